@@ -1,0 +1,183 @@
+"""The jars of the service and of its local stack: named by Maven coordinates, pinned by SHA-256 in `jars-*.lock`.
+
+`jars("spark")` gives the paths, fetching what the cache lacks. Nothing is handed out whose hash differs from the
+lock: a damaged file in the cache is fetched again, a damaged download is an error. A download lands in a temporary
+folder and is moved into place when its hash is right, so an interrupted run leaves no half a jar.
+
+`SURELANE_JARS` names a folder with ready jars, `<set>/<file>` (the image carries one): then nothing is fetched.
+`SURELANE_MAVEN_REPOSITORY` names another Maven repository to fetch from. `python -m app.jars SET FOLDER` fills a folder.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from app.cache import cache_dir, locked
+from app.errors import EnvironmentMissing
+
+SetName = Literal["spark", "kafka", "connect"]
+
+LOCK_FOLDER = Path(__file__).resolve().parent.parent
+#: Downloads at once: enough to hide the latency of many small files, few enough to be polite.
+DOWNLOADS_AT_ONCE = 8
+#: How often one download is tried before giving up.
+DOWNLOAD_ATTEMPTS = 3
+DOWNLOAD_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jar:
+    """One artifact of a lock file."""
+
+    group: str
+    artifact: str
+    version: str
+    classifier: str  #: empty for the main artifact
+    type: str  #: "jar", or "tar.gz" for a Connect plugin
+    sha256: str  #: in hex
+
+    @property
+    def file_name(self) -> str:
+        tail = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.artifact}-{self.version}{tail}.{self.type}"
+
+    @property
+    def path(self) -> Path:
+        """Relative, as a Maven repository lays it out."""
+        return Path(*self.group.split("."), self.artifact, self.version, self.file_name)
+
+    def intact_at(self, path: Path) -> bool:
+        return path.is_file() and sha256_of(path) == self.sha256
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def read_lock(path: Path) -> list[Jar]:
+    """The artifacts of one lock file: lines `group:artifact:version[:classifier:type] sha256:HEX`."""
+    lines = (line.strip() for line in path.read_text().splitlines())
+    return [_jar(line, path) for line in lines if line and not line.startswith("#")]
+
+
+def _jar(line: str, path: Path) -> Jar:
+    match line.split(" sha256:"):
+        case [coordinates, sha256] if len(sha256) == 64:
+            parts = coordinates.split(":")
+        case _:
+            parts, sha256 = [], ""
+    if len(parts) == 3:
+        parts += ["", "jar"]
+    if len(parts) != 5:
+        raise EnvironmentMissing(f"{path.name}: not a pinned artifact: {line}", hint="git checkout -- jars-*.lock")
+    group, artifact, version, classifier, kind = parts
+    return Jar(group=group, artifact=artifact, version=version, classifier=classifier, type=kind, sha256=sha256)
+
+
+def artifacts(set_name: SetName) -> list[Path]:
+    """Everything of a set, archives included, in the order of the lock file."""
+    wanted = read_lock(LOCK_FOLDER / f"jars-{set_name}.lock")
+    if ready := os.environ.get("SURELANE_JARS"):
+        return _ready(wanted, Path(ready) / set_name)
+    store = cache_dir() / "jars"
+    if missing := _not_intact(wanted, store):
+        with locked(store / ".lock"):
+            missing = _not_intact(missing, store)  # another run may have fetched them while this one waited
+            _fetch(missing, store, set_name)
+    return [store / jar.path for jar in wanted]
+
+
+def jars(set_name: SetName) -> list[Path]:
+    """The jars of a set, fetched if needed, each with the hash the lock file asks for."""
+    return [path for path in artifacts(set_name) if path.suffix == ".jar"]
+
+
+def classpath(set_name: SetName) -> str:
+    return os.pathsep.join(str(path) for path in jars(set_name))
+
+
+def _ready(wanted: list[Jar], folder: Path) -> list[Path]:
+    if bad := [jar.file_name for jar in wanted if not jar.intact_at(folder / jar.file_name)]:
+        raise EnvironmentMissing(
+            f"{folder} lacks jars of the lock file, or holds others under their names: {', '.join(bad)}",
+            hint="unset SURELANE_JARS, or fill the folder again: python -m app.jars SET FOLDER",
+        )
+    return [folder / jar.file_name for jar in wanted]
+
+
+def _not_intact(wanted: list[Jar], store: Path) -> list[Jar]:
+    with ThreadPoolExecutor() as pool:
+        intact = pool.map(lambda jar: jar.intact_at(store / jar.path), wanted)
+        return [jar for jar, good in zip(wanted, intact, strict=True) if not good]
+
+
+def _fetch(missing: list[Jar], store: Path, set_name: str) -> None:
+    if not missing:
+        return
+    _say(f"fetching {len(missing)} jars ({set_name}), once for this user")
+    store.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=store, prefix=".part-") as scratch, ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+        for done, jar in enumerate(pool.map(lambda jar: _fetch_one(jar, Path(scratch), store), missing), start=1):
+            if done % 10 == 0 or done == len(missing):
+                _say(f"  {done}/{len(missing)} {jar.file_name}")
+
+
+def _fetch_one(jar: Jar, scratch: Path, store: Path) -> Jar:
+    part = _download(jar, scratch)
+    if (found := sha256_of(part)) != jar.sha256:
+        raise EnvironmentMissing(
+            f"{jar.file_name}: the download is not the pinned one: sha256 {found}, expected {jar.sha256}",
+            hint="check the network or SURELANE_MAVEN_REPOSITORY for something that changes downloads, then run again",
+        )
+    place = store / jar.path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    part.replace(place)
+    return jar
+
+
+def _download(jar: Jar, scratch: Path) -> Path:
+    from jgo.maven import MavenContext  # only a run that fetches pays for the import
+
+    mirror = os.environ.get("SURELANE_MAVEN_REPOSITORY")
+    failure: Exception | None = None
+    for attempt in range(DOWNLOAD_ATTEMPTS):
+        maven = MavenContext(
+            repo_cache=scratch / str(attempt),
+            remote_repos={"mirror": mirror.rstrip("/")} if mirror else None,
+            timeout=DOWNLOAD_TIMEOUT_SECONDS,
+        )
+        component = maven.project(jar.group, jar.artifact).at_version(jar.version)
+        try:
+            return component.artifact(jar.classifier, jar.type).resolve()
+        except (RuntimeError, OSError) as error:  # jgo: "not found" is the one, the network is the other
+            failure = error
+    raise EnvironmentMissing(
+        f"{jar.file_name} could not be fetched: {failure}",
+        hint="check the network; behind a company's mirror set SURELANE_MAVEN_REPOSITORY=<its Maven address>",
+    )
+
+
+def copy_to(set_name: SetName, folder: Path) -> list[Path]:
+    """Fill `folder/<set>` for SURELANE_JARS (the image does it while it is built)."""
+    place = folder / set_name
+    place.mkdir(parents=True, exist_ok=True)
+    return [Path(shutil.copy2(path, place)) for path in artifacts(set_name)]
+
+
+def _say(text: str) -> None:
+    print(f"surelane: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case [("spark" | "kafka" | "connect") as name, target]:
+            copy_to(name, Path(target))
+        case _:
+            sys.exit(f"usage: python -m app.jars {{{'|'.join(get_args(SetName))}}} FOLDER")
