@@ -1,0 +1,79 @@
+"""Routes: which target table a source table's changes go to.
+
+A pattern is `schema.table`; each half may hold `*`, which stands for any text. The first route that matches wins.
+On the target side the n-th `*` of a half takes the text of the n-th `*` of the same half of the source.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_EXAMPLE = 'write it like "public.*": "shop.*" or "public.orders": "public.orders_copy"'
+
+
+class RouteInvalid(ValueError):
+    """A route that could not be followed."""
+
+    def __init__(self, problem: str, hint: str = _EXAMPLE) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class _Route:
+    schema: re.Pattern[str]
+    table: re.Pattern[str]
+    target_schema: str
+    target_table: str
+
+    def target(self, schema: str, table: str) -> tuple[str, str] | None:
+        by_schema, by_table = self.schema.fullmatch(schema), self.table.fullmatch(table)
+        if not by_schema or not by_table:
+            return None
+        return _filled(self.target_schema, by_schema), _filled(self.target_table, by_table)
+
+
+class Routes:
+    """The routes of one lane, in order; raises RouteInvalid for one that makes no sense."""
+
+    def __init__(self, tables: Mapping[str, str]) -> None:
+        self._tables = dict(tables)
+        self._routes = tuple(_route(source, target) for source, target in tables.items())
+        if not self._routes:
+            raise RouteInvalid("no route: nothing would ever be applied")
+
+    def target(self, schema: str, table: str) -> tuple[str, str] | None:
+        """(schema, table) in the target of a source table, None when no route takes it."""
+        return next((found for route in self._routes if (found := route.target(schema, table))), None)
+
+    def __repr__(self) -> str:
+        return f"Routes({self._tables!r})"
+
+
+def _route(source: str, target: str) -> _Route:
+    source_schema, source_table = _halves(source, "source")
+    target_schema, target_table = _halves(target, "target")
+    for from_half, to_half in ((source_schema, target_schema), (source_table, target_table)):
+        if to_half.count("*") > from_half.count("*"):
+            problem = (
+                f"{source!r} -> {target!r}: {to_half!r} has more * than {from_half!r}, so there is no text to put there"
+            )
+            raise RouteInvalid(problem)
+    return _Route(_pattern(source_schema), _pattern(source_table), target_schema, target_table)
+
+
+def _halves(text: str, side: str) -> tuple[str, str]:
+    schema, dot, table = text.partition(".")
+    if not (schema and dot and table):
+        raise RouteInvalid(f"{text!r} is not a {side} schema.table")
+    return schema, table
+
+
+def _pattern(half: str) -> re.Pattern[str]:
+    return re.compile("(.*)".join(map(re.escape, half.split("*"))), re.DOTALL)
+
+
+def _filled(half: str, match: re.Match[str]) -> str:
+    first, *rest = half.split("*")
+    return first + "".join(text + after for text, after in zip(match.groups(), rest, strict=False))

@@ -1,0 +1,234 @@
+"""Settings of a lane: the keys of `surelane.yaml`, their types and defaults.
+
+Names are exactly the file's; `docs/CONFIG.md` explains each. A check that needs two keys stands on the later one and
+looks at what was valid of the earlier one, so that one validation finds every fault.
+"""
+
+import enum
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from sqlalchemy import URL
+
+from app.config import values
+from app.model.offsets import Offsets
+
+DEFAULT_METRICS_PORT = 9108
+#: an epoch is held in the driver's memory: at 1 kB a message this is 2 GB
+MAX_EPOCH_MESSAGES = 2_000_000
+
+
+class StartAt(enum.StrEnum):
+    """Where a lane begins that the ledger knows nothing of."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class Format(enum.StrEnum):
+    """How messages are written."""
+
+    DEBEZIUM_JSON = "debezium-json"
+
+
+class Order(enum.StrEnum):
+    """What is kept in order."""
+
+    TOTAL = "total"  #: one lane over everything
+    PARTITION = "partition"  #: one lane for each partition of one topic
+
+
+class UnknownTable(enum.StrEnum):
+    """What to do with changes of a table no route takes."""
+
+    STOP = "stop"
+    IGNORE = "ignore"
+
+
+class Delivery(enum.StrEnum):
+    """What is promised of each message."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class Commit(enum.StrEnum):
+    """How exactly-once is reached."""
+
+    TWO_PHASE = "two-phase"  #: PREPARE TRANSACTION, decided by Spark's checkpoint
+    LEDGER = "ledger"  #: one COMMIT; a replayed epoch finds its ledger row
+
+
+class CommitMode(enum.Enum):
+    """Delivery and commit in one: what the committer is chosen by, once."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    TWO_PHASE = "two-phase"
+    LEDGER = "ledger"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,
+        validate_by_name=True,
+        validate_by_alias=True,
+        arbitrary_types_allowed=True,
+    )
+
+
+_Texts = Annotated[dict[str, str], BeforeValidator(values.texts)]
+
+
+class Source(_Section):
+    """Where the messages come from."""
+
+    bootstrap_servers: Annotated[str, AfterValidator(values.bootstrap_servers)]
+    topics: Annotated[tuple[str, ...], BeforeValidator(values.topic_list)] = ()
+    topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
+    start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
+    format: Format = Format.DEBEZIUM_JSON
+    order: Order = Order.TOTAL
+    #: not shown in a repr: may hold passwords
+    options: Annotated[_Texts, AfterValidator(values.source_options)] = Field(default_factory=dict, repr=False)
+
+    @field_validator("topic_pattern")
+    @classmethod
+    def _topics_or_pattern(cls, pattern: str | None, info: ValidationInfo) -> str | None:
+        topics = info.data.get("topics")
+        if topics and pattern:
+            raise values.fault("source.topics and source.topic_pattern are both given", "keep one of them")
+        if topics == () and not pattern:
+            raise values.fault("neither source.topics nor source.topic_pattern is given", "add topics: [shop.cdc]")
+        return pattern
+
+    @field_validator("start")
+    @classmethod
+    def _start_topics_are_read(cls, start: StartAt | Offsets, info: ValidationInfo) -> StartAt | Offsets:
+        topics = info.data.get("topics")
+        strangers = {tp.topic for tp in start} - set(topics) if isinstance(start, Offsets) and topics else ()
+        if strangers:
+            problem = f"offsets for {', '.join(sorted(strangers))}, which source.topics does not name"
+            raise values.fault(problem, "add the topic to source.topics or remove its offsets")
+        return start
+
+    @field_validator("order")
+    @classmethod
+    def _partition_order_needs_one_topic(cls, order: Order, info: ValidationInfo) -> Order:
+        topics, pattern = info.data.get("topics"), info.data.get("topic_pattern")
+        if order is Order.PARTITION and topics is not None and (pattern or len(topics) > 1):
+            raise values.fault(
+                "order: partition makes one lane for each partition of exactly one topic, several are configured",
+                "name one topic in source.topics, or write order: total",
+            )
+        return order
+
+
+class Target(_Section):
+    """The Postgres database that is written."""
+
+    url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)]
+    owner_role: Annotated[str, AfterValidator(values.name)] | None = None
+    #: `schema` in the file (pydantic keeps that attribute for itself)
+    db_schema: Annotated[str, AfterValidator(values.schema_name), Field(alias="schema")] = "surelane"
+    tables: Annotated[dict[str, str], AfterValidator(values.routes)] = {"public.*": "public.*"}
+    unknown_table: UnknownTable = UnknownTable.STOP
+
+
+class Epoch(_Section):
+    """How much is applied as a whole."""
+
+    max_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 50_000
+    trigger: Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(values.interval)] = "0 seconds"
+    #: read and decode even one Kafka partition in so many tasks; None: as many as the session has cores
+    min_partitions: Annotated[int, Field(ge=1)] | None = None
+
+
+class Spark(_Section):
+    """The Spark session."""
+
+    master: str = "local[*]"
+    #: not shown in a repr: may hold credentials of an object store
+    conf: _Texts = Field(default_factory=dict, repr=False)
+
+
+class Metrics(_Section):
+    """Where /metrics, /healthz and /readyz are served."""
+
+    #: 0 or null: not served
+    port: Annotated[int, Field(ge=0, le=65535)] | None = DEFAULT_METRICS_PORT
+    host: str = "0.0.0.0"  # noqa: S104  # scraped from another machine, and nothing served here is secret
+
+
+class Settings(BaseSettings):
+    """Everything one lane is told. The constructor looks at its arguments only; `app.config.load` reads the rest."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        env_prefix="SURELANE_",
+        env_nested_delimiter="__",
+        env_parse_none_str="null",
+    )
+
+    lane: Annotated[str, AfterValidator(values.lane_name)]
+    source: Source
+    target: Target
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    commit: Commit | None = None
+    #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
+    checkpoint: Annotated[str, Field(validate_default=True)] = ""
+    epoch: Epoch = Epoch()
+    spark: Spark = Spark()
+    metrics: Metrics = Metrics()
+
+    @field_validator("commit")
+    @classmethod
+    def _commit_is_for_exactly_once(cls, commit: Commit | None, info: ValidationInfo) -> Commit | None:
+        if commit and info.data.get("delivery") is Delivery.AT_LEAST_ONCE:
+            problem = f"commit: {commit} has a meaning only with delivery: exactly-once"
+            raise values.fault(problem, "remove commit, or write delivery: exactly-once")
+        return commit
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _checkpoint_of_lane(cls, checkpoint: str, info: ValidationInfo) -> str:
+        return values.location(checkpoint or f"./var/checkpoints/{info.data.get('lane', '')}")
+
+    @property
+    def mode(self) -> CommitMode:
+        """The one value the committer is chosen by."""
+        if self.delivery is Delivery.AT_LEAST_ONCE:
+            return CommitMode.AT_LEAST_ONCE
+        return CommitMode.LEDGER if self.commit is Commit.LEDGER else CommitMode.TWO_PHASE
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: a Settings made in code is the same on every machine."""
+        return (init_settings,)
+
+    @classmethod
+    def of(cls, raw: dict[str, Any]) -> Self:
+        """From nested maps, as read from a file; raises pydantic's ValidationError with every fault."""
+        return cls(**raw)

@@ -1,0 +1,170 @@
+"""Checks of single values. Each raises a fault that says what is wrong and what to type instead.
+
+A fault is pydantic's own custom error, so that one validation collects all of them; the hint travels in its context.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from app.config.routes import RouteInvalid, Routes
+from app.model.gid import LANE_NAME
+from app.model.offsets import Offsets
+
+#: what the lane sets itself; an operator's value would break order or exactly-once
+RESERVED_OPTIONS = frozenset(
+    {
+        "kafka.bootstrap.servers",
+        "kafka.isolation.level",
+        "kafka.group.id",
+        "kafka.auto.offset.reset",
+        "kafka.enable.auto.commit",
+        "kafka.key.deserializer",
+        "kafka.value.deserializer",
+    }
+)
+#: options of Spark's Kafka source that are not the client's and harm nothing
+SPARK_OPTIONS = frozenset(
+    {"kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix"}
+)
+#: Postgres cuts longer names silently
+MAX_NAME_BYTES = 63
+_DRIVER = "postgresql+psycopg2"
+_SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):(\d{1,5})")
+_INTERVAL = re.compile(r"\d+ +(milliseconds?|seconds?|minutes?|hours?)")
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
+
+
+def fault(problem: str, hint: str) -> PydanticCustomError:
+    """A fault of one key: `problem` and `hint` must not hold a secret, both are printed."""
+    return PydanticCustomError("fault", "{problem}", {"problem": problem, "hint": hint})
+
+
+def lane_name(text: str) -> str:
+    """A name that can stand in a gid."""
+    if not LANE_NAME.fullmatch(text):
+        raise fault(
+            f"{text!r} cannot name a lane: it becomes part of the names of prepared transactions",
+            f"it must match {LANE_NAME.pattern}: a small letter first, then small letters, digits, _ and -, at most 63",
+        )
+    return text
+
+
+def bootstrap_servers(text: str) -> str:
+    """`host:port`, several with commas; blanks are removed."""
+    servers = [server.strip() for server in text.split(",")]
+    bad = [server for server in servers if not _SERVER.fullmatch(server)]
+    if bad:
+        raise fault(f"{', '.join(map(repr, bad))} is not host:port", 'write it like "broker1:9092,broker2:9092"')
+    return ",".join(servers)
+
+
+def topic_list(value: object) -> object:
+    """A list, or text with commas (the environment's form)."""
+    return tuple(filter(None, (part.strip() for part in value.split(",")))) if isinstance(value, str) else value
+
+
+def topic_pattern(text: str) -> str:
+    """A regular expression that Java (Spark) and Python (lag, doctor) both understand."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise fault(f"not a regular expression: {error}", r"it must match whole topic names, like shop\..*") from None
+    return text
+
+
+def start(value: object) -> object:
+    """`earliest`, `latest`, or offsets as `{topic: {partition: offset}}`."""
+    if not isinstance(value, Mapping) or isinstance(value, Offsets):
+        return value
+    nested: Mapping[str, Any] = value
+    try:
+        return Offsets.from_nested(nested)
+    except (ValueError, TypeError, AttributeError):
+        hint = "write {topic: {partition: offset}}, like {shop.cdc: {0: 1200}}; the offset is the next message to read"
+        raise fault("not a map of offsets (whole numbers, none negative)", hint) from None
+
+
+def source_options(options: dict[str, str]) -> dict[str, str]:
+    """Options for the Kafka client (`kafka.*`) and the few of Spark's source that are left to the operator."""
+    for name in options:
+        if name in RESERVED_OPTIONS:
+            raise fault(f"{name} is set by Surelane itself", "remove it; see source.* for what can be chosen")
+        if not name.startswith("kafka.") and name not in SPARK_OPTIONS:
+            raise fault(f"{name} is not an option of the Kafka client", f"did you mean kafka.{name}?")
+    return options
+
+
+def texts(value: object) -> object:
+    """A map's scalars as the text Spark and Kafka want: true -> "true", 5 -> "5"."""
+    return {str(key): _text(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _text(item: object) -> object:
+    if isinstance(item, bool):
+        return str(item).lower()
+    return str(item) if isinstance(item, int | float) else item
+
+
+def postgres_url(value: object) -> URL:
+    """A SQLAlchemy URL of the psycopg2 driver. The faults show no part of the text: it holds a password."""
+    example = f"write it like {_DRIVER}://user:password@host:5432/database"
+    try:
+        url = value if isinstance(value, URL) else make_url(str(value))
+    except (ArgumentError, ValueError):
+        raise fault("not a database URL (not shown: it may hold a password)", example) from None
+    if url.drivername not in {_DRIVER, "postgresql", "postgres"}:
+        raise fault(f"{url.drivername} is not supported, the target is Postgres with psycopg2", example)
+    if not url.database:
+        raise fault("the URL names no database", example)
+    return _password_in_its_place(url.set(drivername=_DRIVER))
+
+
+def _password_in_its_place(url: URL) -> URL:
+    """Postgres' own library also takes `?password=`; there SQLAlchemy would print it."""
+    in_query = url.query.get("password")
+    if in_query is None:
+        return url
+    return url.difference_update_query(["password"]).set(password=str(in_query))
+
+
+def name(text: str) -> str:
+    """A Postgres name as it is stored: case matters, it is quoted wherever it is used."""
+    if not text or len(text.encode()) > MAX_NAME_BYTES:
+        raise fault(
+            f"{text!r} is not a Postgres name", f"1 to {MAX_NAME_BYTES} bytes, as in pg_catalog, without quotes"
+        )
+    return text
+
+
+def schema_name(text: str) -> str:
+    """A schema of Surelane's own: Postgres keeps `pg_` to itself."""
+    if text.startswith("pg_") or text == "information_schema":
+        raise fault(f"{text!r} belongs to Postgres", "choose another schema; `surelane migrate` creates it")
+    return name(text)
+
+
+def routes(tables: dict[str, str]) -> dict[str, str]:
+    """Routes source schema.table -> target schema.table."""
+    try:
+        Routes(tables)
+    except RouteInvalid as error:
+        raise fault(error.problem, error.hint) from None
+    return tables
+
+
+def interval(text: str) -> str:
+    """A Spark interval of the processing-time trigger."""
+    if not _INTERVAL.fullmatch(text.strip()):
+        raise fault(f"{text!r} is not an interval", 'write it like "0 seconds" (no pause) or "500 milliseconds"')
+    return text.strip()
+
+
+def location(text: str) -> str:
+    """A directory: a URL as it is, a path made absolute from the current directory."""
+    return text if _SCHEME.match(text) else str(Path(text).expanduser().absolute())

@@ -1,0 +1,100 @@
+"""Logs: one JSON object a line on stderr, for machines; a coloured line when a person looks on.
+
+Standard library loggers (SQLAlchemy, Alembic, librdkafka, py4j) take the same way. Whatever looks like a password in a
+URL is masked at the end, so that no library's message can leak one.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+import structlog
+from structlog.typing import Processor
+
+#: loggers that say too much at INFO, and what they may say
+QUIET = {
+    "py4j": logging.ERROR,  # logs every lost gateway connection, also those of an orderly stop
+    "pyspark": logging.WARNING,
+    "sqlalchemy": logging.WARNING,
+    "alembic": logging.WARNING,
+    "app.source.librdkafka": logging.WARNING,
+}
+_PASSWORD = re.compile(r"(://[^\s:/@]*:)[^\s@/]+(@)|(\bpassword\s*=\s*[\"']?)[^\s\"';&]+", re.IGNORECASE)
+
+
+def configure(lane: str, pretty: bool | None = None) -> None:
+    """Send all logs of this process to stderr. `pretty`: for people; None: if stderr is a terminal."""
+    people = sys.stderr.isatty() if pretty is None else pretty
+    shared = _processors(lane)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_rendering(people=people))
+    )
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    for name, level in QUIET.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def _processors(lane: str) -> list[Processor]:
+    def name_lane(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        event.setdefault("lane", lane)
+        return event
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.PositionalArgumentsFormatter(),
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        name_lane,
+    ]
+
+
+def _rendering(*, people: bool) -> list[Processor]:
+    common: list[Processor] = [structlog.stdlib.ProcessorFormatter.remove_processors_meta]
+    if people:
+        return [
+            *common,
+            mask_passwords,
+            structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+        ]
+    in_order = _ordered("timestamp", "level", "event", "lane")
+    return [
+        *common,
+        structlog.processors.format_exc_info,
+        mask_passwords,
+        in_order,
+        structlog.processors.JSONRenderer(),
+    ]
+
+
+def _ordered(*first: str) -> Processor:
+    def order(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {key: event[key] for key in first if key in event} | dict(event)
+
+    return order
+
+
+def mask_passwords(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Mask `://user:password@` and `password=...` in every text of the event."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = masked(value)
+    return event
+
+
+def masked(text: str) -> str:
+    """`text` with what looks like a password replaced."""
+    return _PASSWORD.sub(lambda match: f"{match[1]}***{match[2]}" if match[1] else f"{match[3]}***", text)

@@ -1,0 +1,62 @@
+"""Every metric by name, once for each registry: the lanes of one application share them, told apart by a label."""
+
+import threading
+import weakref
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+
+from app.metrics.freshness import Freshness
+
+#: seconds; an epoch once warm takes some tenths of a second
+STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+PREFIX = "surelane"
+
+
+class Families:
+    """The metric families of one registry."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, ("lane", *labels), namespace=PREFIX, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, ("lane", *labels), namespace=PREFIX, registry=registry)
+
+        self.epochs = counter("epochs", "Epochs applied")
+        self.consumed = counter("messages_consumed", "Messages read from Kafka, the sum of all outcomes")
+        self.messages = counter("messages", "Messages by what became of them", "outcome")
+        self.restarts = counter("restarts", "Times the lane was started again after a failure", "cause")
+        self.fallbacks = counter("fallbacks", "Epochs applied by a slower plan, because the target refused", "plan")
+        self.step = Histogram(
+            "epoch_step_seconds",
+            "Duration of each step of an epoch",
+            ("lane", "step"),
+            namespace=PREFIX,
+            registry=registry,
+            buckets=STEP_BUCKETS,
+        )
+        self.freshness = Freshness(f"{PREFIX}_freshness_seconds", registry)
+        self.generation = gauge("generation", "Generation of the lane's writer")
+        self.epoch = gauge("epoch", "Number of the last epoch applied")
+        self.position = gauge("position", "Next offset to apply", "topic", "partition")
+        self.lag_messages = gauge(
+            "lag_messages", "Offsets between the position and the topic's end", "topic", "partition"
+        )
+        self.lag_seconds = gauge("lag_seconds", "Age of the oldest message not applied, 0 when caught up")
+        self.in_doubt = gauge("in_doubt_transactions", "Prepared transactions of this lane that are not settled")
+        self.in_doubt_age = gauge("in_doubt_age_seconds", "Age of the oldest of them, 0 when there is none")
+        self.slots_used = gauge("prepared_slots_used", "Prepared transactions on the whole server")
+        self.slots_limit = gauge("prepared_slots_limit", "max_prepared_transactions of the server")
+        self.state = gauge("state", "1 for the state the lane is in", "state")
+        self.up = gauge("up", "1 while the lane is running")
+
+
+_by_registry: "weakref.WeakKeyDictionary[CollectorRegistry, Families]" = weakref.WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def families_of(registry: CollectorRegistry) -> Families:
+    """The families of `registry`, made at the first call."""
+    disable_created_metrics()  # a series more for each counter, which nobody asks for
+    with _lock:
+        return _by_registry.get(registry) or _by_registry.setdefault(registry, Families(registry))

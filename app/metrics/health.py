@@ -1,0 +1,50 @@
+"""Health: what /healthz and /readyz answer.
+
+Live: nothing is broken that a restart of the process would mend. Ready: every lane applies messages. A lane that waits
+for a restarting database is live and not ready; one that gave up is neither.
+"""
+
+import threading
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Yes or no, and why."""
+
+    ok: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Report:
+    live: bool
+    ready: bool
+    reason: str
+
+
+class Health:
+    """What the lanes of this process last said of themselves."""
+
+    def __init__(self) -> None:
+        self._reports: dict[str, _Report] = {}
+        self._lock = threading.Lock()
+
+    def report(self, lane: str, *, ready: bool, reason: str, live: bool = True) -> None:
+        """Say how a lane is, for example `report("orders", ready=False, reason="starting")`."""
+        with self._lock:
+            self._reports[lane] = _Report(live=live, ready=ready, reason=reason)
+
+    def live(self) -> Answer:
+        """Whether no lane is broken."""
+        with self._lock:
+            broken = [f"{lane}: {report.reason}" for lane, report in self._reports.items() if not report.live]
+        return Answer(ok=not broken, reason="; ".join(broken) or "alive")
+
+    def ready(self) -> Answer:
+        """Whether there is a lane and all of them apply messages."""
+        with self._lock:
+            reports = dict(self._reports)
+        waiting = [f"{lane}: {report.reason}" for lane, report in reports.items() if not report.ready]
+        ok = bool(reports) and not waiting
+        return Answer(ok=ok, reason="; ".join(waiting) or ("ready" if ok else "no lane has started yet"))

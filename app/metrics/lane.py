@@ -1,0 +1,87 @@
+"""What a lane tells Prometheus, in the lane's own words."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
+
+from app.metrics.families import families_of
+from app.model.epoch import EpochRecord
+from app.model.offsets import Offsets, TopicPartition
+
+#: as in the ledger's lane_state
+STATES = ("starting", "running", "stopped", "failed")
+
+
+class LaneMetrics:
+    """The metrics of one lane; safe to call from any thread."""
+
+    def __init__(self, lane: str, registry: CollectorRegistry | None = None) -> None:
+        self._lane = lane
+        self._families = families_of(registry or REGISTRY)
+        self.set_state("starting")
+
+    def epoch_done(
+        self, record: EpochRecord, steps: Mapping[str, float], freshness_seconds: NDArray[np.float64]
+    ) -> None:
+        """An epoch became visible: its ledger row, seconds by step, and the freshness of each change."""
+        families = self._families
+        families.epochs.labels(self._lane).inc()
+        for outcome, count in record.counts.as_dict().items():
+            counter = families.consumed.labels(self._lane) if outcome == "consumed" else self._outcome(outcome)
+            counter.inc(count)
+        for step, seconds in steps.items():
+            families.step.labels(self._lane, step).observe(seconds)
+        families.freshness.add(self._lane, freshness_seconds)
+        families.generation.labels(self._lane).set(record.generation)
+        families.epoch.labels(self._lane).set(record.epoch)
+        self.set_position(record.span.end)
+
+    def set_position(self, position: Offsets) -> None:
+        """Where the lane goes on."""
+        for tp, offset in position.items():
+            self._at(self._families.position, tp).set(offset)
+
+    def set_lag(self, messages: Mapping[TopicPartition, int], seconds: float | None) -> None:
+        """Offsets still to apply, and the age of the oldest of them; None when that is not known."""
+        for tp, count in messages.items():
+            self._at(self._families.lag_messages, tp).set(count)
+        self._families.lag_seconds.labels(self._lane).set(math.nan if seconds is None else seconds)
+
+    def set_in_doubt(self, count: int, age_seconds: float) -> None:
+        """Prepared transactions of this lane, and the age of the oldest."""
+        self._families.in_doubt.labels(self._lane).set(count)
+        self._families.in_doubt_age.labels(self._lane).set(age_seconds)
+
+    def set_prepared_slots(self, used: int, limit: int) -> None:
+        """Prepared transactions on the server, and how many it takes."""
+        self._families.slots_used.labels(self._lane).set(used)
+        self._families.slots_limit.labels(self._lane).set(limit)
+
+    def set_generation(self, generation: int) -> None:
+        """The generation that writes now."""
+        self._families.generation.labels(self._lane).set(generation)
+
+    def set_state(self, state: str) -> None:
+        """One of STATES."""
+        if state not in STATES:
+            raise ValueError(f"{state!r} is not a state of a lane")
+        for one in STATES:
+            self._families.state.labels(self._lane, one).set(one == state)
+        self._families.up.labels(self._lane).set(state == "running")
+
+    def restarted(self, cause: str) -> None:
+        """The lane started again; `cause` is a short word, not a message."""
+        self._families.restarts.labels(self._lane, cause).inc()
+
+    def fallback(self, plan: str) -> None:
+        """An epoch had to take a slower plan."""
+        self._families.fallbacks.labels(self._lane, plan).inc()
+
+    def _outcome(self, outcome: str) -> Counter:
+        return self._families.messages.labels(self._lane, outcome)
+
+    def _at(self, gauge: Gauge, tp: TopicPartition) -> Gauge:
+        return gauge.labels(self._lane, tp.topic, str(tp.partition))

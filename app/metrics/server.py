@@ -1,0 +1,84 @@
+"""A small HTTP server for /metrics, /healthz and /readyz, in threads of its own."""
+
+import errno
+import http.server
+import threading
+from http import HTTPStatus
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from app.errors import EnvironmentMissing
+from app.metrics.health import Answer, Health
+
+#: seconds a client may take to send its request: a stuck one must not keep a thread for ever
+REQUEST_TIMEOUT_SECONDS = 10
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], registry: CollectorRegistry, health: Health) -> None:
+        self.registry = registry
+        self.health = health
+        super().__init__(address, _Handler)
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]  # only _Server makes these
+    timeout = REQUEST_TIMEOUT_SECONDS
+
+    def do_GET(self) -> None:  # the name http.server looks for
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            self._answer(HTTPStatus.OK, content_type, encode(self.server.registry))
+        elif path == "/healthz":
+            self._say(self.server.health.live())
+        elif path == "/readyz":
+            self._say(self.server.health.ready())
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz, /readyz\n")
+
+    def _say(self, answer: Answer) -> None:
+        status = HTTPStatus.OK if answer.ok else HTTPStatus.SERVICE_UNAVAILABLE
+        self._answer(status, "text/plain; charset=utf-8", f"{answer.reason}\n".encode())
+
+    def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the signature of http.server
+        """A scrape every few seconds is no news."""
+
+
+class MetricsServer:
+    """A running server; `port` is the real one when 0 was asked for."""
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self.port = int(server.server_address[1])
+        self._thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop serving and free the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def serve(host: str, port: int, registry: CollectorRegistry | None, health: Health) -> MetricsServer:
+    """Serve until `stop`; raises EnvironmentMissing when the port is taken."""
+    try:
+        return MetricsServer(_Server((host, port), registry or REGISTRY, health))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL):
+            raise
+        raise EnvironmentMissing(
+            f"metrics cannot be served on {host}:{port}: {error.strerror}",
+            hint="choose another metrics.port (SURELANE_METRICS__PORT), or 0 for none; is another lane running here?",
+        ) from error

@@ -1,0 +1,275 @@
+"""The Kafka cluster as the lane's driver asks it: identity, topics, watermarks, and single messages.
+
+Spark reads the messages of an epoch; this is for everything around it (start offsets, lag, doctor, error messages).
+Watermarks are those of a `read_committed` reader: behind the last open transaction nothing can be applied yet.
+Topics are looked up among the existing ones, because asking Kafka for a missing topic by name may create it.
+"""
+
+import concurrent.futures
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from app.config.settings import Source, StartAt
+from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
+from app.model.offsets import Offsets, Position, TopicPartition
+from app.source.librdkafka import librdkafka_config
+
+#: a broker that is up answers in milliseconds; a restarting one needs a few seconds
+REQUEST_TIMEOUT_SECONDS = 10.0
+#: longest wait for messages that ought to be there
+FETCH_TIMEOUT_SECONDS = 10.0
+_log = logging.getLogger("app.source.librdkafka")
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicInfo:
+    """What a topic is."""
+
+    #: Kafka's; a topic deleted and made again has another one
+    topic_id: str
+    partitions: int
+
+
+class Watermarks(NamedTuple):
+    """Offsets of the oldest message kept and of the next one a read_committed reader will see."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """How long a topic keeps messages; None: without limit."""
+
+    milliseconds: int | None
+    bytes: int | None
+    #: log compaction removes older messages of a key
+    compacted: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawMessage:
+    """One message as it lies in Kafka."""
+
+    position: Position
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    #: milliseconds since 1970, None when the topic has none
+    timestamp_ms: int | None
+
+
+class Broker:
+    """Connection to the cluster of `source`; use as a context manager or call `close`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._config = librdkafka_config(source.bootstrap_servers, source.options)
+        #: what librdkafka last complained of, for the error message
+        self._complaint = ""
+        config: dict[str, Any] = {**self._config, "error_cb": self._complain}
+        self._admin = AdminClient(config, logger=_log)
+        self._consumer: Consumer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._consumer:
+            self._consumer.close()
+            self._consumer = None
+
+    def cluster_id(self) -> str:
+        """Kafka's id of the cluster."""
+        result = self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS))
+        return str(result.cluster_id)
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """The configured topics; raises EnvironmentMissing when one does not exist (yet)."""
+        names = self._names(self._existing())
+        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_SECONDS)
+        found = {name: self._answer(future) for name, future in futures.items()}
+        return {name: TopicInfo(topic_id=str(t.topic_id), partitions=len(t.partitions)) for name, t in found.items()}
+
+    def partitions(self) -> set[TopicPartition]:
+        """All partitions of the configured topics."""
+        return {TopicPartition(name, p) for name, info in self.topics().items() for p in range(info.partitions)}
+
+    def watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Watermarks]:
+        """First and next offset of each partition."""
+        wanted = sorted(partitions)
+        low = self._offsets(wanted, OffsetSpec.earliest())  # pyright: ignore[reportArgumentType]  # never None, though
+        high = self._offsets(wanted, OffsetSpec.latest())  # pyright: ignore[reportArgumentType]  # its type says so
+        return {tp: Watermarks(low[tp], high[tp]) for tp in wanted}
+
+    def start_offsets(self, start: StartAt | Offsets) -> Offsets:
+        """`source.start` in numbers, for every partition; raises ConfigInvalid for offsets Kafka does not have."""
+        marks = self.watermarks(self.partitions())
+        if isinstance(start, Offsets):
+            return _checked(start, marks)
+        return Offsets.of({tp: mark.low if start is StartAt.EARLIEST else mark.high for tp, mark in marks.items()})
+
+    def retention(self, topic: str) -> Retention:
+        """How long `topic` keeps its messages."""
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        futures = self._admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
+        entries = self._answer(futures[resource])
+        values = {name: entry.value for name, entry in entries.items()}
+        return Retention(
+            milliseconds=_limit(values.get("retention.ms")),
+            bytes=_limit(values.get("retention.bytes")),
+            compacted="compact" in (values.get("cleanup.policy") or ""),
+        )
+
+    def messages(self, start: Position, limit: int, timeout_seconds: float = FETCH_TIMEOUT_SECONDS) -> list[RawMessage]:
+        """Up to `limit` messages from `start` on; fewer where the partition ends."""
+        consumer = self._reader()
+        consumer.assign([KafkaPartition(start.topic, start.partition, start.offset)])
+        found: list[RawMessage] = []
+        while len(found) < limit:
+            message = consumer.poll(timeout_seconds)
+            if message is None:
+                raise self._unreachable(f"no message within {timeout_seconds:g} s at {start}")
+            error = message.error()
+            if error is None:
+                found.append(_raw(message))
+            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  # the name the library gives it
+                break
+            else:
+                raise self._refused(error)
+        consumer.unassign()
+        return found
+
+    def _reader(self) -> Consumer:
+        if self._consumer is None:
+            own = {
+                "group.id": f"surelane-{id(self):x}",  # never joined: partitions are assigned, nothing is committed
+                "enable.auto.commit": "false",
+                "enable.auto.offset.store": "false",
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": "true",
+            }
+            self._consumer = Consumer({**self._config, **own, "error_cb": self._complain}, logger=_log)
+        return self._consumer
+
+    def _existing(self) -> list[str]:
+        try:
+            metadata = self._admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise self._refused(error.args[0]) from error
+        return [name for name, topic in metadata.topics.items() if topic.error is None]
+
+    def _names(self, existing: list[str]) -> list[str]:
+        if self._source.topic_pattern:
+            pattern = re.compile(self._source.topic_pattern)
+            names = [name for name in existing if pattern.fullmatch(name)]
+            if not names:
+                raise _missing_topic(f"no topic matches {self._source.topic_pattern}", "TOPIC")
+            return names
+        missing = sorted(set(self._source.topics) - set(existing))
+        if missing:
+            raise _missing_topic(f"Kafka has no topic {', '.join(missing)}", missing[0])
+        return list(self._source.topics)
+
+    def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        futures = self._admin.list_offsets(
+            {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=REQUEST_TIMEOUT_SECONDS,
+        )
+        return {TopicPartition(tp.topic, tp.partition): self._answer(future).offset for tp, future in futures.items()}
+
+    def _answer(self, future: "concurrent.futures.Future[_T]") -> _T:
+        try:
+            return future.result()
+        except KafkaException as error:
+            raise self._refused(error.args[0]) from error
+
+    def _refused(self, error: KafkaError) -> Exception:
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001
+            problem = f"Kafka does not know the topic or partition: {error.str()}"
+            return EnvironmentMissing(problem, hint="`surelane doctor` shows which topics there are")
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+            hint = "retention deleted messages before they were applied: `surelane doctor` shows what Kafka still has"
+            return EnvironmentMissing(f"Kafka does not have this offset: {error.str()}", hint=hint)
+        return self._unreachable(error.str())
+
+    def _unreachable(self, what: str) -> Unreachable:
+        said = f" ({self._complaint})" if self._complaint else ""
+        return Unreachable(
+            f"Kafka at {self._source.bootstrap_servers} does not answer: {what}{said}",
+            hint="is the broker up, the address right, and security set as the broker wants it (source.options)?",
+        )
+
+    def _complain(self, error: KafkaError) -> None:
+        self._complaint = error.str()
+
+
+def _raw(message: Message) -> RawMessage:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    if topic is None or partition is None or offset is None:
+        raise AssertionError("librdkafka gave a message without a position")
+    kind, timestamp_ms = message.timestamp()
+    return RawMessage(
+        position=Position(topic, partition, offset),
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=tuple((name, _bytes(value)) for name, value in message.headers() or ()),
+        timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+    )
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _limit(text: str | None) -> int | None:
+    return None if text is None or int(text) < 0 else int(text)
+
+
+def _checked(start: Offsets, marks: Mapping[TopicPartition, Watermarks]) -> Offsets:
+    """The given offsets if they are complete and Kafka has them."""
+    problems = [f"{tp}: not given (Kafka has {mark.low}..{mark.high})" for tp, mark in marks.items() if tp not in start]
+    for tp, offset in start.items():
+        mark = marks.get(tp)
+        if mark is None:
+            problems.append(f"{tp}: no such partition among the configured topics")
+        elif not mark.low <= offset <= mark.high:
+            problems.append(f"{tp}: offset {offset} is outside what Kafka has, {mark.low}..{mark.high}")
+    if problems:
+        raise ConfigInvalid(
+            "source.start cannot be used:" + "".join(f"\n  {problem}" for problem in problems),
+            hint="give one offset for each partition, within what Kafka has, or write start: earliest",
+        )
+    return start
+
+
+def _missing_topic(problem: str, name: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        problem,
+        hint="Debezium makes it with its first message, so start the connector, or make it now: kafka-topics.sh"
+        f" --create --topic {name} --partitions 1 --replication-factor 3 --bootstrap-server HOST:PORT"
+        " (one partition keeps the total order)",
+    )

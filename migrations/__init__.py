@@ -1,0 +1,1 @@
+"""Alembic migrations of the `surelane` schema in the target database; forward only."""
