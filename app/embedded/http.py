@@ -1,0 +1,45 @@
+"""The few HTTP requests that Kafka Connect's interface needs, with the standard library."""
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+
+REQUEST_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server said: the status and, where it sent one, the JSON body."""
+
+    status: int
+    body: dict[str, object]
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+
+def request(method: str, url: str, body: object = None) -> Answer:
+    """Send one request. A refusal is an answer; status 0 says that nobody answered at all."""
+    data = None if body is None else json.dumps(body).encode()
+    order = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with _opener.open(order, timeout=REQUEST_SECONDS) as answer:
+            return Answer(answer.status, _object(answer.read()))
+    except urllib.error.HTTPError as error:
+        return Answer(error.code, _object(error.read()))
+    except (urllib.error.URLError, OSError) as error:
+        return Answer(0, {"message": str(error)})
+
+
+def _object(text: bytes) -> dict[str, object]:
+    try:
+        value = json.loads(text) if text else {}
+    except ValueError:
+        value = {"message": text.decode(errors="replace")}
+    return value if isinstance(value, dict) else {"value": value}
+
+
+#: Straight to the loopback address, whatever proxy the machine is told to use.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

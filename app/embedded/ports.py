@@ -1,0 +1,46 @@
+"""Loopback ports: chosen free the first time, remembered after that."""
+
+import random
+import socket
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+#: Below the range from which systems hand out ports to outgoing connections: between a stop and a start of a
+#: server nobody gets its port by accident.
+FIRST_PORT, LAST_PORT = 20_000, 31_999
+ATTEMPTS = 200
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def remembered_port(file: Path) -> int:
+    """The port kept in `file`; a new one is chosen and kept when there is none, or another program took it."""
+    kept = int(file.read_text()) if file.exists() else None
+    port = kept if kept is not None and is_free(kept) else _choose()
+    file.write_text(f"{port}\n")
+    return port
+
+
+def known_port(file: Path) -> int | None:
+    """The port kept in `file`, whether or not something uses it now."""
+    return int(file.read_text()) if file.exists() else None
+
+
+def _choose() -> int:
+    return next(port for port in random.choices(range(FIRST_PORT, LAST_PORT), k=ATTEMPTS) if is_free(port))
