@@ -1,0 +1,127 @@
+"""One epoch's decoded rows, arranged: in order, sorted by what they ask for, with the last change of each key marked.
+
+All of it is numpy and Arrow over whole columns; nothing here runs once a message.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.decode.rows import Kind, Layout
+from app.model.offsets import Position
+
+CHANGES = (Kind.UPSERT, Kind.DELETE)
+Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Decoded messages of one epoch in the order in which they are to take effect; a row's index is its ordinal."""
+
+    #: columns as in `app.decode.rows`
+    rows: pa.Table
+    layouts: tuple[Layout, ...]
+    #: index into `layouts` for each row
+    codes: Indices
+
+    @classmethod
+    def arrange(cls, rows: pa.Table) -> "Epoch":
+        """Put decoded rows, which Spark's tasks delivered in any order, into the lane's order."""
+        ordered = _in_order(rows.combine_chunks())
+        encoded = _single(ordered["layout"]).dictionary_encode()
+        layouts = tuple(Layout.parse(text) for text in encoded.dictionary.to_pylist())
+        codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        return cls(ordered, layouts, codes)
+
+    def __len__(self) -> int:
+        return self.rows.num_rows
+
+    def of_kind(self, *kinds: Kind) -> Indices:
+        """Ordinals of all rows of these kinds, ascending."""
+        wanted = np.array([layout.kind in kinds for layout in self.layouts], dtype=bool)
+        return np.flatnonzero(wanted[self.codes]) if len(self) else np.empty(0, np.int64)
+
+    def of_layout(self, layout: int, among: Indices) -> Indices:
+        """Those of `among` that have the layout with this index."""
+        return among[self.codes[among] == layout]
+
+    @cached_property
+    def identities(self) -> Indices:
+        """One number for each row, equal for changes of the same key of the same table, -1 for rows without a key."""
+        tables: dict[str, int] = {}
+        table_of_layout = np.array(
+            [tables.setdefault(f"{layout.schema}\x1f{layout.table}", len(tables)) for layout in self.layouts], np.int64
+        )
+        keys = _single(self.rows["key"]).dictionary_encode().indices
+        codes = pc.fill_null(keys, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.where(codes < 0, -1, codes * len(tables) + table_of_layout[self.codes])
+
+    @cached_property
+    def survivors(self) -> Indices:
+        """Ordinals of the changes that are the last of their key; a change without key survives."""
+        changes = self.of_kind(*CHANGES)
+        identities = self.identities[changes]
+        last = np.full(int(identities.max(initial=-1)) + 1, -1, np.int64)
+        keyed = identities >= 0
+        last[identities[keyed]] = changes[keyed]  # of repeated indices numpy keeps the last assignment
+        return changes[~keyed | (last[identities] == changes)] if len(last) else changes
+
+    def lines(self, ordinals: Indices) -> pa.Array:
+        """COPY lines of these rows; no copy is made when it is every row."""
+        lines = _single(self.rows["line"])
+        return lines if len(ordinals) == len(self) else lines.take(pa.array(ordinals))
+
+    def position(self, ordinal: int) -> Position:
+        """Where the message with this ordinal is."""
+        topic, partition, offset = (self.rows[name][ordinal].as_py() for name in ("topic", "partition", "offset"))
+        return Position(topic, partition, offset)
+
+    def layout(self, ordinal: int) -> Layout:
+        """What the message with this ordinal contains."""
+        return self.layouts[int(self.codes[ordinal])]
+
+    def source_times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        """Source commit time of each change, seconds since 1970."""
+        times = _single(self.rows["ts_ms"]).take(pa.array(self.of_kind(*CHANGES))).drop_null()
+        return times.to_numpy(zero_copy_only=False).astype(np.float64) / 1000.0
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Kafka's order within a topic; between topics the order of the source's commits."""
+    offsets = rows["offset"].to_numpy()
+    if rows.num_rows < 2:
+        return rows
+    topics = _single(rows["topic"]).dictionary_encode()
+    if len(topics.dictionary) == 1:
+        return rows if bool(np.all(np.diff(offsets) > 0)) else rows.take(pa.array(np.argsort(offsets, kind="stable")))
+    codes = topics.indices.to_numpy(zero_copy_only=False)
+    by_topic = np.lexsort((offsets, codes))
+    commit, lsn = _source_positions(rows["sequence"].take(pa.array(by_topic)), codes[by_topic])
+    order = by_topic[np.lexsort((offsets[by_topic], codes[by_topic], lsn, commit))]
+    return rows.take(pa.array(order))
+
+
+def _source_positions(sequences: pa.ChunkedArray, topics: Indices) -> tuple[Indices, Indices]:
+    """(commit before, lsn) of each message, never falling within a topic, so that no topic's own order is changed.
+
+    A message without source position (tombstone, heartbeat) stays with the one before it in its topic.
+    """
+    commits, lsns = np.zeros(len(topics), np.int64), np.zeros(len(topics), np.int64)
+    high, topic = (0, 0), -1
+    for index, (text, code) in enumerate(zip(sequences.to_pylist(), topics, strict=True)):
+        if code != topic:
+            high, topic = (0, 0), code
+        if text:
+            commit, lsn = (int(part or 0) for part in json.loads(text))
+            high = max(high, (commit, lsn))
+        commits[index], lsns[index] = high
+    return commits, lsns
+
+
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array."""
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,0 +1,49 @@
+"""The two statements that carry staged rows into a target table."""
+
+from sqlalchemy import Connection
+
+from app.apply.encoding import value_sql
+from app.apply.staging import ORDINAL, Field, Staging
+from app.apply.target import TargetTable
+
+#: one ordinal range of the staging table, both ends inclusive
+Range = tuple[int, int]
+
+
+class Merge:
+    """SQL of one target table and one staging shape, quoted for `connection`'s dialect."""
+
+    def __init__(self, connection: Connection, schema: str, target: TargetTable, staging: Staging) -> None:
+        self._quote = connection.dialect.identifier_preparer.quote_identifier
+        self._schema = self._quote(schema)
+        self._staging = staging.name
+        self._target = f"{self._quote(target.schema)}.{self._quote(target.name)}"
+        self._key = target.key
+        self._fields = [field for field in staging.fields if not field.column.generated]
+        self._ordinal = f"s.{self._quote(ORDINAL)}"
+
+    def upsert(self, ordinals: Range | None = None) -> str:
+        """INSERT ... ON CONFLICT DO UPDATE of the staged rows, or of those in an ordinal range, in their order."""
+        columns = [self._quote(field.column.name) for field in self._fields]
+        values = [self._value(field) for field in self._fields]
+        key = ", ".join(self._quote(name) for name in self._key)
+        others = [self._quote(f.column.name) for f in self._fields if f.column.name not in self._key]
+        action = f"update set {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "nothing"
+        return (
+            f"insert into {self._target} ({', '.join(columns)}) overriding system value"
+            f" select {', '.join(values)} from {self._staging} s{self._only(ordinals)}"
+            f"{f' order by {self._ordinal}' if ordinals else ''} on conflict ({key}) do {action}"
+        )
+
+    def delete(self, ordinals: Range | None = None) -> str:
+        """DELETE of the rows whose keys are staged."""
+        by_name = {field.column.name: field for field in self._fields}
+        keys = [f"t.{self._quote(name)} = {self._value(by_name[name])}" for name in self._key]
+        condition = self._only(ordinals, " and ") or ""
+        return f"delete from {self._target} t using {self._staging} s where {' and '.join(keys)}{condition}"
+
+    def _value(self, field: Field) -> str:
+        return value_sql(field.column, field.encoding, f"s.{self._quote(field.column.name)}", self._schema)
+
+    def _only(self, ordinals: Range | None, word: str = " where ") -> str:
+        return f"{word}{self._ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""

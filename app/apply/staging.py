@@ -1,0 +1,127 @@
+"""Staging: COPY of prepared lines into an UNLOGGED table of the lane's own.
+
+A staging table belongs to one lane and one shape of message. Its rows are written and read in the epoch's own
+transaction and deleted at its end, so nobody ever sees them; TRUNCATE between epochs gives the space back.
+"""
+
+import hashlib
+import io
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlalchemy import Connection, text
+
+from app.apply.encoding import Encoding, staged_type
+from app.apply.target import Column, TargetTable
+from app.db.sql import run
+
+#: ordinal of the change within the epoch; filled only when the faithful order is needed
+ORDINAL = "surelane_ordinal"
+#: bytes handed to libpq at once
+COPY_CHUNK_BYTES = 1 << 20
+#: rows written to a staging table before its space is given back
+TRUNCATE_AFTER_ROWS = 20_000
+
+_STAGING_TABLES = text("""
+    select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = :schema and c.relkind = 'r' and c.relpersistence = 'u' and starts_with(c.relname, :prefix)
+""")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One staged column: where it goes, and how its text is to be understood."""
+
+    column: Column
+    encoding: Encoding
+
+
+@dataclass
+class Staging:
+    """One staging table. `dirty` counts rows written since its last TRUNCATE, dead ones included."""
+
+    #: quoted, with schema
+    name: str
+    fields: tuple[Field, ...]
+    dirty: int = 0
+
+
+def prefix(lane: str) -> str:
+    """What every staging table of the lane begins with."""
+    return f"stage_{lane}_"
+
+
+def drop_all(connection: Connection, schema: str, lane: str) -> None:
+    """Drop the lane's staging tables, whatever shape an older program gave them."""
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    for name in connection.execute(_STAGING_TABLES, {"schema": schema, "prefix": prefix(lane)}).scalars().all():
+        run(connection, f"drop table {quote(schema)}.{quote(name)}")
+
+
+def create(connection: Connection, schema: str, lane: str, target: TargetTable, fields: tuple[Field, ...]) -> Staging:
+    """Make the staging table for this shape of message."""
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    shape = repr((str(target), [(field.column, field.encoding) for field in fields]))
+    name = f"{quote(schema)}.{quote(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
+    columns = ", ".join(f"{quote(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields)
+    run(connection, f"create unlogged table if not exists {name} ({quote(ORDINAL)} bigint, {columns})")
+    comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
+    run(connection, f"comment on table {name} is '{comment}'")
+    return Staging(name, fields)
+
+
+def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa.Array | None = None) -> int:
+    """COPY `lines` (string array, see `app.decode.rows`) and return how many rows the server took.
+
+    With `ordinals` each line is preceded by its ordinal.
+    """
+    quote = connection.dialect.identifier_preparer.quote_identifier
+    names = [field.column.name for field in staging.fields]
+    if ordinals is not None:
+        lines = pc.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
+        names = [ORDINAL, *names]
+    columns = ", ".join(quote(name) for name in names)
+    driver = connection.connection.dbapi_connection
+    assert driver is not None, "the connection is open"
+    with driver.cursor() as cursor:
+        cursor.copy_expert(f"copy {staging.name} ({columns}) from stdin", Lines(lines), COPY_CHUNK_BYTES)
+        staging.dirty += cursor.rowcount
+        return cursor.rowcount
+
+
+def clear(connection: Connection, staging: Staging) -> None:
+    """Delete the rows in this transaction, so that they never become visible."""
+    run(connection, f"delete from {staging.name}")
+
+
+def reclaim(connection: Connection, stagings: list[Staging]) -> None:
+    """Give back the space of staging tables that have grown; to be called between epochs."""
+    grown = [staging for staging in stagings if staging.dirty > TRUNCATE_AFTER_ROWS]
+    if grown:
+        run(connection, "truncate " + ", ".join(staging.name for staging in grown))
+        for staging in grown:
+            staging.dirty = 0
+
+
+class Lines(io.RawIOBase):
+    """The text buffer of an Arrow string array as a file: lines that each end in a newline are a COPY stream as they lie."""
+
+    def __init__(self, lines: pa.Array) -> None:
+        super().__init__()
+        _, offsets, data = lines.buffers()
+        bounds = memoryview(offsets).cast("i")
+        self._data = memoryview(data) if data is not None else memoryview(b"")
+        self._at = bounds[lines.offset]
+        self._end = bounds[lines.offset + len(lines)]
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes; empty at the end."""
+        end = self._end if size < 0 else min(self._at + size, self._end)
+        chunk = bytes(self._data[self._at : end])
+        self._at = end
+        return chunk

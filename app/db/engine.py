@@ -1,0 +1,53 @@
+"""Engines to Postgres.
+
+No pool: a lane keeps its few connections for its whole life, and a connection's session state (role, lock) is its
+own. Broken networks are noticed within half a minute instead of the kernel's two hours.
+"""
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+
+#: seconds to wait for a connection
+CONNECT_TIMEOUT_SECONDS = 10
+#: milliseconds a statement waits for somebody else's lock before the epoch is tried again
+LOCK_TIMEOUT_MS = 10_000
+#: a black-holed connection is given up after idle + count * interval seconds
+KEEPALIVES = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+#: milliseconds that sent data may stay unacknowledged
+TCP_USER_TIMEOUT_MS = 25_000
+
+#: text forms on the wire do not depend on the server's or the role's settings
+SESSION = {
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
+    "client_encoding": "UTF8",
+}
+
+
+def make_engine(url: str | URL, owner_role: str | None = None, application_name: str = "surelane") -> Engine:
+    """Engine whose connections take `owner_role`, so that whoever may take it can end what another login prepared."""
+    engine = create_engine(
+        url,
+        poolclass=NullPool,
+        connect_args={
+            "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "application_name": application_name,
+            "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+            "options": " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION.items()),
+            **KEEPALIVES,
+        },
+    )
+
+    if owner_role is not None:
+        quoted = engine.dialect.identifier_preparer.quote_identifier(owner_role)
+
+        @event.listens_for(engine, "connect")
+        def set_role(dbapi_connection: object, _: ConnectionPoolEntry) -> None:  # pyright: ignore[reportUnusedFunction]
+            with dbapi_connection.cursor() as cursor:  # pyright: ignore[reportAttributeAccessIssue]
+                cursor.execute("set role " + quoted)
+            dbapi_connection.commit()  # pyright: ignore[reportAttributeAccessIssue]
+
+    return engine

@@ -1,0 +1,60 @@
+"""What an error of Postgres asks of the lane, by SQLSTATE (PostgreSQL manual, appendix A)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg2
+from sqlalchemy.exc import DBAPIError
+
+from app.errors import TargetMismatch, Unreachable, Verdict
+
+#: PREPARE/COMMIT/ROLLBACK PREPARED of a gid the server does not hold
+UNDEFINED_OBJECT = "42704"
+#: the environment failed; the same transaction may succeed later
+RETRY_CLASSES = ("08", "40", "53", "57P", "55P03", "55006", "25P02")
+#: the data itself is refused
+POISON_CLASSES = ("22", "23", "21")
+
+#: what to type next for the refusals an operator meets most
+HINTS = {
+    "42501": "grant the missing privilege to the lane's role; `surelane doctor` lists what it needs",
+    "42P01": "create the missing table, or run `surelane migrate` if it is one of Surelane's own",
+    "3F000": "create the missing schema, or run `surelane migrate` if it is Surelane's own",
+    "42703": "add the missing column to the target",
+    "55000": "set max_prepared_transactions above 0 and restart the server, or use `commit: ledger`",
+    "25006": "the target is read-only (a standby?): point target.url at the primary",
+}
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """SQLSTATE of a psycopg2 or SQLAlchemy error, None when the connection died before one arrived."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return getattr(original, "pgcode", None)
+
+
+def verdict_of(error: BaseException) -> Verdict:
+    """Retry, stop or poison. An error without SQLSTATE is a lost connection."""
+    code = sqlstate(error)
+    if code is None or code.startswith(RETRY_CLASSES):
+        return Verdict.RETRY
+    return Verdict.POISON if code.startswith(POISON_CLASSES) else Verdict.STOP
+
+
+def describe(error: BaseException) -> str:
+    """The server's message in one line, with its SQLSTATE."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    lines = [line.strip() for line in str(original).splitlines() if line.strip()]
+    code = sqlstate(error)
+    return "; ".join(lines) + (f" (SQLSTATE {code})" if code else "")
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn whatever Postgres raises inside into Unreachable or TargetMismatch, saying what was being done."""
+    try:
+        yield
+    except (DBAPIError, psycopg2.Error) as error:
+        message = f"{doing}: {describe(error)}"
+        if verdict_of(error) is Verdict.RETRY:
+            raise Unreachable(message) from error
+        raise TargetMismatch(message, hint=HINTS.get(sqlstate(error) or "")) from error

@@ -1,0 +1,37 @@
+"""The lane's lock: a session advisory lock on the connection that writes the epochs.
+
+It dies with that connection, and so does everything the connection had not prepared: whoever holds the lock is the
+only one who can prepare or commit an epoch.
+"""
+
+import hashlib
+
+from sqlalchemy import Connection, text
+
+_TRY = text("select pg_try_advisory_lock(:key)")
+_HOLDER = text("""
+    select l.pid from pg_locks l join pg_database d on d.oid = l.database
+    where l.locktype = 'advisory' and l.granted and d.datname = current_database() and l.objsubid = 1
+      and (l.classid::bigint << 32 | l.objid::bigint) = :key
+""")
+_TERMINATE = text("select pg_terminate_backend(:pid)")
+
+
+def lock_key(lane: str) -> int:
+    """Signed 64-bit key of the lane's advisory lock."""
+    return int.from_bytes(hashlib.sha256(f"surelane lane {lane}".encode()).digest()[:8], "big", signed=True)
+
+
+def try_lock(connection: Connection, lane: str) -> bool:
+    """Take the lane's lock for this session if it is free."""
+    return bool(connection.execute(_TRY, {"key": lock_key(lane)}).scalar_one())
+
+
+def lock_holder(connection: Connection, lane: str) -> int | None:
+    """Backend pid of the session that holds the lane's lock."""
+    return connection.execute(_HOLDER, {"key": lock_key(lane)}).scalars().first()
+
+
+def terminate(connection: Connection, pid: int) -> None:
+    """End another session of the same role; what it had not prepared is rolled back by the server."""
+    connection.execute(_TERMINATE, {"pid": pid})

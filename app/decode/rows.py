@@ -1,0 +1,56 @@
+"""The decoded epoch: the Arrow table that decoding hands to the lane.
+
+One row for each Kafka message, in no particular order:
+
+    topic      string   only meaningful together with partition and offset
+    partition  int32
+    offset     int64
+    layout     string   kind, schema hash, source schema, source table, column names; joined by SEPARATOR
+    key        string   the message key as text; equal for equal primary keys; null if the message had none
+    line       string   COPY text line (tab separated, `\\N`, ends in a newline) of the columns in `layout`; "" if none
+    ts_ms      int64    source commit time, milliseconds since 1970; null if the message carries none
+    sequence   string   Debezium's source.sequence, `["commit lsn before", "lsn"]`; null if none
+"""
+
+import enum
+from dataclasses import dataclass
+from typing import Self
+
+#: between the parts of a layout; not a character that names have
+SEPARATOR = "\x1f"
+
+COLUMNS = ("topic", "partition", "offset", "layout", "key", "line", "ts_ms", "sequence")
+
+
+class Kind(enum.StrEnum):
+    """What a message asks for."""
+
+    UPSERT = "upsert"  #: op c, u, r: the whole row after the change
+    DELETE = "delete"  #: op d: the row's key
+    TRUNCATE = "truncate"  #: op t
+    FILTERED = "filtered"  #: tombstone, heartbeat, transaction marker, schema change, logical message
+    MALFORMED = "malformed"  #: not JSON, not UTF-8 or not a Debezium message; `schema` says which
+    KEYLESS = "keyless"  #: op d without key and without before image: replica identity nothing
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a decoded line contains; few of them in an epoch, whatever its size."""
+
+    kind: Kind
+    #: hash of the message's schema envelope, "" without one
+    schema_hash: str
+    schema: str
+    table: str
+    columns: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From the `layout` column."""
+        kind, schema_hash, schema, table, *columns = text.split(SEPARATOR)
+        return cls(Kind(kind), schema_hash, schema, table, tuple(columns))
+
+    @property
+    def source(self) -> str:
+        """`schema.table` at the source, for people."""
+        return f"{self.schema}.{self.table}"

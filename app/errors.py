@@ -1,0 +1,104 @@
+"""Every error Surelane raises on purpose, each with one verdict, one exit status and a hint.
+
+The class docstring is the default message. `verdict` says what the lane does about it, `exit_status` what the
+process ends with when it gives up, `hint` what the operator types next. An error is logged once, at the top.
+"""
+
+import enum
+from typing import ClassVar
+
+
+class Verdict(enum.Enum):
+    """What a failure asks of the lane."""
+
+    RETRY = "retry"  #: the surroundings failed (connection, deadlock, restart): back off and try the same epoch again
+    STOP = "stop"  #: an operator has to act first; nothing is skipped and nothing is counted against a message
+    POISON = "poison"  #: one message cannot be applied whatever is tried
+
+
+class ExitStatus(enum.IntEnum):
+    """Exit status of the `surelane` command, one for each cause. 2 is the command line's own (usage)."""
+
+    OK = 0
+    BUG = 1  #: an error nobody foresaw; please report it
+    USAGE = 2  #: the command line was wrong
+    CONFIG = 3  #: the configuration has faults (all of them are printed)
+    ENVIRONMENT = 4  #: something needed is missing or cannot be reached (Java, jars, Kafka, Postgres)
+    BAD_MESSAGE = 5  #: a message cannot be applied
+    DIVERGED = 6  #: target and checkpoint do not fit together; the recovery plan is printed
+    FENCED = 7  #: another writer took the lane over
+    TOPIC_CHANGED = 8  #: topic or cluster is not the one the lane was pinned to
+    TARGET = 9  #: the target database refuses: missing table, key, column, privilege, migration
+    FAULTS_FOUND = 10  #: doctor found at least one fault
+    ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug, stopped before anything was committed
+
+
+class SurelaneError(Exception):
+    """Something went wrong."""
+
+    verdict: ClassVar[Verdict] = Verdict.STOP
+    exit_status: ClassVar[ExitStatus] = ExitStatus.BUG
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        self.message = message or (self.__doc__ or "").strip()
+        self.hint = hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  what to do: {self.hint}" if self.hint else self.message
+
+
+class ConfigInvalid(SurelaneError):
+    """The configuration has faults."""
+
+    exit_status = ExitStatus.CONFIG
+
+
+class EnvironmentMissing(SurelaneError):
+    """Something the service needs is not on this machine or cannot be reached."""
+
+    exit_status = ExitStatus.ENVIRONMENT
+
+
+class Unreachable(SurelaneError):
+    """A server did not answer or went away in the middle."""
+
+    verdict = Verdict.RETRY
+    exit_status = ExitStatus.ENVIRONMENT
+
+
+class BadMessage(SurelaneError):
+    """A message cannot be applied."""
+
+    verdict = Verdict.POISON
+    exit_status = ExitStatus.BAD_MESSAGE
+
+
+class Diverged(SurelaneError):
+    """Target and checkpoint do not fit together."""
+
+    exit_status = ExitStatus.DIVERGED
+
+
+class Fenced(SurelaneError):
+    """Another writer took this lane over."""
+
+    exit_status = ExitStatus.FENCED
+
+
+class TopicChanged(SurelaneError):
+    """The topic is not the one this lane was pinned to."""
+
+    exit_status = ExitStatus.TOPIC_CHANGED
+
+
+class TargetMismatch(SurelaneError):
+    """The target database cannot take this message as it stands."""
+
+    exit_status = ExitStatus.TARGET
+
+
+class AccountingBroken(SurelaneError):
+    """The counts of an epoch do not add up; nothing of it was committed."""
+
+    exit_status = ExitStatus.ACCOUNTING

@@ -1,0 +1,1 @@
+"""The ledger: what the target database itself knows about its lanes."""

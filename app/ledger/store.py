@@ -1,0 +1,169 @@
+"""Reading and writing the ledger of one lane. Every method works in the caller's transaction and never ends it."""
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, desc, func, select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.errors import Fenced, TopicChanged
+from app.ledger.tables import COUNTS, Tables
+from app.model.counts import Counts
+from app.model.epoch import EpochRecord
+from app.model.offsets import Offsets, Span
+
+#: rows of the ledger that are kept for one lane; older ones are only history
+KEEP_EPOCHS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneState:
+    """What the writer last said of itself."""
+
+    state: str
+    last_error: str | None
+
+
+class Ledger:
+    """The ledger of `lane` in the schema `schema`."""
+
+    def __init__(self, schema: str, lane: str) -> None:
+        self.schema = schema
+        self.lane = lane
+        self._tables = Tables.in_schema(schema)
+
+    def last(self, connection: Connection) -> EpochRecord | None:
+        """The newest row, whose end is where the lane goes on; None for a lane that never started."""
+        ledger = self._tables.ledger
+        row = connection.execute(
+            select(ledger).where(ledger.c.lane == self.lane).order_by(desc("generation"), desc("epoch")).limit(1)
+        ).first()
+        return _record(row) if row else None
+
+    def find(self, connection: Connection, generation: int, epoch: int) -> EpochRecord | None:
+        """The row of one epoch of one generation."""
+        ledger = self._tables.ledger
+        row = connection.execute(
+            select(ledger).where(
+                ledger.c.lane == self.lane, ledger.c.generation == generation, ledger.c.epoch == epoch
+            )
+        ).first()
+        return _record(row) if row else None
+
+    def record(self, connection: Connection, record: EpochRecord) -> None:
+        """Write the epoch's row. A second row for one (lane, generation, epoch) is refused by the primary key."""
+        connection.execute(
+            insert(self._tables.ledger).values(
+                lane=record.lane,
+                generation=record.generation,
+                epoch=record.epoch,
+                start_position=record.span.start.nested(),
+                end_position=record.span.end.nested(),
+                plan=record.plan,
+                source_from=record.source_from,
+                source_to=record.source_to,
+                **record.counts.as_dict(),
+            )
+        )
+
+    def prune(self, connection: Connection, generation: int, epoch: int) -> None:
+        """Forget rows of this lane that are older than KEEP_EPOCHS epochs or belong to generations long gone."""
+        ledger = self._tables.ledger
+        connection.execute(
+            delete(ledger).where(
+                ledger.c.lane == self.lane, ledger.c.generation == generation, ledger.c.epoch < epoch - KEEP_EPOCHS
+            )
+        )
+
+    def hold(self, connection: Connection, generation: int) -> None:
+        """Fence: keep the lane row as it is until this transaction ends; raises Fenced if it has a newer writer."""
+        lane = self._tables.lane
+        current = connection.execute(
+            select(lane.c.generation).where(lane.c.lane == self.lane).with_for_update(read=True)
+        ).scalar_one_or_none()
+        if current != generation:
+            raise Fenced(
+                f"lane {self.lane}: this writer is generation {generation}, the lane is at {current}",
+                hint="another `surelane run` took the lane over; look for it before starting this one again",
+            )
+
+    def new_generation(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
+        """Make this process the lane's writer; returns its generation, above every earlier one and `at_least`."""
+        lane, tables = self._tables.lane, self._tables
+        row = self.lane_row(connection)
+        generation = max(row.generation if row else 0, at_least) + 1
+        statement = insert(lane).values(lane=self.lane, generation=generation)
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=["lane"], set_={"generation": generation})
+        )
+        connection.execute(
+            insert(tables.generation).values(
+                lane=self.lane,
+                generation=generation,
+                checkpoint=checkpoint,
+                delivery=delivery,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+            )
+        )
+        return generation
+
+    def checkpoints(self, connection: Connection) -> dict[int, str]:
+        """Checkpoint id of every generation: tells which checkpoint a gid's epoch number belongs to."""
+        table = self._tables.generation
+        rows = connection.execute(select(table.c.generation, table.c.checkpoint).where(table.c.lane == self.lane))
+        return {generation: checkpoint for generation, checkpoint in rows}
+
+    def lane_row(self, connection: Connection) -> Row[Any] | None:
+        """The lane's row (generation, cluster_id)."""
+        lane = self._tables.lane
+        return connection.execute(select(lane).where(lane.c.lane == self.lane)).first()
+
+    def pin(self, connection: Connection, cluster_id: str, topic_ids: dict[str, str]) -> None:
+        """Pin cluster and topics at their first sight; raises TopicChanged when one is not what it was."""
+        lane, topic = self._tables.lane, self._tables.topic
+        row = self.lane_row(connection)
+        if row is not None and row.cluster_id not in (None, cluster_id):
+            raise TopicChanged(
+                f"lane {self.lane}: pinned to Kafka cluster {row.cluster_id}, the brokers belong to {cluster_id}",
+                hint="check source.bootstrap_servers; a lane that should follow a new cluster needs a new name",
+            )
+        connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
+        rows = connection.execute(select(topic.c.topic, topic.c.topic_id).where(topic.c.lane == self.lane))
+        pinned = {name: topic_id for name, topic_id in rows}
+        for name, topic_id in topic_ids.items():
+            if pinned.setdefault(name, topic_id) != topic_id:
+                raise TopicChanged(
+                    f"lane {self.lane}: topic {name} was deleted and created again (id {pinned[name]}, now {topic_id})",
+                    hint="its offsets mean other messages now; let Debezium snapshot into a new lane, "
+                    "or restore the target and start a lane of another name",
+                )
+            statement = insert(topic).values(lane=self.lane, topic=name, topic_id=topic_id)
+            connection.execute(statement.on_conflict_do_nothing())
+
+    def set_state(self, connection: Connection, state: str, last_error: str | None = None) -> None:
+        """Say what the writer is doing; for people and `status`, nothing depends on it."""
+        values = {"state": state, "last_error": last_error, "changed_at": func.clock_timestamp()}
+        statement = insert(self._tables.state).values(lane=self.lane, **values)
+        connection.execute(statement.on_conflict_do_update(index_elements=["lane"], set_=values))
+
+    def state(self, connection: Connection) -> LaneState | None:
+        """What the writer last said."""
+        state = self._tables.state
+        row = connection.execute(select(state).where(state.c.lane == self.lane)).first()
+        return LaneState(state=row.state, last_error=row.last_error) if row else None
+
+
+def _record(row: Row[Any]) -> EpochRecord:
+    return EpochRecord(
+        lane=row.lane,
+        generation=row.generation,
+        epoch=row.epoch,
+        span=Span(start=Offsets.from_nested(row.start_position), end=Offsets.from_nested(row.end_position)),
+        counts=Counts(**{count: getattr(row, count) for count in COUNTS}),
+        plan=row.plan,
+        source_from=row.source_from,
+        source_to=row.source_to,
+    )

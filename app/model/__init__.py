@@ -1,0 +1,1 @@
+"""Values of the lane: names, positions, counts. Pure, frozen, no I/O."""

@@ -1,0 +1,31 @@
+"""Accounting of one epoch: every message read is in exactly one of the other counts."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Messages of an epoch by outcome. `adds_up` is checked before the epoch's transaction ends."""
+
+    #: messages read from Kafka
+    consumed: int = 0
+    #: their row change was sent to the target
+    applied: int = 0
+    #: a later change of the same key in the same epoch made them unnecessary
+    compacted: int = 0
+    #: carry no row change for this target: tombstones, heartbeats, transaction markers, tables left out
+    filtered: int = 0
+    #: had been applied before (the epoch was found in the ledger)
+    duplicate: int = 0
+    #: skipped and kept in quarantine
+    quarantined: int = 0
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether consumed = applied + compacted + filtered + duplicate + quarantined."""
+        parts = self.applied + self.compacted + self.filtered + self.duplicate + self.quarantined
+        return self.consumed == parts
+
+    def as_dict(self) -> dict[str, int]:
+        """Counts by name, in the ledger's column order."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,0 +1,28 @@
+"""An epoch as the ledger records it."""
+
+import datetime
+from dataclasses import dataclass, field
+
+from app.model.counts import Counts
+from app.model.offsets import Span
+
+#: the epoch number of a lane's first ledger row: where the lane was told to start, before anything was applied
+GENESIS = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """One row of the ledger."""
+
+    lane: str
+    #: incarnation of the lane that applied the epoch
+    generation: int
+    #: Spark's batch id within the generation's checkpoint; GENESIS for the start row
+    epoch: int
+    span: Span
+    counts: Counts = field(default_factory=Counts)
+    #: how the changes were merged: see `app.apply.plan`
+    plan: str = "none"
+    #: oldest and newest source commit among the epoch's changes (UTC), None when it had none
+    source_from: datetime.datetime | None = None
+    source_to: datetime.datetime | None = None

@@ -1,0 +1,31 @@
+"""Name of a prepared transaction. It tells whom the transaction belongs to, so that nobody touches a foreign one."""
+
+import re
+from dataclasses import dataclass
+from typing import Self
+
+PREFIX = "surelane"
+LANE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_GID = re.compile(rf"{PREFIX}:({LANE_NAME.pattern}(?:\.\d+)?):(\d+):(\d+)")
+
+
+@dataclass(frozen=True, order=True)
+class Gid:
+    """`surelane:<lane>:<generation>:<epoch>`; Postgres allows 199 bytes, this needs at most 130."""
+
+    lane: str
+    generation: int
+    epoch: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The gid in `text`, or None when it is somebody else's transaction."""
+        match = _GID.fullmatch(text)
+        return cls(match[1], int(match[2]), int(match[3])) if match else None
+
+    def belongs_to(self, lane: str) -> bool:
+        """Whether this lane prepared it."""
+        return self.lane == lane
+
+    def __str__(self) -> str:
+        return f"{PREFIX}:{self.lane}:{self.generation}:{self.epoch}"

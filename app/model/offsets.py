@@ -1,0 +1,101 @@
+"""Offsets: one Kafka offset for each topic-partition, the position of a lane.
+
+An offset is the *next* message to read (Kafka's and Spark's convention), so the end of one epoch is the start of the
+next. The JSON form is Spark's own (`offsets/N`, `startingOffsets`): `{"topic": {"0": 42}}`.
+Offsets have gaps (transaction markers, log compaction): their difference is no message count.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]"
+
+
+@dataclass(frozen=True)
+class Offsets(Mapping[TopicPartition, int]):
+    """Immutable map of topic-partition to the next offset to read."""
+
+    _by_partition: tuple[tuple[TopicPartition, int], ...] = ()
+
+    @classmethod
+    def of(cls, offsets: Mapping[TopicPartition, int]) -> Self:
+        """Make offsets from any mapping; raises ValueError for a negative offset."""
+        negative = {str(tp): offset for tp, offset in offsets.items() if offset < 0}
+        if negative:
+            raise ValueError(f"offsets must not be negative: {negative}")
+        return cls(tuple(sorted((TopicPartition(*tp), int(offset)) for tp, offset in offsets.items())))
+
+    @classmethod
+    def from_nested(cls, nested: Mapping[str, Mapping[str | int, int]]) -> Self:
+        """From `{topic: {partition: offset}}`, partitions as int or str; raises ValueError if it is not of that shape."""
+        return cls.of(
+            {TopicPartition(topic, int(p)): int(o) for topic, partitions in nested.items() for p, o in partitions.items()}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """From Spark's JSON; raises ValueError if it is not of that shape."""
+        nested = json.loads(text)
+        if not isinstance(nested, dict) or not all(isinstance(value, dict) for value in nested.values()):
+            raise ValueError(f"not an offset map: {text[:200]}")
+        return cls.from_nested(nested)
+
+    def nested(self) -> dict[str, dict[str, int]]:
+        """As `{topic: {"partition": offset}}`, sorted."""
+        result: dict[str, dict[str, int]] = {}
+        for tp, offset in self._by_partition:
+            result.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        return result
+
+    def to_json(self) -> str:
+        """As Spark's JSON, one stable text for equal offsets."""
+        return json.dumps(self.nested(), sort_keys=True)
+
+    def only(self, partitions: set[TopicPartition]) -> "Offsets":
+        """The part of these offsets that belongs to `partitions`."""
+        return Offsets(tuple(pair for pair in self._by_partition if pair[0] in partitions))
+
+    def updated(self, newer: Mapping[TopicPartition, int]) -> "Offsets":
+        """These offsets with those of `newer` in place of the old ones."""
+        return Offsets.of({**self, **newer})
+
+    def __getitem__(self, key: TopicPartition) -> int:
+        return dict(self._by_partition)[key]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return (tp for tp, _ in self._by_partition)
+
+    def __len__(self) -> int:
+        return len(self._by_partition)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{tp}@{offset}" for tp, offset in self._by_partition) or "(nothing)"
+
+
+class Position(NamedTuple):
+    """Where one message is."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """What an epoch reads: from `start` (inclusive) to `end` (exclusive)."""
+
+    start: Offsets
+    end: Offsets

@@ -1,0 +1,57 @@
+"""The streaming query: Spark's Kafka source cuts the topic into epochs and calls back with each of them."""
+
+import re
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from app.config.settings import Settings
+from app.model.offsets import Offsets
+
+#: what makes an epoch's content depend on nothing but its offsets; the configuration cannot override it
+FIXED_OPTIONS = {"failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
+DEFAULT_OPTIONS = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(16 << 20),
+    "kafka.fetch.max.bytes": str(64 << 20),
+    "kafka.receive.buffer.bytes": str(1 << 20),
+    "fetchOffset.numRetries": "10",
+}
+
+
+def start_query(
+    spark: SparkSession,
+    settings: Settings,
+    start: Offsets,
+    on_epoch: Callable[[DataFrame, int], None],
+    *,
+    until_caught_up: bool,
+) -> StreamingQuery:
+    """Start reading at the checkpoint, or at `start` when it is empty; `on_epoch(messages, epoch)` runs for each epoch."""
+    source, epoch = settings.source, settings.epoch
+    cores = spark.sparkContext.defaultParallelism
+    options = {
+        **DEFAULT_OPTIONS,
+        **source.options,
+        **FIXED_OPTIONS,
+        "kafka.bootstrap.servers": source.bootstrap_servers,
+        "maxOffsetsPerTrigger": str(epoch.max_messages),
+        "minPartitions": str(epoch.min_partitions or cores),
+        "startingOffsets": start.to_json(),
+        **_subscription(settings),
+    }
+    writer = spark.readStream.format("kafka").options(**options).load().writeStream.foreachBatch(on_epoch)
+    writer = writer.option("checkpointLocation", settings.checkpoint).queryName(_query_name(settings.lane))
+    if until_caught_up:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=epoch.trigger).start()
+
+
+def _subscription(settings: Settings) -> dict[str, str]:
+    source = settings.source
+    return {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": str(source.topic_pattern)}
+
+
+def _query_name(lane: str) -> str:
+    return re.sub(r"\W", "_", lane)

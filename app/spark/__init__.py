@@ -1,0 +1,1 @@
+"""The Spark side: the session, and its checkpoint read through Spark's own file systems."""
