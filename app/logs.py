@@ -19,7 +19,7 @@ QUIET = {
     "pyspark": logging.WARNING,
     "sqlalchemy": logging.WARNING,
     "alembic": logging.WARNING,
-    "app.source.librdkafka": logging.WARNING,
+    "app.source.librdkafka": logging.CRITICAL,  # twenty lines a second while a broker is away; errors say it once
 }
 _PASSWORD = re.compile(r"(://[^\s:/@]*:)[^\s@/]+(@)|(\bpassword\s*=\s*[\"']?)[^\s\"';&]+", re.IGNORECASE)
 

@@ -170,6 +170,7 @@ class Broker:
                 "auto.offset.reset": "error",
                 "isolation.level": "read_committed",
                 "enable.partition.eof": "true",
+                "fetch.wait.max.ms": "50",  # the end of a partition is news, too: say so at once
             }
             self._consumer = Consumer({**self._config, **own, "error_cb": self._complain}, logger=_log)
         return self._consumer
@@ -203,9 +204,12 @@ class Broker:
 
     def _answer(self, future: "concurrent.futures.Future[_T]") -> _T:
         try:
-            return future.result()
+            result = future.result()
         except KafkaException as error:
             raise self._refused(error.args[0]) from error
+        self._admin.poll(0)  # hands over logs and complaints; without it they pile up
+        self._complaint = ""
+        return result
 
     def _refused(self, error: KafkaError) -> Exception:
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001
@@ -217,6 +221,7 @@ class Broker:
         return self._unreachable(error.str())
 
     def _unreachable(self, what: str) -> Unreachable:
+        self._admin.poll(0)
         said = f" ({self._complaint})" if self._complaint else ""
         return Unreachable(
             f"Kafka at {self._source.bootstrap_servers} does not answer: {what}{said}",
