@@ -5,7 +5,7 @@ lock: a damaged file in the cache is fetched again, a damaged download is an err
 folder and is moved into place when its hash is right, so an interrupted run leaves no half a jar.
 
 `SURELANE_JARS` names a folder with ready jars, `<set>/<file>` (the image carries one): then nothing is fetched.
-`SURELANE_MAVEN_REPOSITORY` names another Maven repository to fetch from. `python -m app.jars SET FOLDER` fills a folder.
+`python -m app.jars SET FOLDER` fills such a folder. `SURELANE_MAVEN_REPOSITORY` names another repository to fetch from.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 from app.cache import cache_dir, locked
 from app.errors import EnvironmentMissing
@@ -41,6 +41,13 @@ class Jar:
     classifier: str  #: empty for the main artifact
     type: str  #: "jar", or "tar.gz" for a Connect plugin
     sha256: str  #: in hex
+
+    @classmethod
+    def parse(cls, coordinates: str, sha256: str) -> Self:
+        """From `group:artifact:version[:classifier:type]`."""
+        group, artifact, version, *rest = coordinates.split(":")
+        classifier, kind = rest or ("", "jar")
+        return cls(group=group, artifact=artifact, version=version, classifier=classifier, type=kind, sha256=sha256)
 
     @property
     def file_name(self) -> str:
@@ -68,17 +75,10 @@ def read_lock(path: Path) -> list[Jar]:
 
 
 def _jar(line: str, path: Path) -> Jar:
-    match line.split(" sha256:"):
-        case [coordinates, sha256] if len(sha256) == 64:
-            parts = coordinates.split(":")
-        case _:
-            parts, sha256 = [], ""
-    if len(parts) == 3:
-        parts += ["", "jar"]
-    if len(parts) != 5:
+    coordinates, mark, sha256 = line.partition(" sha256:")
+    if not mark or len(sha256) != 64 or coordinates.count(":") not in (2, 4):
         raise EnvironmentMissing(f"{path.name}: not a pinned artifact: {line}", hint="git checkout -- jars-*.lock")
-    group, artifact, version, classifier, kind = parts
-    return Jar(group=group, artifact=artifact, version=version, classifier=classifier, type=kind, sha256=sha256)
+    return Jar.parse(coordinates, sha256)
 
 
 def artifacts(set_name: SetName) -> list[Path]:
@@ -123,7 +123,8 @@ def _fetch(missing: list[Jar], store: Path, set_name: str) -> None:
         return
     _say(f"fetching {len(missing)} jars ({set_name}), once for this user")
     store.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=store, prefix=".part-") as scratch, ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+    part_folder = tempfile.TemporaryDirectory(dir=store, prefix=".part-")
+    with part_folder as scratch, ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
         for done, jar in enumerate(pool.map(lambda jar: _fetch_one(jar, Path(scratch), store), missing), start=1):
             if done % 10 == 0 or done == len(missing):
                 _say(f"  {done}/{len(missing)} {jar.file_name}")

@@ -37,7 +37,8 @@ def _homes() -> list[Path]:
     """Where a Java may be: JAVA_HOME, the one on PATH, the places of Linux distributions."""
     named = [Path(home) for home in [os.environ.get("JAVA_HOME")] if home]
     on_path = [Path(found).resolve().parent.parent for found in [shutil.which("java")] if found]
-    return [home for home in [*named, *on_path, *sorted(Path("/usr/lib/jvm").glob("*"))] if (home / "bin/java").is_file()]
+    homes = [*named, *on_path, *sorted(Path("/usr/lib/jvm").glob("*"))]
+    return [home for home in homes if (home / "bin/java").is_file()]
 
 
 def _version(home: Path) -> int | None:

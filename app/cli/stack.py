@@ -50,7 +50,7 @@ def down(
 
 
 @app.command(
-    epilog="Examples:\n\n  surelane stack status\n\n  surelane stack status --json | jq '.parts[] | select(.running | not)'",
+    epilog="Examples:\n\n  surelane stack status\n\n  surelane stack status --json",
 )
 def status(name: Name = "default", as_json: Json = False) -> None:
     """Show which parts run, and where. Ends with status 1 when one does not."""

@@ -1,4 +1,4 @@
-"""The local stack of the demo, the tests and the bench: Kafka, Debezium and two Postgres servers, without containers."""
+"""The local stack of the demo, the tests and the bench: Kafka, Debezium, two Postgres servers; no containers."""
 
 from app.embedded.connect import Connect
 from app.embedded.kafka import Kafka

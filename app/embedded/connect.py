@@ -84,10 +84,12 @@ class Connect:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings_file = self._write_settings()
         main = "org.apache.kafka.connect.cli.ConnectDistributed"
-        self.daemon.start([str(java()), *JAVA_OPTIONS, "-cp", classpath("connect"), main, str(settings_file)], os.environ)
+        command = [str(java()), *JAVA_OPTIONS, "-cp", classpath("connect"), main, str(settings_file)]
+        self.daemon.start(command, os.environ)
 
     def wait_ready(self) -> None:
-        wait_for(self._is_ready, reason="Kafka Connect to serve", seconds=START_SECONDS, hint=f"read {self.daemon.log_file}")
+        hint = f"read {self.daemon.log_file}"
+        wait_for(self._is_ready, reason="Kafka Connect to serve", seconds=START_SECONDS, hint=hint)
 
     def stop(self) -> None:
         self.daemon.stop()
@@ -112,9 +114,10 @@ class Connect:
 
     def delete(self, name: str) -> None:
         """Remove the connector (its offsets stay in Kafka)."""
-        request("DELETE", f"{self.url}/connectors/{name}")
+        address = f"{self.url}/connectors/{name}"
+        request("DELETE", address)
         gone = f"the end of connector {name}"
-        wait_for(lambda: request("GET", f"{self.url}/connectors/{name}").status == 404, reason=gone, seconds=REGISTER_SECONDS)
+        wait_for(lambda: request("GET", address).status == 404, reason=gone, seconds=REGISTER_SECONDS)
 
     def restart_connector(self, name: str) -> None:
         """Start the connector and its tasks anew, failed or not."""
@@ -137,7 +140,8 @@ class Connect:
         answer = request("GET", f"{self.url}/connectors/{name}/status")
         if not answer.ok:
             return []
-        return [part for part in [answer.body.get("connector"), *_list(answer.body.get("tasks"))] if isinstance(part, dict)]
+        parts = [answer.body.get("connector"), *_list(answer.body.get("tasks"))]
+        return [part for part in parts if isinstance(part, dict)]
 
     def _put(self, name: str, config: Mapping[str, str]) -> bool:
         """False: ask again, the worker is still finding its place in its group."""

@@ -3,6 +3,7 @@
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 REQUEST_SECONDS = 30.0
@@ -13,7 +14,7 @@ class Answer:
     """What a server said: the status and, where it sent one, the JSON body."""
 
     status: int
-    body: dict[str, object]
+    body: Mapping[str, object]
 
     @property
     def ok(self) -> bool:
@@ -33,7 +34,7 @@ def request(method: str, url: str, body: object = None) -> Answer:
         return Answer(0, {"message": str(error)})
 
 
-def _object(text: bytes) -> dict[str, object]:
+def _object(text: bytes) -> Mapping[str, object]:
     try:
         value = json.loads(text) if text else {}
     except ValueError:

@@ -159,4 +159,5 @@ class Kafka:
         command = [*tool, f"--cluster-id={cluster_id}", "--config", str(settings_file)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise EnvironmentMissing(f"Kafka could not prepare {self.data_dir}:\n{done.stderr}", hint="surelane stack down --wipe")
+            words = f"Kafka could not prepare {self.data_dir}:\n{done.stderr}"
+            raise EnvironmentMissing(words, hint="surelane stack down --wipe")

@@ -24,6 +24,7 @@ from app.embedded.process import has_ended, running
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing
 
+Rows = list[tuple[object, ...]]
 StopMode = Literal["smart", "fast", "immediate"]
 STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
     "smart": signal.SIGTERM,
@@ -32,6 +33,14 @@ STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
 }
 
 SUPERUSER = "postgres"
+INITDB_OPTIONS = (
+    "--auth=trust",
+    f"--username={SUPERUSER}",
+    "--encoding=UTF8",
+    "--locale=C",
+    "--data-checksums",
+    "--no-sync",
+)
 START_SECONDS = 60
 STOP_SECONDS = 60.0
 KILL_SECONDS = 10.0
@@ -117,7 +126,7 @@ class Postgres:
         if not self.execute("SELECT FROM pg_roles WHERE rolname = %s", name):
             self.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
 
-    def execute(self, statement: str | sql.Composable, *values: object, database: str = "postgres") -> list[tuple[object, ...]]:
+    def execute(self, statement: str | sql.Composable, *values: object, database: str = "postgres") -> Rows:
         """Run one statement as the superuser, outside a transaction block; gives its rows."""
         connection = psycopg2.connect(self.url(database))
         try:
@@ -136,7 +145,8 @@ class Postgres:
 
     def _serves(self) -> bool:
         """Whether the server is running; waits for one that is starting, or ending."""
-        wait_for(lambda: self._process() is None or self._accepts(), reason="Postgres to accept connections", seconds=START_SECONDS)
+        reason = "Postgres to accept connections"
+        wait_for(lambda: self._process() is None or self._accepts(), reason=reason, seconds=START_SECONDS)
         return self._process() is not None
 
     def _accepts(self) -> bool:
@@ -169,8 +179,7 @@ class Postgres:
         if user := _server_user():
             _must_reach(self.data_dir, user)
             shutil.chown(self.data_dir, user.pw_uid, user.pw_gid)
-        options = ["--auth=trust", f"--username={SUPERUSER}", "--encoding=UTF8", "--locale=C", "--data-checksums", "--no-sync"]
-        _run([str(bin_dir() / "initdb"), f"--pgdata={part}", *options], self.log_file)
+        _run([str(bin_dir() / "initdb"), f"--pgdata={part}", *INITDB_OPTIONS], self.log_file)
         with (part / "postgresql.conf").open("a") as main:
             main.write("include 'surelane.conf'\n")
         part.rename(self.cluster)
@@ -193,7 +202,7 @@ def _must_reach(folder: Path, user: pwd.struct_passwd) -> None:
     closed = [parent for parent in folder.resolve().parents if not parent.stat().st_mode & 0o001]
     if closed and user.pw_uid != closed[0].stat().st_uid:
         raise EnvironmentMissing(
-            f"Postgres runs as {user.pw_name} when started by root, and {user.pw_name} cannot reach {folder} ({closed[0]} is closed)",
+            f"for root Postgres runs as {user.pw_name}, who cannot reach {folder}: {closed[0]} is closed",
             hint="use a data directory below /var/tmp",
         )
 
@@ -207,7 +216,8 @@ def _run(command: list[str], log_file: Path) -> None:
     identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     words = log_file.with_suffix(".out")
     with words.open("w") as out:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/", check=False, **identity)
+        files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+        done = subprocess.run(command, cwd="/", check=False, **files, **identity)
     if done.returncode:
         tail = log_file.read_text(errors="replace")[-2000:] if log_file.exists() else ""
         raise EnvironmentMissing(f"{Path(command[0]).name} failed:\n{words.read_text()}{tail}", hint=f"read {log_file}")

@@ -27,7 +27,8 @@ def bin_dir() -> Path:
 def _named(folder: Path) -> Path:
     if _is_complete(folder):
         return folder
-    raise EnvironmentMissing(f"SURELANE_POSTGRES_BIN={folder} holds no Postgres server", hint="unset SURELANE_POSTGRES_BIN")
+    hint = "unset SURELANE_POSTGRES_BIN"
+    raise EnvironmentMissing(f"SURELANE_POSTGRES_BIN={folder} holds no Postgres server", hint=hint)
 
 
 def _folders() -> list[Path]:

@@ -7,7 +7,8 @@ only a process with both is taken for ours, and only such a process is ever sent
 import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,7 @@ class Daemon:
     pid_file: Path
     log_file: Path
 
-    def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    def start(self, command: list[str], environment: Mapping[str, str]) -> None:
         """Start in a session of its own, so that neither a closed terminal nor Ctrl-C reaches it."""
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [
@@ -81,7 +82,8 @@ class Daemon:
     def must_live(self) -> None:
         """Raise with the end of the log when the process has ended."""
         if self.process() is None:
-            raise EnvironmentMissing(f"{self.name} ended while it was starting:\n{self.log_tail()}", hint=f"read {self.log_file}")
+            words = f"{self.name} ended while it was starting:\n{self.log_tail()}"
+            raise EnvironmentMissing(words, hint=f"read {self.log_file}")
 
     def log_tail(self) -> str:
         lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
@@ -93,28 +95,27 @@ def running(pid: int, started: float) -> psutil.Process | None:
     try:
         process = psutil.Process(pid)
         same = abs(process.create_time() - started) < SAME_START_SECONDS
-        return process if same and not _is_dead(process) else None
     except psutil.NoSuchProcess:
         return None
+    return process if same and not _is_over(process) else None
 
 
 def has_ended(process: psutil.Process, seconds: float) -> bool:
     """Wait for the end; False when it is still there after that time."""
     try:
-        wait_for(lambda: not process.is_running() or _is_dead(process), reason=f"the end of {process.pid}", seconds=seconds)
-    except psutil.NoSuchProcess:
-        return True
+        wait_for(lambda: _is_over(process), reason=f"the end of process {process.pid}", seconds=seconds)
     except EnvironmentMissing:
         return False
     return True
 
 
-def _is_dead(process: psutil.Process) -> bool:
-    """Dead and not yet fetched by its parent; where we are the parent, fetch it."""
-    if process.status() != psutil.STATUS_ZOMBIE:
-        return False
+def _is_over(process: psutil.Process) -> bool:
+    """Gone, or dead and not yet fetched by its parent; where we are the parent, fetch it."""
     try:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return False
+    except psutil.NoSuchProcess:
+        return True
+    with suppress(ChildProcessError):  # somebody else's child: its parent, or init, fetches it
         os.waitpid(process.pid, os.WNOHANG)
-    except ChildProcessError:
-        pass  # somebody else's child: its parent, or init, fetches it
     return True

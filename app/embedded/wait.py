@@ -12,7 +12,7 @@ POLL_SECONDS = 0.05
 
 
 def wait_for(condition: Callable[[], Answer], *, reason: str, seconds: float, hint: str | None = None) -> Answer:
-    """Ask `condition` until it is true; gives what it said. `reason` completes the sentence "gave up waiting for ..."."""
+    """Ask `condition` until it is true; gives what it said. `reason` ends the sentence "gave up waiting for"."""
     end = time.monotonic() + seconds
     while not (answer := condition()):
         if time.monotonic() > end:
