@@ -102,3 +102,23 @@ class AccountingBroken(SurelaneError):
     """The counts of an epoch do not add up; nothing of it was committed."""
 
     exit_status = ExitStatus.ACCOUNTING
+
+
+class SparkFailed(SurelaneError):
+    """Spark ended the query."""
+
+    verdict = Verdict.RETRY
+    exit_status = ExitStatus.ENVIRONMENT
+
+
+class SparkGone(SurelaneError):
+    """The Spark driver's JVM is gone; this process cannot go on without it."""
+
+    exit_status = ExitStatus.ENVIRONMENT
+
+
+class PartitionAdded(SurelaneError):
+    """The topic has a new partition; the lanes are opened again to give it a writer."""
+
+    verdict = Verdict.RETRY
+    exit_status = ExitStatus.ENVIRONMENT

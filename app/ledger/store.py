@@ -84,22 +84,17 @@ class Ledger:
             select(lane.c.generation).where(lane.c.lane == self.lane).with_for_update(read=True)
         ).scalar_one_or_none()
         if current != generation:
-            raise Fenced(
-                f"lane {self.lane}: this writer is generation {generation}, the lane is at {current}",
-                hint="another `surelane run` took the lane over; look for it before starting this one again",
-            )
+            raise self._fenced(generation, current)
 
-    def new_generation(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
-        """Make this process the lane's writer; returns its generation, above every earlier one and `at_least`."""
-        lane, tables = self._tables.lane, self._tables
-        row = self.lane_row(connection)
-        generation = max(row.generation if row else 0, at_least) + 1
-        statement = insert(lane).values(lane=self.lane, generation=generation)
+    def claim(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
+        """Take the next generation, above every earlier one and `at_least`; from its commit on older writers are fenced.
+
+        Blocks on nothing, not even on an epoch that an older writer left prepared.
+        """
+        table = self._tables.generation
+        generation = max(self.newest_generation(connection), at_least) + 1
         connection.execute(
-            statement.on_conflict_do_update(index_elements=["lane"], set_={"generation": generation})
-        )
-        connection.execute(
-            insert(tables.generation).values(
+            insert(table).values(
                 lane=self.lane,
                 generation=generation,
                 checkpoint=checkpoint,
@@ -109,6 +104,36 @@ class Ledger:
             )
         )
         return generation
+
+    def activate(self, connection: Connection, generation: int, checkpoint: str) -> None:
+        """Make `generation` the one whose epochs the target takes; raises Fenced if a newer one was claimed meanwhile."""
+        self.check_newest(connection, generation)
+        lane, table = self._tables.lane, self._tables.generation
+        connection.execute(
+            table.update()
+            .where(table.c.lane == self.lane, table.c.generation == generation)
+            .values(checkpoint=checkpoint)
+        )
+        statement = insert(lane).values(lane=self.lane, generation=generation)
+        connection.execute(statement.on_conflict_do_update(index_elements=["lane"], set_={"generation": generation}))
+
+    def newest_generation(self, connection: Connection) -> int:
+        """The highest generation that was ever claimed, 0 for none."""
+        table = self._tables.generation
+        newest = select(func.coalesce(func.max(table.c.generation), 0)).where(table.c.lane == self.lane)
+        return connection.execute(newest).scalar_one()
+
+    def check_newest(self, connection: Connection, generation: int) -> None:
+        """Raise Fenced if somebody claimed a generation after this one."""
+        newest = self.newest_generation(connection)
+        if newest != generation:
+            raise self._fenced(generation, newest)
+
+    def _fenced(self, mine: int, newest: int | None) -> Fenced:
+        return Fenced(
+            f"lane {self.lane}: this writer is generation {mine}, the lane is at {newest}",
+            hint="another `surelane run` took the lane over; look for it before starting this one again",
+        )
 
     def checkpoints(self, connection: Connection) -> dict[int, str]:
         """Checkpoint id of every generation: tells which checkpoint a gid's epoch number belongs to."""

@@ -74,9 +74,15 @@ class Checkpoint:
         finally:
             stream.close()
 
-    def archive(self, suffix: str) -> str:
+    def is_empty(self) -> bool:
+        """Whether nothing but surelane.json is there."""
+        if not self._fs.exists(self._root):
+            return True
+        return all(status.getPath().getName() == IDENTITY_FILE for status in self._fs.listStatus(self._root))
+
+    def archive(self) -> str:
         """Move this checkpoint aside, complete, and return where to."""
-        target = f"{self.location.rstrip('/')}.{suffix}"
+        target = f"{self.location.rstrip('/')}.{uuid.uuid4().hex[:8]}"
         if not self._fs.rename(self._root, self._path(target)):
             raise Diverged(
                 f"cannot move checkpoint {self.location} to {target}", hint="move or delete one of them by hand"

@@ -15,7 +15,7 @@ down_revision = None
 DDL = """
 create table lane (
     lane        text primary key,
-    generation  bigint not null,           -- of the one writer allowed; a takeover raises it, the older writer is fenced
+    generation  bigint not null,           -- of the one writer allowed; a takeover raises it, the older is fenced
     cluster_id  text                       -- Kafka's, pinned at the first start
 );
 create table generation (
@@ -59,6 +59,24 @@ create table lane_state (
     last_error  text,
     changed_at  timestamptz not null default clock_timestamp()
 );
+
+-- Debezium writes a decimal as the bytes of its unscaled integer: big-endian, two's complement.
+create function decimal_of(unscaled bytea, scale int) returns numeric language sql immutable strict parallel safe as $$
+    select case when length(unscaled) <= 7 then
+        (('x' || lpad(encode(unscaled, 'hex'), 16, case when get_byte(unscaled, 0) >= 128 then 'f' else '0' end))::bit(64)::bigint)::numeric
+    else
+        (select sum(get_byte(unscaled, i) * power(256::numeric, length(unscaled) - 1 - i)) from generate_series(0, length(unscaled) - 1) i)
+        - case when get_byte(unscaled, 0) >= 128 then power(256::numeric, length(unscaled)) else 0 end
+    end * ('1e' || -scale)::numeric
+$$;
+
+-- Debezium writes bit(1) as a boolean, and longer bit strings as base64 of whole bytes, the last bits first.
+create function bits_of(wire text, length int) returns text language sql immutable strict parallel safe as $$
+    select case wire when 'true' then '1' when 'false' then '0' else
+        right((select string_agg(get_byte(decode(wire, 'base64'), i)::bit(8)::text, '' order by i desc)
+               from generate_series(0, length(decode(wire, 'base64')) - 1) i), length)
+    end
+$$;
 """
 
 

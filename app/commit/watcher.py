@@ -1,0 +1,67 @@
+"""Committing without waiting for the next epoch: a thread that watches Spark's `commits/` for the pending one.
+
+Spark calls nobody when it has written `commits/N`; its listener comes 200 ms late. The last epoch before a quiet hour
+would stay invisible for that hour if only the next epoch finished it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from app.commit.committer import Committer
+from app.errors import SurelaneError, Verdict
+
+#: seconds between two looks at the checkpoint, growing from the first to the second: local disks answer in microseconds,
+#: object stores ask for money
+LOOK_SECONDS = (0.002, 0.25)
+#: seconds between two tries of COMMIT PREPARED while the database is away
+RETRY_SECONDS = 0.5
+
+
+class CheckpointWatcher:
+    """Calls `commit` of every committer whose pending epoch has its `commits/` entry."""
+
+    def __init__(self, committers: Callable[[], list[Committer]], is_complete: Callable[[int], bool]) -> None:
+        self._committers = committers
+        self._is_complete = is_complete
+        self._stop = threading.Event()
+        self._pending = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="checkpoint-watcher", daemon=True)
+        #: why the thread ended by itself; the lane has to stop
+        self.failure: SurelaneError | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread; what is pending stays so and is settled by the next start."""
+        self._stop.set()
+        self._pending.set()
+        self._thread.join()
+
+    def notice(self) -> None:
+        """Something may be pending now."""
+        self._pending.set()
+
+    def _watch(self) -> None:
+        while self._pending.wait() and not self._stop.is_set():
+            self._pending.clear()
+            wait = LOOK_SECONDS[0]
+            while waiting := [committer for committer in self._committers() if committer.pending is not None]:
+                if self._stop.is_set():
+                    return
+                try:
+                    done = [self._commit(committer) for committer in waiting]
+                except SurelaneError as error:
+                    if error.verdict is not Verdict.RETRY:
+                        self.failure = error
+                        return
+                    done, wait = [], RETRY_SECONDS
+                if not any(done):
+                    time.sleep(wait)
+                    wait = min(wait * 1.3, LOOK_SECONDS[1])
+
+    def _commit(self, committer: Committer) -> bool:
+        gid = committer.pending
+        return gid is not None and self._is_complete(gid.epoch) and committer.commit()

@@ -1,0 +1,49 @@
+"""Failpoints: named places where a test makes the process die, fail or wait. Off unless the environment asks.
+
+    SURELANE_FAILPOINT="after-prepare=kill@2"          SIGKILL of the process group the 2nd time it is reached
+    SURELANE_FAILPOINT="after-merge=wait:/some/dir"    make /some/dir/after-merge, go on when it is gone
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+VARIABLE = "SURELANE_FAILPOINT"
+
+#: every failpoint, in the order in which an epoch passes them
+NAMES = (
+    "epoch-start",  # the epoch is planned, nothing was done
+    "after-decode",
+    "after-begin",  # the transaction is open and fenced
+    "after-merge",
+    "after-ledger",  # everything is written, nothing decided
+    "after-pre-commit",  # prepared, or committed in the one-phase modes; the checkpoint does not know
+    "before-commit",  # commits/N exists, COMMIT PREPARED was not sent
+    "after-commit",
+)
+#: seconds between two looks at the file that holds a waiting failpoint
+_LOOK_SECONDS = 0.01
+
+_reached: Counter[str] = Counter()
+
+
+def reach(name: str) -> None:
+    """Do what the environment asks for at this place; nothing by default."""
+    wanted = os.environ.get(VARIABLE)
+    if not wanted or not wanted.startswith(f"{name}="):
+        return
+    _reached[name] += 1
+    action, _, count = wanted.removeprefix(f"{name}=").partition("@")
+    if _reached[name] != int(count or 1):
+        return
+    if action == "kill":
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+    verb, _, folder = action.partition(":")
+    if verb != "wait":
+        raise ValueError(f"{VARIABLE}: unknown action {action!r}")
+    held = Path(folder) / name
+    held.touch()
+    while held.exists():
+        time.sleep(_LOOK_SECONDS)

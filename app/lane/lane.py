@@ -1,0 +1,207 @@
+"""One lane: takes the decoded epochs one after the other and applies each as a whole.
+
+It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to get the decoded rows.
+"""
+
+import datetime
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import structlog
+from sqlalchemy import Connection
+
+from app import failpoint
+from app.apply.applier import Applier
+from app.apply.arrange import Epoch
+from app.apply.plan import Plan
+from app.commit.committer import Committer
+from app.db.failures import translated
+from app.errors import AccountingBroken, Diverged
+from app.lane.steps import Steps
+from app.ledger.store import Ledger
+from app.metrics.lane import LaneMetrics
+from app.model.counts import Counts
+from app.model.epoch import EpochRecord
+from app.model.gid import Gid
+from app.model.offsets import Offsets, Span
+
+log = structlog.get_logger()
+
+#: epochs between two prunings of the ledger
+PRUNE_EVERY_EPOCHS = 1000
+
+
+@dataclass(frozen=True)
+class _Unpublished:
+    """An epoch that is written but perhaps not visible yet."""
+
+    record: EpochRecord
+    steps: dict[str, float]
+    #: source commit times, seconds since 1970
+    source_times: np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+class Lane:
+    """The writer of one lane. Used by one thread at a time; `published` may be called by another."""
+
+    def __init__(
+        self,
+        name: str,
+        generation: int,
+        connection: Connection,
+        ledger: Ledger,
+        committer: Committer,
+        applier: Applier,
+        metrics: LaneMetrics,
+    ) -> None:
+        self.name = name
+        self.committer = committer
+        self._generation = generation
+        self._connection = connection
+        self._ledger = ledger
+        self._applier = applier
+        self._metrics = metrics
+        self._unpublished: _Unpublished | None = None
+        with translated(f"lane {name}: reading the ledger"), connection.begin():
+            last = ledger.last(connection)
+        if last is None:
+            raise Diverged(f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first")
+        #: where the next epoch has to start
+        self.position: Offsets = last.span.end
+
+    def process_epoch(self, number: int, span: Span, read: Callable[[], pa.Table]) -> None:
+        """Apply one epoch. Returning means pre-committed; raising means that nothing of it is left.
+
+        `read` gives the decoded rows (`app.decode.rows`) of exactly `span`.
+        """
+        steps = Steps()
+        # 1. Settle: the epoch before has its checkpoint entry by now.
+        with steps.of("settle"):
+            self.committer.commit()
+        failpoint.reach("epoch-start")
+        # 2. Read: Spark decodes in parallel, here the rows come into order.
+        with steps.of("decode"):
+            epoch = Epoch.arrange(read())
+        _check_span(self.name, epoch, span)
+        failpoint.reach("after-decode")
+        # 3. Known already? A crash between the target's commit and the checkpoint entry makes Spark replay the epoch.
+        if self._is_applied(span) and not self.committer.reapplies:
+            return self._skip(number, span, len(epoch))
+        # 4. The guard's place: the span in progress is recorded here, before any of it is touched.
+        # 5. Prepare what lives outside the transaction: catalog, staging tables.
+        with steps.of("prepare"):
+            shapes = self._applier.prepare(epoch)
+            self._prune(number)
+        # 6. Write and pre-commit, all in one transaction.
+        with translated(f"lane {self.name}: epoch {number} ({span.end})"):
+            with self.committer.transaction(self._connection, Gid(self.name, self._generation, number)):
+                self._ledger.hold(self._connection, self._generation)
+                self._check_continuity(number, span)
+                failpoint.reach("after-begin")
+                with steps.of("apply"):
+                    applied = self._applier.apply(self._connection, epoch, shapes)
+                failpoint.reach("after-merge")
+                record = self._record(number, span, epoch, applied.counts, applied.plan)
+                with steps.of("ledger"):
+                    self._ledger.record(self._connection, record)
+                # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
+                self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times())
+                written = time.perf_counter()
+        steps.add("pre-commit", time.perf_counter() - written)
+        self.position = span.end
+        if self.committer.pending is None:
+            self.publish()
+
+    def publish(self) -> None:
+        """Count and log the epoch that has just become visible."""
+        done, self._unpublished = self._unpublished, None
+        if done is None:
+            return
+        record = done.record
+        self._metrics.epoch_done(record, done.steps, time.time() - done.source_times)
+        self._metrics.set_position(record.span.end)
+        if record.plan == Plan.FAITHFUL:
+            self._metrics.fallback(record.plan)
+        log.info(
+            "epoch",
+            lane=self.name,
+            epoch=record.epoch,
+            generation=record.generation,
+            end=record.span.end.nested(),
+            plan=record.plan,
+            **{name: count for name, count in record.counts.as_dict().items() if count},
+            ms={step: round(seconds * 1000, 1) for step, seconds in done.steps.items()},
+        )
+
+    def _prune(self, number: int) -> None:
+        if number % PRUNE_EVERY_EPOCHS == PRUNE_EVERY_EPOCHS - 1:
+            with translated(f"lane {self.name}: pruning the ledger"), self._connection.begin():
+                self._ledger.prune(self._connection, self._generation, number)
+
+    def _is_applied(self, span: Span) -> bool:
+        return self.position == span.end and self.position != span.start
+
+    def _skip(self, number: int, span: Span, consumed: int) -> None:
+        """The target has this epoch: count it as duplicate, in a ledger row of its own."""
+        counts = Counts(consumed=consumed, duplicate=consumed)
+        record = EpochRecord(lane=self.name, generation=self._generation, epoch=number, span=span, counts=counts)
+        with translated(f"lane {self.name}: epoch {number}"), self._connection.begin():
+            self._ledger.hold(self._connection, self._generation)
+            self._ledger.record(self._connection, record)
+        self._unpublished = _Unpublished(record, {}, np.empty(0, np.float64))
+        self.publish()
+
+    def _check_continuity(self, number: int, span: Span) -> None:
+        """Nothing may lie between what was applied and what is applied next."""
+        last = self._ledger.last(self._connection)
+        end = last.span.end if last else None
+        if end == span.start or _extends(end, span.start):
+            return
+        if self.committer.reapplies and last is not None and last.span == span:
+            return
+        raise Diverged(
+            f"lane {self.name}: epoch {number} starts at {span.start}, but the target's ledger ends at {end}: "
+            "messages between the two would be lost or applied twice. Nothing of this epoch was applied.",
+            hint="surelane recover --from-ledger   (then `surelane run` goes on from the ledger's end)",
+        )
+
+    def _record(self, number: int, span: Span, epoch: Epoch, counts: Counts, plan: Plan) -> EpochRecord:
+        if not counts.adds_up or counts.consumed != len(epoch):
+            raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts} of {len(epoch)} messages read")
+        times = epoch.source_times()
+        record = EpochRecord(
+            lane=self.name, generation=self._generation, epoch=number, span=span, counts=counts, plan=plan
+        )
+        if not len(times):
+            return record
+        return replace(record, source_from=_utc(times.min()), source_to=_utc(times.max()))
+
+
+def _extends(end: Offsets | None, start: Offsets) -> bool:
+    """Whether `start` is `end` plus partitions that are new, which begin at 0."""
+    return end is not None and all(start.get(tp) == offset for tp, offset in end.items()) and not any(
+        offset for tp, offset in start.items() if tp not in end
+    )
+
+
+def _check_span(lane: str, epoch: Epoch, span: Span) -> None:
+    """Every row has to come from the span that the checkpoint planned."""
+    if not len(epoch):
+        return
+    bounds = epoch.rows.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+    for row in bounds:
+        tp = (row["topic"], row["partition"])
+        start, end = (offsets.nested().get(tp[0], {}).get(str(tp[1])) for offsets in (span.start, span.end))
+        if start is None or end is None or not start <= row["offset_min"] <= row["offset_max"] < end:
+            raise Diverged(
+                f"lane {lane}: {tp[0]}[{tp[1]}] delivered offsets {row['offset_min']} to {row['offset_max']}, "
+                f"planned were {start} to {end}",
+                hint="the topic changed under the lane; run `surelane doctor`",
+            )
+
+
+def _utc(seconds: float) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(float(seconds), datetime.UTC)

@@ -1,0 +1,25 @@
+"""How long the steps of an epoch take."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Steps:
+    """Seconds by step, in the order in which the steps were taken."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def add(self, name: str, seconds: float) -> None:
+        """Add to a step."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Measure what happens inside."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - begin)

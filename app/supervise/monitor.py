@@ -1,0 +1,90 @@
+"""Looking after a running lane from outside: lag, prepared transactions, and whether the topic is still the same."""
+
+import threading
+import time
+from collections.abc import Mapping
+
+import structlog
+from sqlalchemy import Connection
+
+from app.config.settings import Settings
+from app.db.failures import translated
+from app.db.prepared import prepared, slots
+from app.errors import SurelaneError, Verdict
+from app.metrics.lane import LaneMetrics
+from app.model.gid import Gid
+from app.model.offsets import Offsets, Position, TopicPartition
+from app.source.broker import Broker, Watermarks
+from app.supervise.opening import Writer
+
+log = structlog.get_logger()
+
+#: seconds between two rounds
+ROUND_SECONDS = 1.0
+#: seconds to wait for one message whose age is wanted
+AGE_WAIT_SECONDS = 1.0
+
+
+class Monitor:
+    """A thread that updates the metrics every second; what it cannot reach it leaves as it was."""
+
+    def __init__(self, settings: Settings, writers: Mapping[str, Writer], metrics: Mapping[str, LaneMetrics]) -> None:
+        self._settings, self._writers, self._metrics = settings, writers, metrics
+        self._broker = Broker(settings.source)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        #: why the lanes have to stop: the topic is not the one they were pinned to
+        self.failure: SurelaneError | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread."""
+        self._stop.set()
+        self._thread.join()
+        self._broker.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(ROUND_SECONDS):
+            try:
+                self._round()
+            except SurelaneError as error:
+                if error.verdict is not Verdict.RETRY:
+                    self.failure = error
+                    return
+                log.debug("monitor", because=error.message)
+
+    def _round(self) -> None:
+        topic_ids = {name: info.topic_id for name, info in self._broker.topics().items()}
+        cluster = self._broker.cluster_id()
+        marks = self._broker.watermarks(self._broker.partitions())
+        for writer in list(self._writers.values()):
+            with translated(f"lane {writer.name}: monitoring"), writer.engine.begin() as connection:
+                writer.ledger.pin(connection, cluster, topic_ids)
+                last = writer.ledger.last(connection)
+                self._in_doubt(connection, writer.name)
+            if last is not None:
+                self._lag(writer, last.span.end, marks)
+
+    def _in_doubt(self, connection: Connection, lane: str) -> None:
+        mine = [row for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]
+        age = time.time() - mine[0].prepared_at.timestamp() if mine else 0.0
+        self._metrics[lane].set_in_doubt(len(mine), age)
+        self._metrics[lane].set_prepared_slots(*slots(connection))
+
+    def _lag(self, writer: Writer, position: Offsets, marks: Mapping[TopicPartition, Watermarks]) -> None:
+        own = {tp: mark for tp, mark in marks.items() if writer.partition in (None, tp)}
+        lag = {tp: max(0, mark.high - position.get(tp, 0)) for tp, mark in own.items()}
+        self._metrics[writer.name].set_lag(lag, self._age(position, [tp for tp, count in lag.items() if count]))
+
+    def _age(self, position: Offsets, behind: list[TopicPartition]) -> float | None:
+        """Age of the oldest message not applied yet; 0 when what is left are only transaction markers."""
+        ages = [0.0]
+        for tp in behind:
+            found = self._broker.messages(Position(*tp, position.get(tp, 0)), 1, AGE_WAIT_SECONDS)
+            if found and found[0].timestamp_ms is None:
+                return None
+            ages += [time.time() - message.timestamp_ms / 1000 for message in found if message.timestamp_ms is not None]
+        return max(ages)

@@ -1,0 +1,171 @@
+"""Opening lanes: from whatever state the last writer left to lanes that may take their next epoch.
+
+The order is the fence: claim a generation (older writers are out from here on), take the lock (their sessions are
+gone), settle what they prepared, read the ledger, choose the checkpoint, activate the generation.
+"""
+
+import time
+from dataclasses import dataclass, replace
+
+import structlog
+from sqlalchemy import Connection, Engine
+
+from app.db.failures import translated
+from app.db.locks import lock_holder, terminate, try_lock
+from app.errors import Unreachable
+from app.ledger.store import Ledger
+from app.model.counts import Counts
+from app.model.epoch import GENESIS, EpochRecord
+from app.model.offsets import Offsets, Span, TopicPartition
+from app.recover.start import Planned, Start, decide, settle
+from app.spark.checkpoint import Checkpoint
+
+log = structlog.get_logger()
+
+#: seconds to wait for the lock after its holder was told to end
+LOCK_WAIT_SECONDS = 30.0
+#: seconds between two tries of the lock
+LOCK_TRY_SECONDS = 0.1
+
+
+@dataclass
+class Writer:
+    """One lane's place in the target: its connection, its ledger, its generation, and which partitions are its."""
+
+    name: str
+    engine: Engine
+    ledger: Ledger
+    #: None: every partition of every topic
+    partition: TopicPartition | None
+    #: survives a reopening within one process; 0 before the first
+    generation: int = 0
+    connection: Connection | None = None
+
+    def mine(self, offsets: Offsets) -> Offsets:
+        """The part of `offsets` that is this lane's."""
+        return offsets if self.partition is None else offsets.only({self.partition})
+
+    def close(self) -> None:
+        """Give the connection back, and with it the lock; what was not prepared is rolled back."""
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Where the query starts."""
+
+    start: Offsets
+    checkpoint: str
+
+
+def open_writers(writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str) -> Opened:
+    """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know."""
+    identity = checkpoint.identity()
+    known = identity.checkpoint if identity else ""
+    for writer in writers:
+        _claim_and_lock(writer, known, delivery, identity.generation if identity else 0)
+        settle(_open(writer), writer.ledger, checkpoint, known or None)
+    planned = _planned(checkpoint)
+    how = {writer.name: _decide(writer, planned) for writer in writers}
+    ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned).items()}
+    log.info("start", **{name: start.value for name, start in how.items()})
+    if identity is None or any(start in (Start.RESUME, Start.FIRST) for start in how.values()):
+        if not checkpoint.is_empty():
+            log.warning("checkpoint put aside", moved_to=checkpoint.archive())
+        identity = checkpoint.create(writers[0].name.partition(".")[0], Offsets.of(ends))
+    for writer in writers:
+        with translated(f"lane {writer.name}: activating generation"), _open(writer).begin():
+            writer.ledger.activate(_open(writer), writer.generation, identity.checkpoint)
+            _write_genesis(writer, begin, planned)
+    checkpoint.write_identity(replace(identity, generation=max(writer.generation for writer in writers)))
+    return Opened(Offsets.from_json(identity.start), identity.checkpoint)
+
+
+def _open(writer: Writer) -> Connection:
+    assert writer.connection is not None, "claimed and locked"
+    return writer.connection
+
+
+def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: int) -> None:
+    with translated(f"lane {writer.name}: connecting to the target"):
+        writer.connection = connection = writer.engine.connect()
+        with connection.begin():
+            if writer.generation:
+                writer.ledger.check_newest(connection, writer.generation)
+            else:
+                writer.generation = writer.ledger.claim(
+                    connection, checkpoint=checkpoint, delivery=delivery, at_least=at_least
+                )
+        _lock(writer, connection)
+
+
+def _lock(writer: Writer, connection: Connection) -> None:
+    """Take the lock, ending the session that holds it: it belongs to an older writer, which is fenced already."""
+    deadline = time.monotonic() + LOCK_WAIT_SECONDS
+    told: int | None = None
+    while True:
+        with connection.begin():
+            if try_lock(connection, writer.name):
+                return
+            writer.ledger.check_newest(connection, writer.generation)
+            holder = lock_holder(connection, writer.name)
+            if holder is not None and holder != told:
+                log.warning("taking over", lane=writer.name, generation=writer.generation, from_backend=holder)
+                terminate(connection, holder)
+                told = holder
+        if time.monotonic() > deadline:
+            raise Unreachable(f"lane {writer.name}: backend {holder} keeps the lane's lock")
+        time.sleep(LOCK_TRY_SECONDS)
+
+
+def _planned(checkpoint: Checkpoint) -> Planned | None:
+    epoch = checkpoint.last_planned()
+    if epoch is None:
+        return None
+    return Planned(epoch=epoch, span=checkpoint.span(epoch), complete=checkpoint.is_complete(epoch))
+
+
+def _mine(writer: Writer, planned: Planned | None) -> Planned | None:
+    if planned is None:
+        return None
+    return replace(planned, span=Span(start=writer.mine(planned.span.start), end=writer.mine(planned.span.end)))
+
+
+def _last(writer: Writer) -> EpochRecord | None:
+    connection = _open(writer)
+    with translated(f"lane {writer.name}: reading the ledger"), connection.begin():
+        return writer.ledger.last(connection)
+
+
+def _decide(writer: Writer, planned: Planned | None) -> Start:
+    last = _last(writer)
+    return decide(writer.name, _mine(writer, planned), last.span.end if last else None)
+
+
+def _ledger_end(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
+    last = _last(writer)
+    return last.span.end if last else _beginning(writer, begin, planned)
+
+
+def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
+    mine = _mine(writer, planned)
+    return mine.span.start if mine else writer.mine(begin)
+
+
+def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
+    """A lane's first ledger row: where it was told to start, so that the first epoch's continuity can be checked."""
+    if writer.ledger.last(_open(writer)) is None:
+        start = _beginning(writer, begin, planned)
+        writer.ledger.record(
+            _open(writer),
+            EpochRecord(
+                lane=writer.name,
+                generation=writer.generation,
+                epoch=GENESIS,
+                span=Span(start=start, end=start),
+                counts=Counts(),
+            ),
+        )

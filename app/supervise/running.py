@@ -1,0 +1,257 @@
+"""One attempt at running: lanes opened, query started, watched until something ends it."""
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.apply.applier import Applier
+from app.apply.shapes import Shapes
+from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.commit.watcher import CheckpointWatcher
+from app.config.routes import Routes
+from app.config.settings import CommitMode, Order, Settings, UnknownTable
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.decode.debezium import DebeziumJson
+from app.decode.rows import Layout
+from app.decode.schema import fields_of
+from app.errors import ConfigInvalid, PartitionAdded
+from app.lane.lane import Lane
+from app.ledger.store import Ledger
+from app.metrics.health import Health
+from app.metrics.lane import LaneMetrics
+from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.source.broker import Broker
+from app.source.stream import start_query
+from app.spark.checkpoint import Checkpoint
+from app.supervise.monitor import Monitor
+from app.supervise.opening import Writer, open_writers
+
+log = structlog.get_logger()
+
+#: seconds between two looks at the query, the watcher and the wish to stop
+LOOK_SECONDS = 0.1
+#: seconds that an epoch whose transaction is prepared may take to get its checkpoint entry when the lane stops
+STOP_WAIT_SECONDS = 30.0
+
+
+class StopRequested(Exception):  # noqa: N818  # not an error: the epoch is not begun because the lane stops
+    """The lane was told to stop."""
+
+
+class Running:
+    """Opens lanes, runs them, closes them. `writers` outlives it: it keeps the generation between attempts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        writers: dict[str, Writer],
+        health: Health,
+        metrics: dict[str, LaneMetrics],
+    ) -> None:
+        self._settings, self._spark, self._writers = settings, spark, writers
+        self._health, self._metrics = health, metrics
+        self._broker = Broker(settings.source)
+        self._checkpoint = Checkpoint(spark, settings.checkpoint)
+        self._lanes: dict[TopicPartition | None, Lane] = {}
+        self._decoder = DebeziumJson()
+        self._closing = ExitStack()
+        self._stop = threading.Event()
+        self._in_epoch = threading.Event()
+        self._error: BaseException | None = None
+        #: epochs that this attempt has processed
+        self.epochs = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._health.report(self._settings.lane, ready=False, reason="not running")
+        self._closing.close()
+
+    def say(self, state: str, error: str | None = None) -> None:
+        """Tell the target what this lane is doing, for `surelane status`; not worth failing for."""
+        for writer in self._writers.values():
+            try:
+                with writer.engine.begin() as connection:
+                    writer.ledger.set_state(connection, state, error)
+            except SQLAlchemyError as failure:
+                log.warning("state not recorded", lane=writer.name, state=state, because=str(failure).splitlines()[0])
+
+    def run(self, stop: threading.Event, *, until_caught_up: bool) -> None:
+        """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
+        self._stop = stop
+        start = self._open()
+        self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._checkpoint.is_complete)
+        self._closing.callback(self._watcher.stop)
+        self._watcher.start()
+        monitor = Monitor(self._settings, self._writers, self._metrics)
+        self._closing.callback(monitor.stop)
+        monitor.start()
+        query = start_query(self._spark, self._settings, start, self._on_epoch, until_caught_up=until_caught_up)
+        self._closing.callback(query.stop)
+        self.say("running")
+        self._health.report(self._settings.lane, ready=True, reason="running")
+        self._watch(query, monitor)
+        self._finish()
+        self.say("stopped")
+
+    def _open(self) -> Offsets:
+        """Open the lanes; returns where an empty checkpoint starts."""
+        settings = self._settings
+        topics = self._broker.topics()
+        partitions = sorted(self._broker.partitions())
+        self._make_writers(partitions)
+        writers = list(self._writers.values())
+        for writer in writers:
+            self._closing.callback(writer.close)
+        begin = self._broker.start_offsets(settings.source.start) if self._is_new(writers) else Offsets()
+        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value)
+        cluster = self._broker.cluster_id()
+        for writer in writers:
+            assert writer.connection is not None, "just opened"
+            with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
+                writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
+            self._lanes[writer.partition] = self._lane(writer)
+        return opened.start
+
+    def _make_writers(self, partitions: list[TopicPartition]) -> None:
+        settings = self._settings
+        if settings.source.order is Order.PARTITION:
+            wanted: Mapping[str, TopicPartition | None] = {f"{settings.lane}.{tp.partition}": tp for tp in partitions}
+        else:
+            _check_single(partitions)
+            wanted = {settings.lane: None}
+        for name, partition in wanted.items():
+            if name not in self._writers:
+                target = settings.target
+                engine = make_engine(target.url, target.owner_role, f"surelane {name}")
+                self._writers[name] = Writer(name, engine, Ledger(target.db_schema, name), partition)
+                self._metrics[name] = LaneMetrics(name)
+
+    def _is_new(self, writers: list[Writer]) -> bool:
+        """Whether some lane has no ledger row yet, so that `source.start` matters."""
+        for writer in writers:
+            with translated(f"lane {writer.name}: reading the ledger"), writer.engine.connect() as connection:
+                if writer.ledger.last(connection) is None:
+                    return True
+        return False
+
+    def _lane(self, writer: Writer) -> Lane:
+        settings, metrics = self._settings, self._metrics[writer.name]
+        assert writer.connection is not None, "just opened"
+        shapes = Shapes(
+            writer.engine,
+            settings.target.db_schema,
+            writer.name,
+            Routes(settings.target.tables),
+            settings.target.unknown_table is UnknownTable.IGNORE,
+            self._schemas,
+        )
+        shapes.reset()
+        committer = self._committer(writer)
+        metrics.set_generation(writer.generation)
+        applier = Applier(writer.name, shapes)
+        lane = Lane(writer.name, writer.generation, writer.connection, writer.ledger, committer, applier, metrics)
+        metrics.set_position(lane.position)
+        return lane
+
+    def _committer(self, writer: Writer) -> Committer:
+        mode = self._settings.mode
+        if mode is CommitMode.TWO_PHASE:
+            return TwoPhase(writer.engine, writer.ledger, lambda _: self._lanes[writer.partition].publish())
+        return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
+
+    def _schemas(self, position: Position, layout: Layout) -> Mapping[str, Mapping[str, Any]]:
+        message = self._broker.messages(position, 1)[0]
+        return fields_of(message.key, message.value, layout)
+
+    def _on_epoch(self, messages: DataFrame, number: int) -> None:
+        """Spark's callback, on a thread of its bridge. Whatever it raises ends the query."""
+        try:
+            if self._stop.is_set():
+                raise StopRequested
+            self._in_epoch.set()
+            self._process(messages, number)
+            self.epochs += 1
+            self._watcher.notice()
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._in_epoch.clear()
+
+    def _process(self, messages: DataFrame, number: int) -> None:
+        span = self._checkpoint.span(number)
+        decoded = self._decoder.decode(messages)
+        lane = self._lanes.get(None)
+        if lane is not None:
+            return lane.process_epoch(number, span, decoded.toArrow)
+        if strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
+            raise PartitionAdded(f"new partition {', '.join(strangers)}")
+        self._process_partitions(number, span, decoded.toArrow())
+
+    def _process_partitions(self, number: int, span: Span, rows: pa.Table) -> None:
+        """One lane for each partition, side by side; the first failure wins, the others finish first."""
+
+        def one(tp: TopicPartition) -> None:
+            own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
+            self._lanes[tp].process_epoch(number, own, lambda: rows.filter(pc.equal(rows["partition"], tp.partition)))
+
+        moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]
+        with ThreadPoolExecutor(max_workers=max(1, len(moved))) as pool:
+            for done in [pool.submit(one, tp) for tp in moved]:
+                done.result()
+
+    def _watch(self, query: StreamingQuery, monitor: Monitor) -> None:
+        while query.isActive:
+            if self._watcher.failure or monitor.failure:
+                query.stop()
+                break
+            if self._stop.is_set() and self._at_rest():
+                query.stop()
+                break
+            time.sleep(LOOK_SECONDS)
+        if failure := self._watcher.failure or monitor.failure:
+            raise failure
+        if self._error is not None and not isinstance(self._error, StopRequested):
+            raise self._error
+        if self._error is None and (failed := query.exception()) is not None:
+            raise failed
+
+    def _at_rest(self) -> bool:
+        """No epoch is being processed, and none waits for its checkpoint entry."""
+        return not self._in_epoch.is_set() and not any(lane.committer.pending for lane in self._lanes.values())
+
+    def _finish(self) -> None:
+        """Commit what the checkpoint has decided; what it has not is settled by the next start."""
+        deadline = time.monotonic() + STOP_WAIT_SECONDS
+        for lane in self._lanes.values():
+            pending = lane.committer.pending
+            while pending and not self._checkpoint.is_complete(pending.epoch) and time.monotonic() < deadline:
+                time.sleep(LOOK_SECONDS)
+            if pending and self._checkpoint.is_complete(pending.epoch):
+                lane.committer.commit()
+
+
+def _check_single(partitions: list[TopicPartition]) -> None:
+    """A total order needs one partition a topic."""
+    several = sorted({tp.topic for tp in partitions if tp.partition > 0})
+    if several:
+        raise ConfigInvalid(
+            f"source.order: total needs topics of one partition; {', '.join(several)} has more",
+            hint="write order: partition (one lane for each partition), or let Debezium write to one partition "
+            "(topic.creation.default.partitions=1)",
+        )

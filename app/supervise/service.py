@@ -1,0 +1,93 @@
+"""The service: one process that keeps one configuration's lanes running until it is told to stop."""
+
+import random
+import signal
+import threading
+from contextlib import ExitStack
+from types import FrameType
+
+import structlog
+from pyspark.sql import SparkSession
+
+from app.config.settings import Settings
+from app.errors import SurelaneError, Unreachable, Verdict
+from app.jars import jars
+from app.java import java_home
+from app.logs import configure
+from app.metrics.health import Health
+from app.metrics.lane import LaneMetrics
+from app.metrics.server import serve
+from app.spark.session import make_session
+from app.supervise.opening import Writer
+from app.supervise.running import Running, StopRequested
+from app.supervise.spark_errors import spark_errors
+
+log = structlog.get_logger()
+
+#: seconds of the first and of the longest pause between two attempts
+BACKOFF_SECONDS = (0.5, 15.0)
+#: attempts in a row without a single epoch before the service gives up on a failure that is not the environment's
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
+
+
+def run(settings: Settings, until_caught_up: bool) -> None:
+    """Run until SIGTERM or SIGINT, or until caught up; raises the SurelaneError that ended it otherwise."""
+    configure(settings.lane)
+    stop = threading.Event()
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        log.info("stopping at the end of the epoch", lane=settings.lane, signal=signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)
+    health = Health()
+    with ExitStack() as stack:
+        if settings.metrics.port:
+            server = serve(settings.metrics.host, settings.metrics.port, None, health)
+            stack.callback(server.stop)
+        spark = make_session(settings.lane, settings.spark.master, settings.spark.conf, java_home(), jars("spark"))
+        stack.callback(spark.stop)
+        _Service(settings, spark, health, stop, until_caught_up).keep_running()
+
+
+class _Service:
+    """Attempts at running, with what lasts from one to the next."""
+
+    def __init__(
+        self, settings: Settings, spark: SparkSession, health: Health, stop: threading.Event, until_caught_up: bool
+    ) -> None:
+        self._settings, self._spark, self._health = settings, spark, health
+        self._stop, self._until_caught_up = stop, until_caught_up
+        self._metrics: dict[str, LaneMetrics] = {}
+        self._writers: dict[str, Writer] = {}
+        self._without_progress = 0
+
+    def keep_running(self) -> None:
+        """Run, and run again after each failure that a retry may mend."""
+        while not self._stop.is_set():
+            running = Running(self._settings, self._spark, self._writers, self._health, self._metrics)
+            try:
+                with spark_errors(), running:
+                    return running.run(self._stop, until_caught_up=self._until_caught_up)
+            except StopRequested:
+                return running.say("stopped")
+            except SurelaneError as error:
+                self._without_progress = 0 if running.epochs else self._without_progress + 1
+                running.say("failed", str(error))
+                if not self._try_again(error):
+                    raise
+                self._pause(error)
+
+    def _try_again(self, error: SurelaneError) -> bool:
+        if error.verdict is not Verdict.RETRY:
+            return False
+        return isinstance(error, Unreachable) or self._without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS
+
+    def _pause(self, error: SurelaneError) -> None:
+        first, longest = BACKOFF_SECONDS
+        seconds = min(longest, first * 2**self._without_progress) * random.uniform(0.7, 1.0)  # noqa: S311
+        log.warning("trying again", lane=self._settings.lane, because=error.message, in_seconds=round(seconds, 1))
+        for metrics in self._metrics.values():
+            metrics.restarted(type(error).__name__)
+        self._stop.wait(seconds)

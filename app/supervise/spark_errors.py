@@ -1,0 +1,43 @@
+"""What an exception of Spark means for the lane."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from app.errors import Diverged, Fenced, SparkFailed, SparkGone, SurelaneError, Unreachable
+
+#: parts of Spark's and Kafka's messages; there is no code to go by for all of them
+_DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException", "PARTITION_OFFSET_CHANGED")
+_OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY", "Multiple streaming queries are concurrently")
+_KAFKA_AWAY = ("TimeoutException", "DisconnectException", "Connection to node", "No resolvable bootstrap", "RetriableException")
+#: characters of Spark's message that are repeated
+_SHOWN = 2000
+
+
+def meaning(error: Exception) -> SurelaneError:
+    """The SurelaneError for an exception of Spark or of the bridge to its JVM."""
+    text = str(error)
+    if any(part in text for part in _DATA_LOSS):
+        return Diverged(
+            f"Kafka no longer has messages that the lane has yet to read: {text[:_SHOWN]}",
+            hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose position "
+            "Kafka still has, or let Debezium snapshot into a new lane",
+        )
+    if any(part in text for part in _OTHER_QUERY):
+        return Fenced(f"another query runs on this checkpoint: {text[:_SHOWN]}")
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return SparkGone(hint="start it again; if it happens again look for the kernel's out-of-memory killer")
+    if any(part in text for part in _KAFKA_AWAY):
+        return Unreachable(f"Kafka does not answer Spark: {text[:_SHOWN]}")
+    return SparkFailed(f"Spark ended the query: {text[:_SHOWN]}")
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn what Spark raises inside into a SurelaneError."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise meaning(error) from error
