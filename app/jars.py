@@ -88,7 +88,7 @@ def artifacts(set_name: SetName) -> list[Path]:
         return _ready(wanted, Path(ready) / set_name)
     store = cache_dir() / "jars"
     if missing := _not_intact(wanted, store):
-        with locked(store / ".lock"):
+        with locked(store / f".{set_name}.lock"):
             missing = _not_intact(missing, store)  # another run may have fetched them while this one waited
             _fetch(missing, store, set_name)
     return [store / jar.path for jar in wanted]

@@ -54,7 +54,7 @@ class Connect:
     """One worker (ConnectDistributed) with its files in `data_dir`; what it must remember it keeps in Kafka."""
 
     data_dir: Path
-    kafka: Kafka  #: the broker it works for; has to be started first
+    kafka: Kafka  #: the broker it works for; started before it or at the same time
     port: int | None = None  #: None: chosen free, then remembered in data_dir
     properties: Mapping[str, str] = field(default_factory=dict)  #: on top of SETTINGS
 

@@ -20,6 +20,7 @@ from app.embedded.places import stack_dir
 from app.embedded.postgres import SUPERUSER, Postgres
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing
+from app.jars import artifacts
 
 TOPIC = "shop.cdc"
 DATABASE = "shop"
@@ -93,7 +94,7 @@ class Stack:
         self._claim()
         with locked(self.data_dir / "lock"):
             chosen: list[tuple[bool, Callable[[], None]]] = [
-                (kafka, self._start_kafka),
+                (kafka, self._start_kafka_and_connect if connect else self._start_kafka),
                 (source, lambda: _start_shop(self.source)),
                 (target, lambda: _start_shop(self.target, TARGET_ROLE)),
             ]
@@ -142,9 +143,15 @@ class Stack:
         self.kafka.start()
         self.kafka.create_topic(TOPIC)
 
+    def _start_kafka_and_connect(self) -> None:
+        _all_at_once([lambda: artifacts("kafka"), lambda: artifacts("connect")])  # the first time they are fetched
+        self.kafka.launch()
+        self.connect.launch()
+        self._start_kafka()
+        self.connect.wait_ready()
+
     def _start_capture(self) -> None:
-        """Start Connect and Debezium; returns when the source's log is being read (the snapshot is done by then)."""
-        self.connect.start()
+        """Start Debezium; returns when the source's log is being read (the snapshot is done by then)."""
         config = connector(self.source.url(DATABASE), TOPIC, DATABASE)
         self.connect.register(DATABASE, {**config, **self._connector_config})
         hint = f"read {self.connect.daemon.log_file}"

@@ -51,6 +51,11 @@ def head() -> str:
     return revision
 
 
+def is_known(revision: str) -> bool:
+    """Whether this version of Surelane has the migration."""
+    return revision in {script.revision for script in ScriptDirectory(str(MIGRATIONS)).walk_revisions()}
+
+
 def _config(connection: Connection, schema: str) -> Config:
     """What `migrations/env.py` reads."""
     config = Config(attributes={"connection": connection, "schema": schema, "version_table": VERSION_TABLE})
