@@ -1,6 +1,6 @@
 """Logs: one JSON object a line on stderr, for machines; a coloured line when a person looks on.
 
-Standard library loggers (SQLAlchemy, Alembic, librdkafka, py4j) take the same way. Whatever looks like a password in a
+Standard library loggers (SQLAlchemy, Alembic, py4j) take the same way. Whatever looks like a password in a
 URL is masked at the end, so that no library's message can leak one.
 """
 
@@ -19,7 +19,6 @@ QUIET = {
     "pyspark": logging.WARNING,
     "sqlalchemy": logging.WARNING,
     "alembic": logging.WARNING,
-    "app.source.librdkafka": logging.CRITICAL,  # twenty lines a second while a broker is away; errors say it once
 }
 _PASSWORD = re.compile(r"(://[^\s:/@]*:)[^\s@/]+(@)|(\bpassword\s*=\s*[\"']?)[^\s\"';&]+", re.IGNORECASE)
 

@@ -33,6 +33,10 @@ class _Route:
             return None
         return _filled(self.target_schema, by_schema), _filled(self.target_table, by_table)
 
+    def reaches(self, schema: str, table: str) -> bool:
+        halves = ((self.target_schema, schema), (self.target_table, table))
+        return all(_pattern(half).fullmatch(name) is not None for half, name in halves)
+
 
 class Routes:
     """The routes of one lane, in order; raises RouteInvalid for one that makes no sense."""
@@ -46,6 +50,15 @@ class Routes:
     def target(self, schema: str, table: str) -> tuple[str, str] | None:
         """(schema, table) in the target of a source table, None when no route takes it."""
         return next((found for route in self._routes if (found := route.target(schema, table))), None)
+
+    def reaches(self, schema: str, table: str) -> bool:
+        """Whether changes of some source table could go to this target table."""
+        return any(route.reaches(schema, table) for route in self._routes)
+
+    def named(self) -> list[tuple[str, str]]:
+        """(schema, table) of every target table that a route names in full."""
+        halves = [(route.target_schema, route.target_table) for route in self._routes]
+        return [(schema, table) for schema, table in halves if "*" not in schema + table]
 
     def __repr__(self) -> str:
         return f"Routes({self._tables!r})"

@@ -170,7 +170,7 @@ class Metrics(_Section):
 
     #: 0 or null: not served
     port: Annotated[int, Field(ge=0, le=65535)] | None = DEFAULT_METRICS_PORT
-    host: str = "0.0.0.0"  # noqa: S104  # scraped from another machine, and nothing served here is secret
+    host: str = "0.0.0.0"  # scraped from another machine, and nothing served here is secret
 
 
 class Settings(BaseSettings):

@@ -6,7 +6,6 @@ Topics are looked up among the existing ones, because asking Kafka for a missing
 """
 
 import concurrent.futures
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ from app.source.librdkafka import librdkafka_config
 REQUEST_TIMEOUT_SECONDS = 10.0
 #: longest wait for messages that ought to be there
 FETCH_TIMEOUT_SECONDS = 10.0
-_log = logging.getLogger("app.source.librdkafka")
 _T = TypeVar("_T")
 
 
@@ -84,8 +82,7 @@ class Broker:
         self._config = librdkafka_config(source.bootstrap_servers, source.options)
         #: what librdkafka last complained of, for the error message
         self._complaint = ""
-        config: dict[str, Any] = {**self._config, "error_cb": self._complain}
-        self._admin = AdminClient(config, logger=_log)
+        self._admin = AdminClient(self._client())
         self._consumer: Consumer | None = None
 
     def __enter__(self) -> Self:
@@ -154,12 +151,16 @@ class Broker:
             error = message.error()
             if error is None:
                 found.append(_raw(message))
-            elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  # the name the library gives it
+            elif error.code() == KafkaError._PARTITION_EOF:  # the name the library gives it
                 break
             else:
                 raise self._refused(error)
         consumer.unassign()
         return found
+
+    def _client(self) -> dict[str, Any]:
+        """No log lines: twenty a second while a broker is away. What they say comes with our error."""
+        return {**self._config, "error_cb": self._complain, "log_level": 0}
 
     def _reader(self) -> Consumer:
         if self._consumer is None:
@@ -171,8 +172,10 @@ class Broker:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": "true",
                 "fetch.wait.max.ms": "50",  # the end of a partition is news, too: say so at once
+                "queued.min.messages": "1",  # a few messages are asked for, so do not fetch 64 MB ahead
+                "fetch.message.max.bytes": "262144",
             }
-            self._consumer = Consumer({**self._config, **own, "error_cb": self._complain}, logger=_log)
+            self._consumer = Consumer({**self._client(), **own})
         return self._consumer
 
     def _existing(self) -> list[str]:
@@ -207,15 +210,15 @@ class Broker:
             result = future.result()
         except KafkaException as error:
             raise self._refused(error.args[0]) from error
-        self._admin.poll(0)  # hands over logs and complaints; without it they pile up
+        self._admin.poll(0)  # hands over complaints; without it they pile up
         self._complaint = ""
         return result
 
     def _refused(self, error: KafkaError) -> Exception:
-        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):  # noqa: SLF001
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
             problem = f"Kafka does not know the topic or partition: {error.str()}"
             return EnvironmentMissing(problem, hint="`surelane doctor` shows which topics there are")
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):  # noqa: SLF001
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
             hint = "retention deleted messages before they were applied: `surelane doctor` shows what Kafka still has"
             return EnvironmentMissing(f"Kafka does not have this offset: {error.str()}", hint=hint)
         return self._unreachable(error.str())

@@ -1,0 +1,93 @@
+"""Checks of this machine: Java, jars, packages, and the place of the checkpoint."""
+
+import os
+import sys
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.cli.checks.finding import Finding, failed, fault, ok, warn
+from app.config.settings import Settings
+from app.errors import EnvironmentMissing
+from app.jars import LOCK_FOLDER, jars, read_lock
+from app.java import java_home
+
+#: what the lane stands on; their versions are the first question of every report
+PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-binary", "pydantic", "alembic")
+
+
+def machine(settings: Settings) -> list[Finding]:
+    """All checks of this machine."""
+    return [java(), spark_jars(), packages(), connector(), checkpoint(settings)]
+
+
+def java() -> Finding:
+    """A Java that Spark runs on."""
+    try:
+        return ok("java", f"Java at {java_home()}")
+    except EnvironmentMissing as error:
+        return failed("java", error)
+
+
+def spark_jars() -> Finding:
+    """The jars of Spark's Kafka connector, complete and with the hashes of the lock file."""
+    try:
+        return ok("jars", f"{len(jars('spark'))} jars for Spark, hashes as pinned")
+    except EnvironmentMissing as error:
+        return failed("jars", error)
+
+
+def packages() -> Finding:
+    """Which versions are installed."""
+    missing = [name for name in PACKAGES if not _version(name)]
+    if missing:
+        return fault("packages", f"not installed: {', '.join(missing)}", "start through ./run, which installs them")
+    versions = ", ".join(f"{name} {_version(name)}" for name in PACKAGES)
+    return ok("packages", f"Python {sys.version.split()[0]}, {versions}")
+
+
+def connector() -> Finding:
+    """Spark and its Kafka connector are of one version: they share private interfaces."""
+    wanted = {
+        jar.version for jar in read_lock(LOCK_FOLDER / "jars-spark.lock") if jar.artifact.startswith("spark-sql-kafka")
+    }
+    installed = _version("pyspark") or "not installed"
+    if wanted == {installed}:
+        return ok("connector", f"pyspark and its Kafka connector are both {installed}")
+    return fault(
+        "connector",
+        f"pyspark is {installed}, its Kafka connector {', '.join(wanted)}",
+        "start through ./run, which installs the versions that belong together",
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def checkpoint(settings: Settings) -> Finding:
+    """The checkpoint's place can be written."""
+    url = urlsplit(settings.checkpoint)
+    if url.scheme not in ("", "file"):
+        message = f"{settings.checkpoint} is reached through Spark and was not tried"
+        return warn(
+            "checkpoint", message, f"the start will tell; {url.scheme}:// needs its jars and access in spark.conf"
+        )
+    place = Path(url.path)
+    existing = next(folder for folder in (place, *place.parents) if folder.exists())
+    if not existing.is_dir() or not _can_write(existing):
+        hint = f"let user {os.geteuid()} write there, or choose another checkpoint (SURELANE_CHECKPOINT)"
+        return fault("checkpoint", f"{existing} cannot be written, the checkpoint is to be {place}", hint)
+    return ok("checkpoint", f"{place} can be written; lost with this disk, it is made anew from the ledger")
+
+
+def _can_write(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,123 @@
+"""What is known of a lane from outside: read from the target's ledger and locks and from Kafka, running or not."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from sqlalchemy import Connection, Engine, select
+
+from app.config.settings import Order, Settings
+from app.db.failures import translated
+from app.db.locks import lock_holder
+from app.db.prepared import prepared
+from app.errors import SurelaneError
+from app.ledger.store import Ledger
+from app.ledger.tables import Tables
+from app.model.epoch import GENESIS
+from app.model.gid import Gid
+from app.model.offsets import Offsets
+from app.source.broker import Broker
+from app.source.lag import measure
+
+#: of several lanes the state that needs a look first
+STATES_BY_URGENCY = ("failed", "stopped", "starting", "running")
+DIED = "the writer ended without a word (killed?): the next start settles what it left"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneStatus:
+    """One lane, or all lanes of one configuration together. None: not known, or not there yet."""
+
+    lane: str
+    state: str
+    generation: int | None
+    epoch: int | None
+    position: Offsets
+    lag_messages: int | None
+    lag_seconds: float | None
+    #: gids of this lane's prepared transactions
+    in_doubt: tuple[str, ...]
+    last_error: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {"position": self.position.nested(), "in_doubt": list(self.in_doubt)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The status and what could not be found out."""
+
+    status: LaneStatus
+    #: each lane by itself where `order: partition` makes several, else empty
+    lanes: tuple[LaneStatus, ...]
+    #: why the lag is not known
+    trouble: SurelaneError | None
+
+
+def read_report(settings: Settings, engine: Engine, broker: Broker) -> Report:
+    """Everything about the lane of `settings`; only the target has to be reachable."""
+    with translated("reading the ledger"), engine.connect() as connection:
+        lanes = [_read(connection, settings.target.db_schema, name) for name in _names(connection, settings)]
+    status = lanes[0] if settings.source.order is Order.TOTAL else _together(settings.lane, lanes)
+    several = () if settings.source.order is Order.TOTAL else tuple(lanes)
+    try:
+        return Report(status=_with_lag(status, settings, broker), lanes=several, trouble=None)
+    except SurelaneError as trouble:
+        return Report(status=status, lanes=several, trouble=trouble)
+
+
+def _names(connection: Connection, settings: Settings) -> list[str]:
+    if settings.source.order is Order.TOTAL:
+        return [settings.lane]
+    lane = Tables.in_schema(settings.target.db_schema).lane.c.lane
+    return sorted(
+        connection.execute(select(lane).where(lane.startswith(f"{settings.lane}.", autoescape=True))).scalars()
+    )
+
+
+def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:
+    ledger = Ledger(schema, lane)
+    row, last, said = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
+    gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
+    state, error = (said.state, said.last_error) if said else ("stopped", None)
+    if state in ("starting", "running") and lock_holder(connection, lane) is None:
+        state, error = "failed", error or DIED
+    return LaneStatus(
+        lane=lane,
+        state=state,
+        generation=row.generation if row else None,
+        epoch=last.epoch if last and last.epoch != GENESIS else None,
+        position=last.span.end if last else Offsets(),
+        lag_messages=None,
+        lag_seconds=None,
+        in_doubt=tuple(map(str, gids)),
+        last_error=error,
+    )
+
+
+def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
+    """Several lanes as one: the most urgent state, the highest numbers."""
+    states = {one.state for one in lanes}
+    return LaneStatus(
+        lane=lane,
+        state=next((state for state in STATES_BY_URGENCY if state in states), "stopped"),
+        generation=_highest(one.generation for one in lanes),
+        epoch=_highest(one.epoch for one in lanes),
+        position=Offsets.of({tp: offset for one in lanes for tp, offset in one.position.items()}),
+        lag_messages=None,
+        lag_seconds=None,
+        in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
+        last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),
+    )
+
+
+def _highest(numbers: Iterable[int | None]) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _with_lag(status: LaneStatus, settings: Settings, broker: Broker) -> LaneStatus:
+    position = status.position or broker.start_offsets(settings.source.start)
+    lag = measure(broker, position)
+    return replace(status, lag_messages=lag.messages, lag_seconds=lag.seconds)

@@ -1,0 +1,92 @@
+"""The command `surelane`: finds the verb, and turns every failure into a message, a hint and an exit status.
+
+A verb's module is imported when it is called, so that `surelane status` does not wait for Spark's imports.
+"""
+
+import importlib
+import importlib.util
+import sys
+from importlib import metadata
+from typing import Annotated, Any
+
+import structlog
+import typer
+from typer.core import TyperGroup
+
+from app import logs
+from app.errors import ExitStatus, SurelaneError
+
+#: in the order in which they are needed; each is the module `app.cli.<verb>` with a typer application `app`
+VERBS = ("run", "status", "doctor", "migrate", "recover", "stack", "demo", "bench")
+
+
+class LazyVerbs(TyperGroup):
+    """Verbs by name, imported on demand."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All verbs."""
+        return [verb for verb in VERBS if importlib.util.find_spec(f"app.cli.{verb}")]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb's command, None for a word that is no verb."""
+        if cmd_name not in VERBS:
+            return None
+        command = typer.main.get_command(importlib.import_module(f"app.cli.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    cls=LazyVerbs,
+    name="surelane",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Examples:\n\n  surelane doctor\n\n  surelane run --config surelane.yaml",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"surelane {version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def surelane(
+    _: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and end.")
+    ] = False,
+) -> None:
+    """Apply Debezium change events from Kafka to Postgres, in order, exactly once or at least once."""
+
+
+def version() -> str:
+    """This installation's version; "source" when it runs from a checkout."""
+    try:
+        return metadata.version("surelane")
+    except metadata.PackageNotFoundError:
+        return "source"
+
+
+def main() -> None:
+    """Run the verb that the command line names; ends the process."""
+    try:
+        app(prog_name="surelane")
+    except SurelaneError as error:
+        _report(error)
+        sys.exit(error.exit_status)
+    except Exception:  # noqa: BLE001  # the one place where everything ends
+        if not structlog.is_configured():
+            logs.configure("-")
+        structlog.get_logger().exception("an error nobody foresaw: please report it")
+        sys.exit(ExitStatus.BUG)
+
+
+def _report(error: SurelaneError) -> None:
+    """As a log line where the process writes logs for machines, else as text."""
+    if structlog.is_configured() and not sys.stderr.isatty():
+        kind, status = type(error).__name__, int(error.exit_status)
+        structlog.get_logger().error("stopped", error=kind, message=error.message, hint=error.hint, exit_status=status)
+    else:
+        print(f"surelane: {error}", file=sys.stderr)

@@ -1,0 +1,112 @@
+"""`surelane status`: how the lane is, whether it runs or not."""
+
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import Engine
+
+from app.cli.lane_status import LaneStatus, Report, read_report
+from app.cli.options import ConfigFile, Json
+from app.config.load import load
+from app.config.settings import Settings
+from app.db.engine import make_engine
+from app.errors import Unreachable
+from app.source.broker import Broker
+
+WATCH_SECONDS = 1.0
+COLOURS = {"running": "green", "starting": "yellow", "stopped": "yellow", "failed": "red"}
+
+app = typer.Typer(add_completion=False)
+
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every second, until Ctrl-C.")]
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane status --watch\n\n  surelane status --json | jq .lag_messages",
+)
+def status(config: ConfigFile = None, as_json: Json = False, watch: Watch = False) -> None:
+    """Show state, position and lag of the lane, and what is in doubt; works whether the lane runs or not."""
+    settings = load(config)
+    engine = make_engine(settings.target.url, settings.target.owner_role, "surelane status")
+    with Broker(settings.source) as broker:
+        if watch:
+            _watch(settings, engine, broker)
+        else:
+            _show(read_report(settings, engine, broker), as_json=as_json)
+
+
+def _show(report: Report, *, as_json: bool) -> None:
+    if report.trouble:
+        print(f"surelane: the lag is not known: {report.trouble}", file=sys.stderr)
+    if as_json:
+        lanes = {"lanes": [lane.as_json() for lane in report.lanes]} if report.lanes else {}
+        print(json.dumps(report.status.as_json() | lanes))
+    else:
+        Console().print(_view(report))
+
+
+def _watch(settings: Settings, engine: Engine, broker: Broker) -> None:
+    with Live(auto_refresh=False) as live:
+        try:
+            while True:
+                live.update(_looked(settings, engine, broker), refresh=True)
+                time.sleep(WATCH_SECONDS)
+        except KeyboardInterrupt:
+            return
+
+
+def _looked(settings: Settings, engine: Engine, broker: Broker) -> Group:
+    """What a look gives now; a server that is away is shown as that, and looked at again."""
+    try:
+        return _view(read_report(settings, engine, broker))
+    except Unreachable as error:
+        return Group(Text(str(error), style="red"))
+
+
+def _view(report: Report) -> Group:
+    parts: list[Table | Text] = [_table(report.status)]
+    if report.lanes:
+        parts.append(_lanes(report.lanes))
+    if report.trouble:
+        parts.append(Text(f"the lag is not known: {report.trouble.message}", style="yellow"))
+    return Group(*parts)
+
+
+def _table(status: LaneStatus) -> Table:
+    table = Table("", "", show_header=False, title=f"lane {status.lane}", title_justify="left")
+    table.add_row("state", Text(status.state, style=COLOURS.get(status.state, "")))
+    table.add_row("generation, epoch", f"{_or_dash(status.generation)}, {_or_dash(status.epoch)}")
+    table.add_row("position", "\n".join(f"{tp}@{offset}" for tp, offset in status.position.items()) or "never started")
+    table.add_row("lag", _lag(status))
+    table.add_row("in doubt", "\n".join(status.in_doubt) or "none")
+    table.add_row("last error", status.last_error or "none")
+    return table
+
+
+def _lanes(lanes: tuple[LaneStatus, ...]) -> Table:
+    table = Table("lane", "state", "generation", "epoch", "position", "last error")
+    for lane in lanes:
+        state = Text(lane.state, style=COLOURS.get(lane.state, ""))
+        numbers = (_or_dash(lane.generation), _or_dash(lane.epoch), str(lane.position))
+        table.add_row(lane.lane, state, *numbers, lane.last_error or "")
+    return table
+
+
+def _lag(status: LaneStatus) -> str:
+    if status.lag_messages == 0:
+        return "caught up"
+    if status.lag_messages is None:
+        return "not known"
+    seconds = "age not known" if status.lag_seconds is None else f"oldest {status.lag_seconds:,.1f} s"
+    return f"{status.lag_messages:,} messages, {seconds}"
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)
