@@ -6,6 +6,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+
 #: what the lane relies on; `spark.conf` of the configuration may override the rest, never these
 REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
@@ -26,7 +28,8 @@ DEFAULTS = {
     ),
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.streaming.pollingDelay": "5ms",
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-UsePerfData -Dlog4j2.level=error",
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -XX:-UsePerfData -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -42,5 +45,4 @@ def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, 
     for key, value in {**defaults, **conf, **REQUIRED}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
     return session

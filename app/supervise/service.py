@@ -48,11 +48,11 @@ def run(settings: Settings, until_caught_up: bool) -> None:
             stack.callback(server.stop)
         spark = make_session(settings.lane, settings.spark.master, settings.spark.conf, java_home(), jars("spark"))
         stack.callback(spark.stop)
-        _Service(settings, spark, health, stop, until_caught_up).keep_running()
+        Service(settings, spark, health, stop, until_caught_up).keep_running()
 
 
-class _Service:
-    """Attempts at running, with what lasts from one to the next."""
+class Service:
+    """Attempts at running, with what lasts from one to the next. Tests use it with a session of their own."""
 
     def __init__(
         self, settings: Settings, spark: SparkSession, health: Health, stop: threading.Event, until_caught_up: bool
