@@ -173,7 +173,7 @@ def _status(name: str, pid: int | None, address: Callable[[], str]) -> PartStatu
         return PartStatus(name=name, running=False, pid=None, address=None)
 
 
-def _all_at_once(work: list[Callable[[], None]]) -> None:
+def _all_at_once(work: list[Callable[[], object]]) -> None:
     """Do it in parallel; raises the first failure when all are through."""
     if not work:
         return
