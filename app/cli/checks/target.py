@@ -25,7 +25,7 @@ _SCHEMA = text("select has_schema_privilege(oid, 'usage, create') from pg_namesp
 _DATABASE = text("select has_database_privilege(current_database(), 'create'), current_user, current_database()")
 _CONNECT = "is the server up, target.url right, and this machine let in (pg_hba.conf; on RDS the security group)?"
 _ADVICE = (
-    "ALTER SYSTEM SET max_prepared_transactions = 64; then restart the server. On Amazon RDS: set it in the DB parameter"
+    "ALTER SYSTEM SET max_prepared_transactions = 64; then restart the server. On Amazon RDS: in the DB parameter"
     " group and reboot. Or choose commit: ledger, which needs none"
 )
 

@@ -1,0 +1,226 @@
+"""The settings: every fault in one go, environment over file, and no password anywhere."""
+
+from pathlib import Path
+
+import pytest
+
+from app.config.load import load
+from app.config.settings import Commit, CommitMode, Order, Settings, StartAt
+from app.errors import ConfigInvalid
+from app.model.offsets import Offsets, TopicPartition
+
+SECRET = "hunter2"
+SMALL = f"""
+lane: orders
+source: {{bootstrap_servers: "127.0.0.1:9092", topics: [shop.cdc]}}
+target: {{url: "postgresql://surelane:{SECRET}@127.0.0.1:5432/shop"}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("SURELANE_LANE", "SURELANE_COMMIT", "SURELANE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def loaded(text: str) -> Settings:
+    Path("surelane.yaml").write_text(text)
+    return load()
+
+
+def faults(text: str) -> str:
+    with pytest.raises(ConfigInvalid) as caught:
+        loaded(text)
+    return str(caught.value)
+
+
+def with_source(more: str) -> str:
+    return SMALL.replace("topics: [shop.cdc]", more)
+
+
+def test_three_keys_are_enough(tmp_path: Path) -> None:
+    settings = loaded(SMALL)
+    assert settings.source.topics == ("shop.cdc",)
+    assert settings.source.start is StartAt.EARLIEST
+    assert settings.target.db_schema == "surelane"
+    assert settings.target.tables == {"public.*": "public.*"}
+    assert settings.mode is CommitMode.TWO_PHASE
+    assert settings.checkpoint == str(tmp_path / "var/checkpoints/orders")
+    assert settings.epoch.max_messages == 50_000
+
+
+def test_the_url_takes_the_driver_we_use() -> None:
+    url = loaded(SMALL).target.url
+    assert url.drivername == "postgresql+psycopg2"
+    assert url.password == SECRET
+
+
+def test_no_password_in_a_repr() -> None:
+    text = SMALL.replace("shop.cdc]", f"shop.cdc], options: {{kafka.sasl.jaas.config: 'x password={SECRET}'}}")
+    assert SECRET not in repr(loaded(text))
+    assert SECRET not in repr(loaded(SMALL.replace("/shop", f"/shop?password={SECRET}")))
+
+
+@pytest.mark.parametrize("url", [f"mysql://a:{SECRET}@h/d", f"not a url {SECRET}", f"postgresql://a:{SECRET}@h"])
+def test_no_password_in_a_fault(url: str) -> None:
+    message = faults(SMALL.replace(f"postgresql://surelane:{SECRET}@127.0.0.1:5432/shop", url))
+    assert "target.url" in message
+    assert SECRET not in message
+
+
+def test_no_password_in_a_fault_of_the_file_itself() -> None:
+    assert SECRET not in faults(f"target: {{url: '{SECRET}\n")
+
+
+def test_all_faults_in_one_go() -> None:
+    message = faults("""
+        lane: Orders
+        source: {bootstrap_servers: localhost, topics: [a], topic_pattern: b, topicz: 1, start: {a: 7}}
+        target: {url: nonsense, unknown_table: perhaps}
+        delivery: at-least-once
+        commit: ledger
+        epoch: {max_messages: 0, trigger: soon}
+        metricz: {}
+    """)
+    for path in (
+        "lane:",
+        "source.bootstrap_servers:",
+        "source.topic_pattern:",
+        "source.topicz:",
+        "source.start:",
+        "target.url:",
+        "target.unknown_table:",
+        "commit:",
+        "epoch.max_messages:",
+        "epoch.trigger:",
+        "metricz:",
+    ):
+        assert f"\n  {path}" in message
+    assert "11 faults" in message
+    assert "did you mean source.topics?" in message
+    assert "did you mean metrics?" in message
+
+
+def test_missing_keys_say_what_to_add() -> None:
+    message = faults("{}")
+    assert "lane: missing" in message
+    assert "source.bootstrap_servers: missing" in message
+    assert "target.url: missing" in message
+    assert "add url: postgresql+psycopg2://" in message
+    assert "topics: [shop.cdc]" in message
+
+
+def test_missing_file_says_how_to_make_one() -> None:
+    with pytest.raises(ConfigInvalid, match=r"surelane\.yaml") as caught:
+        load()
+    assert "ops/surelane.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["- a list", "lane: [", "\tlane: x"])
+def test_a_file_that_is_no_map(text: str) -> None:
+    assert "surelane.yaml" in faults(text)
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ("topics: []", "neither source.topics nor source.topic_pattern"),
+        ("topics: [a], topic_pattern: b", "both given"),
+        ("topic_pattern: 'a('", "not a regular expression"),
+        ("topics: [a, b], order: partition", "exactly one topic"),
+        ("topic_pattern: a, order: partition", "exactly one topic"),
+        ("topics: [a], start: {a: {0: -1}}", "none negative"),
+        ("topics: [a], start: {b: {0: 1}}", "source.topics does not name"),
+        ("topics: [a], start: sometime", "source.start"),
+        ("topics: [a], options: {max.poll.records: 1}", "did you mean kafka.max.poll.records?"),
+        ("topics: [a], options: {kafka.isolation.level: read_uncommitted}", "set by Surelane itself"),
+        ("topics: [a], format: avro", "source.format"),
+    ],
+)
+def test_faults_of_the_source(more: str, fault: str) -> None:
+    assert fault in faults(with_source(more))
+
+
+@pytest.mark.parametrize("name", ["Orders", "1orders", "or ders", "a" * 64, "orders:1"])
+def test_lane_name_must_fit_a_gid(name: str) -> None:
+    assert "prepared transactions" in faults(SMALL.replace("lane: orders", f'lane: "{name}"'))
+
+
+def test_start_offsets() -> None:
+    settings = loaded(with_source("topics: [a], start: {a: {0: 5, 1: 6}}"))
+    assert settings.source.start == Offsets.of({TopicPartition("a", 0): 5, TopicPartition("a", 1): 6})
+
+
+def test_option_values_become_text() -> None:
+    options = loaded(with_source("topics: [a], options: {kafka.max.poll.records: 5, kafka.x: true}")).source.options
+    assert options == {"kafka.max.poll.records": "5", "kafka.x": "true"}
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/a", "hdfs://h/a", "file:///a", "/a/b"])
+def test_checkpoint_urls_and_absolute_paths_stay(place: str) -> None:
+    assert loaded(f"{SMALL}\ncheckpoint: {place}").checkpoint == place
+
+
+def test_environment_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_SOURCE__TOPICS", "a, b")
+    monkeypatch.setenv("SURELANE_TARGET__SCHEMA", "own")
+    monkeypatch.setenv("SURELANE_TARGET__TABLES", '{"x.*": "y.*"}')
+    monkeypatch.setenv("SURELANE_COMMIT", "ledger")
+    monkeypatch.setenv("SURELANE_METRICS__PORT", "null")
+    monkeypatch.setenv("SURELANE_EPOCH__MAX_MESSAGES", "7")
+    settings = loaded(SMALL)
+    assert settings.source.topics == ("a", "b")
+    assert settings.source.bootstrap_servers == "127.0.0.1:9092"
+    assert settings.target.db_schema == "own"
+    assert settings.target.tables == {"x.*": "y.*"}, "a value is replaced as a whole"
+    assert settings.commit is Commit.LEDGER
+    assert settings.metrics.port is None
+    assert settings.epoch.max_messages == 7
+
+
+def test_json_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_SOURCE__TOPICS", '["a"]')
+    monkeypatch.setenv("SURELANE_SOURCE__START", '{"a": {"0": 3}}')
+    monkeypatch.setenv("SURELANE_EPOCH", '{"max_messages": 3}')
+    settings = loaded(SMALL)
+    assert settings.source.start == Offsets.of({TopicPartition("a", 0): 3})
+    assert settings.epoch.max_messages == 3
+
+
+def test_faults_of_the_environment_name_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_SOURCE__TOPIC", "a")
+    monkeypatch.setenv("SURELANE_SORCE__TOPICS", "a")
+    monkeypatch.setenv("SURELANE_DELIVRY", "exactly-once")
+    monkeypatch.setenv("SURELANE_EPOCH__MAX_MESSAGES", "many")
+    monkeypatch.setenv("SURELANE_CACHE", "/somewhere")
+    message = faults(SMALL)
+    assert "(from SURELANE_SOURCE__TOPIC)" in message
+    assert "did you mean SURELANE_SOURCE__TOPICS?" in message
+    assert "did you mean SURELANE_DELIVERY?" in message
+    assert "(from SURELANE_EPOCH__MAX_MESSAGES)" in message
+    assert "CACHE" not in message
+
+
+def test_settings_made_in_code_ignore_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_LANE", "other")
+    source = {"bootstrap_servers": "h:1", "topics": ["a"]}
+    raw = {"lane": "orders", "source": source, "target": {"url": "postgresql://h/d"}}
+    assert Settings.of(raw).lane == "orders"
+
+
+@pytest.mark.parametrize(
+    ("more", "mode"),
+    [
+        ("delivery: at-least-once", CommitMode.AT_LEAST_ONCE),
+        ("delivery: exactly-once", CommitMode.TWO_PHASE),
+        ("commit: two-phase", CommitMode.TWO_PHASE),
+        ("commit: ledger", CommitMode.LEDGER),
+    ],
+)
+def test_mode(more: str, mode: CommitMode) -> None:
+    assert loaded(f"{SMALL}\n{more}").mode is mode
+
+
+def test_one_lane_for_each_partition() -> None:
+    assert loaded(with_source("topics: [a], order: partition")).source.order is Order.PARTITION

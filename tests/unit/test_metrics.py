@@ -1,0 +1,155 @@
+"""Metrics as Prometheus reads them, and the answers of the health checks."""
+
+import math
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+
+from app.errors import EnvironmentMissing
+from app.metrics.freshness import BOUNDS, Freshness
+from app.metrics.health import Health
+from app.metrics.lane import LaneMetrics
+from app.metrics.server import MetricsServer, serve
+from app.model.counts import Counts
+from app.model.epoch import EpochRecord
+from app.model.offsets import Offsets, Span, TopicPartition
+
+TP = TopicPartition("shop.cdc", 0)
+COUNTS = Counts(consumed=10, applied=5, compacted=2, filtered=3)
+
+
+def record(epoch: int = 7, end: int = 20) -> EpochRecord:
+    span = Span(start=Offsets.of({TP: 10}), end=Offsets.of({TP: end}))
+    return EpochRecord(lane="orders", generation=2, epoch=epoch, span=span, counts=COUNTS)
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def health() -> Health:
+    return Health()
+
+
+@pytest.fixture
+def server(registry: CollectorRegistry, health: Health) -> Iterator[MetricsServer]:
+    running = serve("127.0.0.1", 0, registry, health)
+    yield running
+    running.stop()
+
+
+def get(server: MetricsServer, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(f"surelane_{name}", {"lane": "orders", **labels})
+
+
+def test_an_epoch(registry: CollectorRegistry) -> None:
+    metrics = LaneMetrics("orders", registry)
+    for epoch in (7, 8):
+        metrics.epoch_done(record(epoch), {"decode": 0.2, "merge": 0.1}, np.array([0.3, 4.0]))
+    assert value(registry, "epochs_total") == 2
+    assert value(registry, "messages_consumed_total") == 20
+    assert value(registry, "messages_total", outcome="applied") == 10
+    assert value(registry, "messages_total", outcome="filtered") == 6
+    assert value(registry, "epoch_step_seconds_sum", step="decode") == pytest.approx(0.4)
+    assert value(registry, "freshness_seconds_count") == 4
+    assert value(registry, "freshness_seconds_bucket", le="0.3") == 2
+    assert value(registry, "position", topic="shop.cdc", partition="0") == 20
+    assert value(registry, "generation") == 2
+    assert value(registry, "epoch") == 8
+
+
+def test_lanes_share_a_registry(registry: CollectorRegistry) -> None:
+    one, other = LaneMetrics("orders.0", registry), LaneMetrics("orders.1", registry)
+    one.restarted("kafka")
+    other.fallback("faithful")
+    assert registry.get_sample_value("surelane_restarts_total", {"lane": "orders.0", "cause": "kafka"}) == 1
+    assert registry.get_sample_value("surelane_fallbacks_total", {"lane": "orders.1", "plan": "faithful"}) == 1
+
+
+def test_gauges(registry: CollectorRegistry) -> None:
+    metrics = LaneMetrics("orders", registry)
+    metrics.set_lag({TP: 12}, None)
+    metrics.set_in_doubt(1, 2.5)
+    metrics.set_prepared_slots(3, 64)
+    assert value(registry, "lag_messages", topic="shop.cdc", partition="0") == 12
+    assert math.isnan(value(registry, "lag_seconds") or 0)
+    assert value(registry, "in_doubt_transactions") == 1
+    assert value(registry, "in_doubt_age_seconds") == 2.5
+    assert value(registry, "prepared_slots_used") == 3
+    assert value(registry, "prepared_slots_limit") == 64
+
+
+def test_one_state_at_a_time(registry: CollectorRegistry) -> None:
+    metrics = LaneMetrics("orders", registry)
+    assert value(registry, "up") == 0
+    metrics.set_state("running")
+    assert value(registry, "up") == 1
+    assert [value(registry, "state", state=state) for state in ("starting", "running", "failed")] == [0, 1, 0]
+    with pytest.raises(ValueError, match="not a state"):
+        metrics.set_state("asleep")
+
+
+@given(st.lists(st.lists(st.floats(0, 1e6) | st.sampled_from(BOUNDS), max_size=50), max_size=4))
+def test_freshness_counts_as_a_histogram_does(epochs: list[list[float]]) -> None:
+    registry = CollectorRegistry()
+    freshness = Freshness("f", registry)
+    for epoch in epochs:
+        freshness.add("a", np.array(epoch, dtype=np.float64))
+    everything = [seconds for epoch in epochs for seconds in epoch]
+    for bound in BOUNDS if epochs else ():
+        below = sum(seconds <= bound for seconds in everything)
+        assert registry.get_sample_value("f_bucket", {"lane": "a", "le": str(bound)}) == below
+    if epochs:
+        assert registry.get_sample_value("f_count", {"lane": "a"}) == len(everything)
+        assert registry.get_sample_value("f_sum", {"lane": "a"}) == pytest.approx(sum(everything))
+
+
+def test_freshness_without_a_source_time(registry: CollectorRegistry) -> None:
+    freshness = Freshness("f", registry)
+    freshness.add("a", np.array([np.nan, -2.0, 1.0]))
+    assert registry.get_sample_value("f_count", {"lane": "a"}) == 2
+    assert registry.get_sample_value("f_sum", {"lane": "a"}) == 1.0
+
+
+def test_metrics_are_served(server: MetricsServer, registry: CollectorRegistry) -> None:
+    LaneMetrics("orders", registry).set_state("running")
+    status, text = get(server, "/metrics")
+    assert status == 200
+    assert 'surelane_up{lane="orders"} 1.0' in text
+
+
+def test_health_answers(server: MetricsServer, health: Health) -> None:
+    assert get(server, "/healthz") == (200, "alive\n")
+    assert get(server, "/readyz") == (503, "no lane has started yet\n")
+    health.report("orders.0", ready=True, reason="running")
+    health.report("orders.1", ready=False, reason="starting")
+    assert get(server, "/readyz") == (503, "orders.1: starting\n")
+    health.report("orders.1", ready=True, reason="running")
+    assert get(server, "/readyz") == (200, "ready\n")
+    health.report("orders.0", ready=False, live=False, reason="gave up")
+    assert get(server, "/healthz") == (503, "orders.0: gave up\n")
+
+
+def test_other_paths(server: MetricsServer) -> None:
+    assert get(server, "/")[0] == 404
+
+
+def test_a_port_that_is_taken(server: MetricsServer, registry: CollectorRegistry, health: Health) -> None:
+    with pytest.raises(EnvironmentMissing, match=str(server.port)):
+        serve("127.0.0.1", server.port, registry, health)
