@@ -1,7 +1,7 @@
 """Failpoints: named places where a test makes the process die, fail or wait. Off unless the environment asks.
 
-    SURELANE_FAILPOINT="after-prepare=kill@2"          SIGKILL of the process group the 2nd time it is reached
-    SURELANE_FAILPOINT="after-merge=wait:/some/dir"    make /some/dir/after-merge, go on when it is gone
+SURELANE_FAILPOINT="after-prepare=kill@2"          SIGKILL of the process group the 2nd time it is reached
+SURELANE_FAILPOINT="after-merge=wait:/some/dir"    make /some/dir/after-merge, go on when it is gone
 """
 
 import os

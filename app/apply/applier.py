@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import psycopg2
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
@@ -15,12 +14,13 @@ from app.apply import staging
 from app.apply.arrange import CHANGES, Epoch, Indices
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs, single_changes
 from app.apply.shapes import Shape, Shapes
-from app.db.failures import describe, translated, verdict_of
+from app.db.failures import describe, verdict_of
 from app.db.sql import run
-from app.decode.rows import Kind
 from app.errors import BadMessage, TargetMismatch, Verdict
+from app.model.arrow import compute
 from app.model.counts import Counts
 from app.model.offsets import Position
+from app.model.rows import Kind
 
 #: Debezium's stand-in for a large value that an update left as it was
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -131,7 +131,7 @@ class Applier:
         """An update that does not carry a large value must not overwrite it with the stand-in."""
         upserts = epoch.of_kind(Kind.UPSERT)
         upserts = upserts[np.isin(epoch.codes[upserts], list(shapes))]
-        found = pc.indices_nonzero(pc.match_substring(epoch.lines(upserts), UNAVAILABLE)).to_numpy()
+        found = compute.indices_nonzero(compute.match_substring(epoch.lines(upserts), UNAVAILABLE)).to_numpy()
         for ordinal in (upserts[found] if len(upserts) != len(epoch) else found).tolist():
             if _UNAVAILABLE_FIELD.search(epoch.rows["line"][ordinal].as_py()):
                 table = epoch.layout(ordinal).source

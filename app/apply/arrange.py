@@ -9,10 +9,10 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from app.decode.rows import Kind, Layout
+from app.model.arrow import compute
 from app.model.offsets import Position
+from app.model.rows import Kind, Layout
 
 CHANGES = (Kind.UPSERT, Kind.DELETE)
 Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -22,7 +22,7 @@ Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
 class Epoch:
     """Decoded messages of one epoch in the order in which they are to take effect; a row's index is its ordinal."""
 
-    #: columns as in `app.decode.rows`
+    #: columns as in `app.model.rows`
     rows: pa.Table
     layouts: tuple[Layout, ...]
     #: index into `layouts` for each row
@@ -57,7 +57,7 @@ class Epoch:
             [tables.setdefault(f"{layout.schema}\x1f{layout.table}", len(tables)) for layout in self.layouts], np.int64
         )
         keys = _single(self.rows["key"]).dictionary_encode().indices
-        codes = pc.fill_null(keys, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = compute.fill_null(keys, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return np.where(codes < 0, -1, codes * len(tables) + table_of_layout[self.codes])
 
     @cached_property

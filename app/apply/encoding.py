@@ -117,7 +117,9 @@ _TIME = (
 _SQL = {
     Wire.TEXT: "{c}",
     Wire.DAYS: _DAYS,
-    Wire.INTERVAL_MICROS: "case when {c} " + _IS_NUMBER + " then {c}::numeric * interval '1 microsecond' else {c}::interval end",
+    Wire.INTERVAL_MICROS: "case when {c} "
+    + _IS_NUMBER
+    + " then {c}::numeric * interval '1 microsecond' else {c}::interval end",
     Wire.BASE64: "decode({c}, 'base64')",
     Wire.DECIMAL: "{schema}.decimal_of(decode({c}, 'base64'), {scale})",
     Wire.VARIABLE_DECIMAL: "{schema}.decimal_of(decode({c}::jsonb->>'value', 'base64'), ({c}::jsonb->>'scale')::int)",

@@ -12,8 +12,6 @@ each in a subtransaction; the faithful plan sends every change in its place and 
 import enum
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
 from app.apply.arrange import CHANGES, Epoch
 from app.apply.target import TargetTable
 
@@ -67,5 +65,3 @@ def single_changes(epoch: Epoch) -> Iterator[tuple[int, int, int]]:
     """Every change as a run of its own: slow, for finding the message that is refused."""
     for ordinal in epoch.of_kind(*CHANGES).tolist():
         yield int(epoch.codes[ordinal]), ordinal, ordinal
-
-

@@ -13,9 +13,9 @@ from app.apply.staging import Field, Staging
 from app.apply.target import Column, TargetTable, load_table
 from app.config.routes import Routes
 from app.db.failures import translated
-from app.decode.rows import Kind, Layout
 from app.errors import TargetMismatch
 from app.model.offsets import Position
+from app.model.rows import Kind, Layout
 
 #: Connect schema fields by column name, of the message at a position
 Schemas = Callable[[Position, Layout], Mapping[str, Mapping[str, Any]]]
@@ -34,7 +34,9 @@ class Shape:
 class Shapes:
     """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction."""
 
-    def __init__(self, engine: Engine, schema: str, lane: str, routes: Routes, ignore_unknown: bool, schemas: Schemas) -> None:
+    def __init__(
+        self, engine: Engine, schema: str, lane: str, routes: Routes, ignore_unknown: bool, schemas: Schemas
+    ) -> None:
         self._engine, self._schema, self._lane = engine, schema, lane
         self._routes, self._ignore_unknown, self._schemas = routes, ignore_unknown, schemas
         self._known: dict[Layout, Shape | None] = {}
@@ -72,7 +74,10 @@ class Shapes:
             if self._ignore_unknown:
                 return None
             raise self._mismatch(
-                layout, example, "no route takes it", "add a route to target.tables, or set target.unknown_table: ignore"
+                layout,
+                example,
+                "no route takes it",
+                "add a route to target.tables, or set target.unknown_table: ignore",
             )
         with self._engine.begin() as connection:
             target = load_table(connection, *place)
@@ -93,7 +98,10 @@ class Shapes:
     def _check(self, layout: Layout, target: TargetTable, example: Position) -> None:
         if not target.key:
             raise self._mismatch(
-                layout, example, f"target table {target} has no primary key", f"alter table {target} add primary key (...)"
+                layout,
+                example,
+                f"target table {target} has no primary key",
+                f"alter table {target} add primary key (...)",
             )
         missing = [name for name in layout.columns if name not in target.by_name]
         if missing and layout.kind is Kind.UPSERT:

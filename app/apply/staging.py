@@ -7,14 +7,15 @@ transaction and deleted at its end, so nobody ever sees them; TRUNCATE between e
 import hashlib
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from sqlalchemy import Connection, text
 
 from app.apply.encoding import Encoding, staged_type
 from app.apply.target import Column, TargetTable
 from app.db.sql import run
+from app.model.arrow import compute
 
 #: ordinal of the change within the epoch; filled only when the faithful order is needed
 ORDINAL = "surelane_ordinal"
@@ -72,18 +73,17 @@ def create(connection: Connection, schema: str, lane: str, target: TargetTable, 
 
 
 def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa.Array | None = None) -> int:
-    """COPY `lines` (string array, see `app.decode.rows`) and return how many rows the server took.
+    """COPY `lines` (string array, see `app.model.rows`) and return how many rows the server took.
 
     With `ordinals` each line is preceded by its ordinal.
     """
     quote = connection.dialect.identifier_preparer.quote_identifier
     names = [field.column.name for field in staging.fields]
     if ordinals is not None:
-        lines = pc.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
+        lines = compute.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
         names = [ORDINAL, *names]
     columns = ", ".join(quote(name) for name in names)
-    driver = connection.connection.dbapi_connection
-    assert driver is not None, "the connection is open"
+    driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
         cursor.copy_expert(f"copy {staging.name} ({columns}) from stdin", Lines(lines), COPY_CHUNK_BYTES)
         staging.dirty += cursor.rowcount

@@ -19,7 +19,9 @@ _PRIMARY_KEY = text("""
     select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
     where i.indrelid = cast(:oid as oid) and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)
 """)
-_PARENTS = text("select distinct confrelid from pg_constraint where conrelid = cast(:oid as oid) and contype = 'f' and confrelid <> conrelid")
+_PARENTS = text(
+    "select distinct confrelid from pg_constraint where conrelid = cast(:oid as oid) and contype = 'f' and confrelid <> conrelid"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,8 @@ No pool: a lane keeps its few connections for its whole life, and a connection's
 own. Broken networks are noticed within half a minute instead of the kernel's two hours.
 """
 
+from typing import Any
+
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
@@ -45,9 +47,9 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
         quoted = engine.dialect.identifier_preparer.quote_identifier(owner_role)
 
         @event.listens_for(engine, "connect")
-        def set_role(dbapi_connection: object, _: ConnectionPoolEntry) -> None:  # pyright: ignore[reportUnusedFunction]
-            with dbapi_connection.cursor() as cursor:  # pyright: ignore[reportAttributeAccessIssue]
+        def set_role(dbapi_connection: Any, _: ConnectionPoolEntry) -> None:
+            with dbapi_connection.cursor() as cursor:
                 cursor.execute("set role " + quoted)
-            dbapi_connection.commit()  # pyright: ignore[reportAttributeAccessIssue]
+            dbapi_connection.commit()
 
     return engine

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
-_LIST = text("select gid, owner, database, prepared from pg_prepared_xacts where database = current_database() order by prepared")
+_LIST = text(
+    "select gid, owner, database, prepared from pg_prepared_xacts where database = current_database() order by prepared"
+)
 _SLOTS = text("select (select count(*) from pg_prepared_xacts), current_setting('max_prepared_transactions')::int")
 
 

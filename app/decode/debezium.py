@@ -9,9 +9,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
-from app.decode.rows import SEPARATOR, Kind
+from app.model.rows import SEPARATOR, Kind
 
 _ROW = MapType(StringType(), StringType())
+_ROW_DDL = "map<string,string>"
 
 
 def _strings(*names: str) -> list[StructField]:
@@ -29,7 +30,14 @@ _BEFORE = StructType([StructField("before", _ROW)])
 _BEFORE_ENVELOPED = StructType([StructField("payload", _BEFORE)])
 _KEY_ENVELOPED = StructType([StructField("payload", _ROW)])
 
-_OPERATIONS = {"c": Kind.UPSERT, "u": Kind.UPSERT, "r": Kind.UPSERT, "d": Kind.DELETE, "t": Kind.TRUNCATE, "m": Kind.FILTERED}
+_OPERATIONS = {
+    "c": Kind.UPSERT,
+    "u": Kind.UPSERT,
+    "r": Kind.UPSERT,
+    "d": Kind.DELETE,
+    "t": Kind.TRUNCATE,
+    "m": Kind.FILTERED,
+}
 #: characters that COPY's text format gives a meaning, in the order in which they have to be escaped
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
@@ -58,7 +66,9 @@ class DebeziumJson:
             F.col("key").cast("string").alias("key"),
             F.col("value").cast("string").alias("value"),
             F.is_valid_utf8(F.col("value")).alias("utf8"),
-            F.from_json(F.col("value").cast("string"), _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"}).alias("m"),
+            F.from_json(F.col("value").cast("string"), _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"}).alias(
+                "m"
+            ),
         )
         found = parsed.select(
             "topic",
@@ -92,14 +102,18 @@ def _kind() -> Column:
         kind = kind.when(op == code, meaning)
     transaction_marker = F.col("body.status").isin("BEGIN", "END") & F.col("body.id").isNotNull()
     schema_change = F.col("body.ddl").isNotNull() | F.col("body.tableChanges").isNotNull()
-    heartbeat = op.isNull() & F.col("body.source").isNull() & F.col("body.ts_ms").isNotNull() & F.col("body.after").isNull()
-    return kind.when(op.isNull() & (transaction_marker | schema_change | heartbeat), Kind.FILTERED).otherwise(Kind.MALFORMED)
+    heartbeat = (
+        op.isNull() & F.col("body.source").isNull() & F.col("body.ts_ms").isNotNull() & F.col("body.after").isNull()
+    )
+    return kind.when(op.isNull() & (transaction_marker | schema_change | heartbeat), Kind.FILTERED).otherwise(
+        Kind.MALFORMED
+    )
 
 
 def _row() -> Column:
     """The columns that the change needs: the row after it, or the key of the row that is gone."""
     key, value, enveloped = F.col("key"), F.col("value"), F.col("enveloped")
-    of_key = F.when(enveloped, F.from_json(key, _KEY_ENVELOPED)["payload"]).otherwise(F.from_json(key, _ROW))
+    of_key = F.when(enveloped, F.from_json(key, _KEY_ENVELOPED)["payload"]).otherwise(F.from_json(key, _ROW_DDL))
     before = F.when(enveloped, F.from_json(value, _BEFORE_ENVELOPED)["payload"]["before"])
     before = before.otherwise(F.from_json(value, _BEFORE)["before"])
     return F.when(F.col("kind") == Kind.UPSERT, F.col("body.after")).when(
@@ -108,12 +122,19 @@ def _row() -> Column:
 
 
 def _layout() -> Column:
-    """See `app.decode.rows.Layout`. A change without columns is malformed; a delete without any key is keyless."""
+    """See `app.model.rows.Layout`. A change without columns is malformed; a delete without any key is keyless."""
     kind, row, source = F.col("kind"), F.col("row"), F.col("body.source")
     empty = row.isNull() | (F.size(row) == 0)
     kind = F.when((kind == Kind.UPSERT) & empty, F.lit(Kind.MALFORMED))
     kind = kind.when((F.col("kind") == Kind.DELETE) & empty, F.lit(Kind.KEYLESS)).otherwise(F.col("kind"))
     schema = F.when(F.col("enveloped"), F.xxhash64(F.substring_index("value", ',"payload":', 1)).cast("string"))
-    parts = [kind, F.coalesce(schema, F.lit("")), F.coalesce(source["schema"], F.lit("")), F.coalesce(source["table"], F.lit(""))]
+    parts = [
+        kind,
+        F.coalesce(schema, F.lit("")),
+        F.coalesce(source["schema"], F.lit("")),
+        F.coalesce(source["table"], F.lit("")),
+    ]
     named = F.concat_ws(SEPARATOR, *parts, F.map_keys(row))
-    return F.when(F.col("kind").isin(Kind.FILTERED, Kind.MALFORMED), F.concat(F.col("kind"), F.lit(SEPARATOR * 3))).otherwise(named)
+    return F.when(
+        F.col("kind").isin(Kind.FILTERED, Kind.MALFORMED), F.concat(F.col("kind"), F.lit(SEPARATOR * 3))
+    ).otherwise(named)

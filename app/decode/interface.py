@@ -10,5 +10,5 @@ class Decoder(Protocol):
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """`messages` has Spark's Kafka columns (key, value, topic, partition, offset, ...); the result has
-        `app.decode.rows.COLUMNS`, one row for each message, and never fails on what a message contains."""
+        `app.model.rows.COLUMNS`, one row for each message, and never fails on what a message contains."""
         ...

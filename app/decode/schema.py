@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from app.decode.rows import Kind, Layout
+from app.model.rows import Kind, Layout
 
 Fields = Mapping[str, Mapping[str, Any]]
 

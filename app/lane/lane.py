@@ -68,14 +68,16 @@ class Lane:
         with translated(f"lane {name}: reading the ledger"), connection.begin():
             last = ledger.last(connection)
         if last is None:
-            raise Diverged(f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first")
+            raise Diverged(
+                f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first"
+            )
         #: where the next epoch has to start
         self.position: Offsets = last.span.end
 
     def process_epoch(self, number: int, span: Span, read: Callable[[], pa.Table]) -> None:
         """Apply one epoch. Returning means pre-committed; raising means that nothing of it is left.
 
-        `read` gives the decoded rows (`app.decode.rows`) of exactly `span`.
+        `read` gives the decoded rows (`app.model.rows`) of exactly `span`.
         """
         steps = Steps()
         # 1. Settle: the epoch before has its checkpoint entry by now.
@@ -182,8 +184,10 @@ class Lane:
 
 def _extends(end: Offsets | None, start: Offsets) -> bool:
     """Whether `start` is `end` plus partitions that are new, which begin at 0."""
-    return end is not None and all(start.get(tp) == offset for tp, offset in end.items()) and not any(
-        offset for tp, offset in start.items() if tp not in end
+    return (
+        end is not None
+        and all(start.get(tp) == offset for tp, offset in end.items())
+        and not any(offset for tp, offset in start.items() if tp not in end)
     )
 
 

@@ -16,6 +16,8 @@ from app.model.offsets import Offsets, Span
 
 #: rows of the ledger that are kept for one lane; older ones are only history
 KEEP_EPOCHS = 100_000
+#: in place of a checkpoint id: the next start begins a new checkpoint at the ledger's end
+FROM_LEDGER = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +48,7 @@ class Ledger:
         """The row of one epoch of one generation."""
         ledger = self._tables.ledger
         row = connection.execute(
-            select(ledger).where(
-                ledger.c.lane == self.lane, ledger.c.generation == generation, ledger.c.epoch == epoch
-            )
+            select(ledger).where(ledger.c.lane == self.lane, ledger.c.generation == generation, ledger.c.epoch == epoch)
         ).first()
         return _record(row) if row else None
 
@@ -104,6 +104,12 @@ class Ledger:
             )
         )
         return generation
+
+    def newest_checkpoint(self, connection: Connection) -> str | None:
+        """Checkpoint id of the newest generation; FROM_LEDGER if an operator asked for a new one, None for no lane."""
+        table = self._tables.generation
+        newest = select(table.c.checkpoint).where(table.c.lane == self.lane).order_by(desc("generation")).limit(1)
+        return connection.execute(newest).scalar_one_or_none()
 
     def activate(self, connection: Connection, generation: int, checkpoint: str) -> None:
         """Make `generation` the one whose epochs the target takes; raises Fenced if a newer one was claimed meanwhile."""

@@ -39,7 +39,11 @@ class Offsets(Mapping[TopicPartition, int]):
     def from_nested(cls, nested: Mapping[str, Mapping[str | int, int]]) -> Self:
         """From `{topic: {partition: offset}}`, partitions as int or str; raises ValueError if it is not of that shape."""
         return cls.of(
-            {TopicPartition(topic, int(p)): int(o) for topic, partitions in nested.items() for p, o in partitions.items()}
+            {
+                TopicPartition(topic, int(p)): int(o)
+                for topic, partitions in nested.items()
+                for p, o in partitions.items()
+            }
         )
 
     @classmethod

@@ -13,16 +13,15 @@ from app.db.prepared import prepared, slots
 from app.errors import SurelaneError, Verdict
 from app.metrics.lane import LaneMetrics
 from app.model.gid import Gid
-from app.model.offsets import Offsets, Position, TopicPartition
-from app.source.broker import Broker, Watermarks
+from app.model.offsets import Offsets, TopicPartition
+from app.source.broker import Broker
+from app.source.lag import measure
 from app.supervise.opening import Writer
 
 log = structlog.get_logger()
 
 #: seconds between two rounds
 ROUND_SECONDS = 1.0
-#: seconds to wait for one message whose age is wanted
-AGE_WAIT_SECONDS = 1.0
 
 
 class Monitor:
@@ -59,14 +58,14 @@ class Monitor:
     def _round(self) -> None:
         topic_ids = {name: info.topic_id for name, info in self._broker.topics().items()}
         cluster = self._broker.cluster_id()
-        marks = self._broker.watermarks(self._broker.partitions())
+        partitions = self._broker.partitions()
         for writer in list(self._writers.values()):
             with translated(f"lane {writer.name}: monitoring"), writer.engine.begin() as connection:
                 writer.ledger.pin(connection, cluster, topic_ids)
                 last = writer.ledger.last(connection)
                 self._in_doubt(connection, writer.name)
             if last is not None:
-                self._lag(writer, last.span.end, marks)
+                self._lag(writer, last.span.end, partitions)
 
     def _in_doubt(self, connection: Connection, lane: str) -> None:
         mine = [row for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]
@@ -74,17 +73,6 @@ class Monitor:
         self._metrics[lane].set_in_doubt(len(mine), age)
         self._metrics[lane].set_prepared_slots(*slots(connection))
 
-    def _lag(self, writer: Writer, position: Offsets, marks: Mapping[TopicPartition, Watermarks]) -> None:
-        own = {tp: mark for tp, mark in marks.items() if writer.partition in (None, tp)}
-        lag = {tp: max(0, mark.high - position.get(tp, 0)) for tp, mark in own.items()}
-        self._metrics[writer.name].set_lag(lag, self._age(position, [tp for tp, count in lag.items() if count]))
-
-    def _age(self, position: Offsets, behind: list[TopicPartition]) -> float | None:
-        """Age of the oldest message not applied yet; 0 when what is left are only transaction markers."""
-        ages = [0.0]
-        for tp in behind:
-            found = self._broker.messages(Position(*tp, position.get(tp, 0)), 1, AGE_WAIT_SECONDS)
-            if found and found[0].timestamp_ms is None:
-                return None
-            ages += [time.time() - message.timestamp_ms / 1000 for message in found if message.timestamp_ms is not None]
-        return max(ages)
+    def _lag(self, writer: Writer, position: Offsets, partitions: set[TopicPartition]) -> None:
+        lag = measure(self._broker, position, {tp for tp in partitions if writer.partition in (None, tp)})
+        self._metrics[writer.name].set_lag(lag.by_partition, lag.seconds)

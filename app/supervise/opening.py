@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 from app.db.failures import translated
 from app.db.locks import lock_holder, terminate, try_lock
 from app.errors import Unreachable
-from app.ledger.store import Ledger
+from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -64,11 +64,11 @@ class Opened:
 def open_writers(writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str) -> Opened:
     """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know."""
     identity = checkpoint.identity()
-    known = identity.checkpoint if identity else ""
+    known = identity.checkpoint if identity else FROM_LEDGER
+    wanted = [_claim_and_lock(writer, known, delivery, identity.generation if identity else 0) for writer in writers]
     for writer in writers:
-        _claim_and_lock(writer, known, delivery, identity.generation if identity else 0)
         settle(_open(writer), writer.ledger, checkpoint, known or None)
-    planned = _planned(checkpoint)
+    planned = None if FROM_LEDGER in wanted else _planned(checkpoint)
     how = {writer.name: _decide(writer, planned) for writer in writers}
     ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned).items()}
     log.info("start", **{name: start.value for name, start in how.items()})
@@ -89,17 +89,21 @@ def _open(writer: Writer) -> Connection:
     return writer.connection
 
 
-def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: int) -> None:
+def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: int) -> str:
+    """Returns the checkpoint the lane is to go on with: `checkpoint`, or FROM_LEDGER if an operator asked for that."""
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
         with connection.begin():
+            newest = writer.ledger.newest_checkpoint(connection)
+            wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint
             if writer.generation:
                 writer.ledger.check_newest(connection, writer.generation)
             else:
                 writer.generation = writer.ledger.claim(
-                    connection, checkpoint=checkpoint, delivery=delivery, at_least=at_least
+                    connection, checkpoint=wanted, delivery=delivery, at_least=at_least
                 )
         _lock(writer, connection)
+        return wanted
 
 
 def _lock(writer: Writer, connection: Connection) -> None:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -24,14 +23,15 @@ from app.config.settings import CommitMode, Order, Settings, UnknownTable
 from app.db.engine import make_engine
 from app.db.failures import translated
 from app.decode.debezium import DebeziumJson
-from app.decode.rows import Layout
 from app.decode.schema import fields_of
 from app.errors import ConfigInvalid, PartitionAdded
 from app.lane.lane import Lane
 from app.ledger.store import Ledger
 from app.metrics.health import Health
 from app.metrics.lane import LaneMetrics
+from app.model.arrow import compute
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.model.rows import Layout
 from app.source.broker import Broker
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
@@ -46,7 +46,7 @@ LOOK_SECONDS = 0.1
 STOP_WAIT_SECONDS = 30.0
 
 
-class StopRequested(Exception):  # noqa: N818  # not an error: the epoch is not begun because the lane stops
+class StopRequested(Exception):  # not an error: the epoch is not begun because the lane stops
     """The lane was told to stop."""
 
 
@@ -94,7 +94,9 @@ class Running:
         """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
         self._stop = stop
         start = self._open()
-        self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._checkpoint.is_complete)
+        self._watcher = CheckpointWatcher(
+            lambda: [lane.committer for lane in self._lanes.values()], self._checkpoint.is_complete
+        )
         self._closing.callback(self._watcher.stop)
         self._watcher.start()
         monitor = Monitor(self._settings, self._writers, self._metrics)
@@ -208,7 +210,9 @@ class Running:
 
         def one(tp: TopicPartition) -> None:
             own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
-            self._lanes[tp].process_epoch(number, own, lambda: rows.filter(pc.equal(rows["partition"], tp.partition)))
+            self._lanes[tp].process_epoch(
+                number, own, lambda: rows.filter(compute.equal(rows["partition"], tp.partition))
+            )
 
         moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]
         with ThreadPoolExecutor(max_workers=max(1, len(moved))) as pool:

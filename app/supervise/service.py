@@ -86,7 +86,7 @@ class Service:
 
     def _pause(self, error: SurelaneError) -> None:
         first, longest = BACKOFF_SECONDS
-        seconds = min(longest, first * 2**self._without_progress) * random.uniform(0.7, 1.0)  # noqa: S311
+        seconds = min(longest, first * 2**self._without_progress) * random.uniform(0.7, 1.0)
         log.warning("trying again", lane=self._settings.lane, because=error.message, in_seconds=round(seconds, 1))
         for metrics in self._metrics.values():
             metrics.restarted(type(error).__name__)

@@ -11,7 +11,13 @@ from app.errors import Diverged, Fenced, SparkFailed, SparkGone, SurelaneError, 
 #: parts of Spark's and Kafka's messages; there is no code to go by for all of them
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException", "PARTITION_OFFSET_CHANGED")
 _OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY", "Multiple streaming queries are concurrently")
-_KAFKA_AWAY = ("TimeoutException", "DisconnectException", "Connection to node", "No resolvable bootstrap", "RetriableException")
+_KAFKA_AWAY = (
+    "TimeoutException",
+    "DisconnectException",
+    "Connection to node",
+    "No resolvable bootstrap",
+    "RetriableException",
+)
 #: characters of Spark's message that are repeated
 _SHOWN = 2000
 
