@@ -112,7 +112,7 @@ class Applier:
             raise BadMessage(
                 f"lane {self._lane}: message {epoch.position(int(malformed[0]))} is not a Debezium change event in JSON"
                 f" ({len(malformed)} such in this epoch)",
-                hint="look at it with a Kafka console consumer at that partition and offset; the lane stays in front of it",
+                hint="look at it with a console consumer at that partition and offset; the lane stays in front of it",
             )
 
     def _refuse(self, kind: Kind, table: str, example: Position) -> None:
@@ -146,7 +146,8 @@ class Applier:
         found = _first_refused(connection, epoch, shapes)
         if found is None:
             return BadMessage(
-                f"lane {self._lane}: the target refuses the epoch as a whole, though each change alone passes: {describe(error)}",
+                f"lane {self._lane}: the target refuses the epoch as a whole, though each change alone passes: "
+                f"{describe(error)}",
                 hint="a deferred constraint that the source does not have, or an epoch that ends inside a source "
                 "transaction; drop or relax the constraint at the target",
             )

@@ -100,7 +100,7 @@ def staged_type(column: Column, encoding: Encoding) -> str:
     return column.type if encoding.wire is Wire.TEXT else "text"
 
 
-#: integers only: ISO text (`time.precision.mode=isostring`, `interval.handling.mode=string`) goes to the type's own input
+#: integers only: ISO text (`time.precision.mode=isostring`) goes to the type's own input
 _IS_NUMBER = r"~ '^-?[0-9]+$'"
 _DAY_MICROS = 86_400_000_000
 
@@ -124,7 +124,8 @@ _SQL = {
     Wire.DECIMAL: "{schema}.decimal_of(decode({c}, 'base64'), {scale})",
     Wire.VARIABLE_DECIMAL: "{schema}.decimal_of(decode({c}::jsonb->>'value', 'base64'), ({c}::jsonb->>'scale')::int)",
     Wire.BITS: "{schema}.bits_of({c}, {bits})::{type}",
-    Wire.JSON_ARRAY: "(select coalesce(array_agg(e order by n), '{{}}') from jsonb_array_elements_text({c}::jsonb) with ordinality as j(e, n))::{type}",
+    Wire.JSON_ARRAY: "(select coalesce(array_agg(e order by n), '{{}}') from"
+    " jsonb_array_elements_text({c}::jsonb) with ordinality as j(e, n))::{type}",
     Wire.POINT: "point(({c}::jsonb->>'x')::float8, ({c}::jsonb->>'y')::float8)",
 }
 _PER_DAY = {

@@ -29,8 +29,8 @@ class Merge:
         key = ", ".join(self._quote(name) for name in self._key)
         others = [self._quote(f.column.name) for f in self._fields if f.column.name not in self._key]
         action = f"update set {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "nothing"
-        return (
-            f"insert into {self._target} ({', '.join(columns)}) overriding system value"
+        return (  # every name in it is quoted by the dialect
+            f"insert into {self._target} ({', '.join(columns)}) overriding system value"  # noqa: S608
             f" select {', '.join(values)} from {self._staging} s{self._only(ordinals)}"
             f"{f' order by {self._ordinal}' if ordinals else ''} on conflict ({key}) do {action}"
         )
@@ -40,7 +40,7 @@ class Merge:
         by_name = {field.column.name: field for field in self._fields}
         keys = [f"t.{self._quote(name)} = {self._value(by_name[name])}" for name in self._key]
         condition = self._only(ordinals, " and ") or ""
-        return f"delete from {self._target} t using {self._staging} s where {' and '.join(keys)}{condition}"
+        return f"delete from {self._target} t using {self._staging} s where {' and '.join(keys)}{condition}"  # noqa: S608
 
     def _value(self, field: Field) -> str:
         return value_sql(field.column, field.encoding, f"s.{self._quote(field.column.name)}", self._schema)

@@ -116,7 +116,8 @@ class Shapes:
             raise self._mismatch(
                 layout,
                 example,
-                f"primary key column {', '.join(keyless)} of {target} is not in the message (it has {', '.join(layout.columns)})",
+                f"primary key column {', '.join(keyless)} of {target} is not in the message"
+                f" (it has {', '.join(layout.columns)})",
                 "give the target the source's primary key, or set message.key.columns in the connector",
             )
 

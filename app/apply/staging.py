@@ -92,7 +92,7 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
 
 def clear(connection: Connection, staging: Staging) -> None:
     """Delete the rows in this transaction, so that they never become visible."""
-    run(connection, f"delete from {staging.name}")
+    run(connection, f"delete from {staging.name}")  # noqa: S608  # the name is quoted
 
 
 def reclaim(connection: Connection, stagings: list[Staging]) -> None:
@@ -105,7 +105,7 @@ def reclaim(connection: Connection, stagings: list[Staging]) -> None:
 
 
 class Lines(io.RawIOBase):
-    """The text buffer of an Arrow string array as a file: lines that each end in a newline are a COPY stream as they lie."""
+    """The text buffer of an Arrow string array as a file: lines that end in a newline are a COPY stream as they lie."""
 
     def __init__(self, lines: pa.Array) -> None:
         super().__init__()

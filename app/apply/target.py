@@ -6,8 +6,9 @@ from functools import cached_property
 from sqlalchemy import Connection, text
 
 _COLUMNS = text("""
-    select a.attname as name, format_type(a.atttypid, a.atttypmod) as type, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) as base,
-           a.atttypmod as typmod, t.typtype as typtype, t.typcategory as category, a.attgenerated <> '' as generated
+    select a.attname as name, format_type(a.atttypid, a.atttypmod) as type,
+           format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) as base, a.atttypmod as typmod,
+           t.typcategory as category, a.attgenerated <> '' as generated
     from pg_attribute a join pg_type t on t.oid = a.atttypid
     where a.attrelid = cast(:oid as oid) and a.attnum > 0 and not a.attisdropped order by a.attnum
 """)
@@ -19,9 +20,10 @@ _PRIMARY_KEY = text("""
     select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
     where i.indrelid = cast(:oid as oid) and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)
 """)
-_PARENTS = text(
-    "select distinct confrelid from pg_constraint where conrelid = cast(:oid as oid) and contype = 'f' and confrelid <> conrelid"
-)
+_PARENTS = text("""
+    select distinct confrelid from pg_constraint
+    where conrelid = cast(:oid as oid) and contype = 'f' and confrelid <> conrelid
+""")
 
 
 @dataclass(frozen=True, kw_only=True)

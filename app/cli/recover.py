@@ -20,7 +20,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and say what woul
 
 
 @app.command(
-    epilog="Examples:\n\n  surelane recover --from-ledger --dry-run\n\n  surelane recover --from-ledger && surelane run",
+    epilog="Examples:\n\n  surelane recover --from-ledger --dry-run\n\n"
+    "  surelane recover --from-ledger && surelane run",
 )
 def recover(
     config: ConfigFile = None, from_ledger: FromLedger = False, dry_run: DryRun = False, as_json: Json = False

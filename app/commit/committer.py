@@ -83,7 +83,7 @@ class TwoPhase:
 
     @contextmanager
     def transaction(self, connection: Connection, gid: Gid) -> Iterator[None]:
-        """See Committer. The gid's outcome is unknown if PREPARE itself loses the connection: the next start settles it."""
+        """See Committer. If PREPARE itself loses the connection the outcome is unknown: the next start settles it."""
         transaction = connection.begin_twophase(str(gid))
         try:
             yield

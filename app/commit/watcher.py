@@ -11,8 +11,8 @@ from collections.abc import Callable
 from app.commit.committer import Committer
 from app.errors import SurelaneError, Verdict
 
-#: seconds between two looks at the checkpoint, growing from the first to the second: local disks answer in microseconds,
-#: object stores ask for money
+#: seconds between two looks at the checkpoint, growing from the first to the second: a local disk answers in
+#: microseconds, an object store asks for money
 LOOK_SECONDS = (0.002, 0.25)
 #: seconds between two tries of COMMIT PREPARED while the database is away
 RETRY_SECONDS = 0.5

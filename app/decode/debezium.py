@@ -6,7 +6,7 @@ fraction or an exponent is read as a double. Debezium writes such numbers only f
 """
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as sf
 from pyspark.sql.types import MapType, StringType, StructField, StructType
 
 from app.model.rows import SEPARATOR, Kind
@@ -44,14 +44,14 @@ _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 
 def _escaped(value: Column) -> Column:
     for character, escape in _ESCAPES:
-        value = F.replace(value, F.lit(character), F.lit(escape))
-    return F.coalesce(value, F.lit("\\N"))
+        value = sf.replace(value, sf.lit(character), sf.lit(escape))
+    return sf.coalesce(value, sf.lit("\\N"))
 
 
 def _line(row: Column) -> Column:
     """COPY text line of a map's values, in the map's own order; "" for no map."""
-    fields = F.array_join(F.transform(F.map_values(row), _escaped), "\t")
-    return F.coalesce(F.concat(fields, F.lit("\n")), F.lit(""))
+    fields = sf.array_join(sf.transform(sf.map_values(row), _escaped), "\t")
+    return sf.coalesce(sf.concat(fields, sf.lit("\n")), sf.lit(""))
 
 
 class DebeziumJson:
@@ -63,10 +63,10 @@ class DebeziumJson:
             "topic",
             "partition",
             "offset",
-            F.col("key").cast("string").alias("key"),
-            F.col("value").cast("string").alias("value"),
-            F.is_valid_utf8(F.col("value")).alias("utf8"),
-            F.from_json(F.col("value").cast("string"), _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"}).alias(
+            sf.col("key").cast("string").alias("key"),
+            sf.col("value").cast("string").alias("value"),
+            sf.is_valid_utf8(sf.col("value")).alias("utf8"),
+            sf.from_json(sf.col("value").cast("string"), _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"}).alias(
                 "m"
             ),
         )
@@ -77,9 +77,9 @@ class DebeziumJson:
             "key",
             "value",
             "utf8",
-            F.col("m._malformed").alias("malformed"),
-            F.col("m.payload").isNotNull().alias("enveloped"),
-            F.coalesce(F.col("m.payload"), F.struct(*(F.col(f"m.{field.name}") for field in _BODY))).alias("body"),
+            sf.col("m._malformed").alias("malformed"),
+            sf.col("m.payload").isNotNull().alias("enveloped"),
+            sf.coalesce(sf.col("m.payload"), sf.struct(*(sf.col(f"m.{field.name}") for field in _BODY))).alias("body"),
         )
         rows = found.select("*", _kind().alias("kind")).select("*", _row().alias("row"))
         return rows.select(
@@ -88,22 +88,22 @@ class DebeziumJson:
             "offset",
             _layout().alias("layout"),
             "key",
-            _line(F.col("row")).alias("line"),
-            F.col("body.source.ts_ms").cast("bigint").alias("ts_ms"),
-            F.col("body.source.sequence").alias("sequence"),
+            _line(sf.col("row")).alias("line"),
+            sf.col("body.source.ts_ms").cast("bigint").alias("ts_ms"),
+            sf.col("body.source.sequence").alias("sequence"),
         )
 
 
 def _kind() -> Column:
-    op = F.col("body.op")
-    kind = F.when(F.col("value").isNull(), Kind.FILTERED)  # tombstone
-    kind = kind.when(~F.col("utf8") | F.col("malformed").isNotNull(), Kind.MALFORMED)
+    op = sf.col("body.op")
+    kind = sf.when(sf.col("value").isNull(), Kind.FILTERED)  # tombstone
+    kind = kind.when(~sf.col("utf8") | sf.col("malformed").isNotNull(), Kind.MALFORMED)
     for code, meaning in _OPERATIONS.items():
         kind = kind.when(op == code, meaning)
-    transaction_marker = F.col("body.status").isin("BEGIN", "END") & F.col("body.id").isNotNull()
-    schema_change = F.col("body.ddl").isNotNull() | F.col("body.tableChanges").isNotNull()
+    transaction_marker = sf.col("body.status").isin("BEGIN", "END") & sf.col("body.id").isNotNull()
+    schema_change = sf.col("body.ddl").isNotNull() | sf.col("body.tableChanges").isNotNull()
     heartbeat = (
-        op.isNull() & F.col("body.source").isNull() & F.col("body.ts_ms").isNotNull() & F.col("body.after").isNull()
+        op.isNull() & sf.col("body.source").isNull() & sf.col("body.ts_ms").isNotNull() & sf.col("body.after").isNull()
     )
     return kind.when(op.isNull() & (transaction_marker | schema_change | heartbeat), Kind.FILTERED).otherwise(
         Kind.MALFORMED
@@ -112,29 +112,29 @@ def _kind() -> Column:
 
 def _row() -> Column:
     """The columns that the change needs: the row after it, or the key of the row that is gone."""
-    key, value, enveloped = F.col("key"), F.col("value"), F.col("enveloped")
-    of_key = F.when(enveloped, F.from_json(key, _KEY_ENVELOPED)["payload"]).otherwise(F.from_json(key, _ROW_DDL))
-    before = F.when(enveloped, F.from_json(value, _BEFORE_ENVELOPED)["payload"]["before"])
-    before = before.otherwise(F.from_json(value, _BEFORE)["before"])
-    return F.when(F.col("kind") == Kind.UPSERT, F.col("body.after")).when(
-        F.col("kind") == Kind.DELETE, F.when(key.isNotNull(), of_key).otherwise(before)
+    key, value, enveloped = sf.col("key"), sf.col("value"), sf.col("enveloped")
+    of_key = sf.when(enveloped, sf.from_json(key, _KEY_ENVELOPED)["payload"]).otherwise(sf.from_json(key, _ROW_DDL))
+    before = sf.when(enveloped, sf.from_json(value, _BEFORE_ENVELOPED)["payload"]["before"])
+    before = before.otherwise(sf.from_json(value, _BEFORE)["before"])
+    return sf.when(sf.col("kind") == Kind.UPSERT, sf.col("body.after")).when(
+        sf.col("kind") == Kind.DELETE, sf.when(key.isNotNull(), of_key).otherwise(before)
     )
 
 
 def _layout() -> Column:
     """See `app.model.rows.Layout`. A change without columns is malformed; a delete without any key is keyless."""
-    kind, row, source = F.col("kind"), F.col("row"), F.col("body.source")
-    empty = row.isNull() | (F.size(row) == 0)
-    kind = F.when((kind == Kind.UPSERT) & empty, F.lit(Kind.MALFORMED))
-    kind = kind.when((F.col("kind") == Kind.DELETE) & empty, F.lit(Kind.KEYLESS)).otherwise(F.col("kind"))
-    schema = F.when(F.col("enveloped"), F.xxhash64(F.substring_index("value", ',"payload":', 1)).cast("string"))
+    kind, row, source = sf.col("kind"), sf.col("row"), sf.col("body.source")
+    empty = row.isNull() | (sf.size(row) == 0)
+    kind = sf.when((kind == Kind.UPSERT) & empty, sf.lit(Kind.MALFORMED))
+    kind = kind.when((sf.col("kind") == Kind.DELETE) & empty, sf.lit(Kind.KEYLESS)).otherwise(sf.col("kind"))
+    schema = sf.when(sf.col("enveloped"), sf.xxhash64(sf.substring_index("value", ',"payload":', 1)).cast("string"))
     parts = [
         kind,
-        F.coalesce(schema, F.lit("")),
-        F.coalesce(source["schema"], F.lit("")),
-        F.coalesce(source["table"], F.lit("")),
+        sf.coalesce(schema, sf.lit("")),
+        sf.coalesce(source["schema"], sf.lit("")),
+        sf.coalesce(source["table"], sf.lit("")),
     ]
-    named = F.concat_ws(SEPARATOR, *parts, F.map_keys(row))
-    return F.when(
-        F.col("kind").isin(Kind.FILTERED, Kind.MALFORMED), F.concat(F.col("kind"), F.lit(SEPARATOR * 3))
+    named = sf.concat_ws(SEPARATOR, *parts, sf.map_keys(row))
+    return sf.when(
+        sf.col("kind").isin(Kind.FILTERED, Kind.MALFORMED), sf.concat(sf.col("kind"), sf.lit(SEPARATOR * 3))
     ).otherwise(named)

@@ -91,27 +91,27 @@ class Lane:
         failpoint.reach("after-decode")
         # 3. Known already? A crash between the target's commit and the checkpoint entry makes Spark replay the epoch.
         if self._is_applied(span) and not self.committer.reapplies:
-            return self._skip(number, span, len(epoch))
+            self._skip(number, span, len(epoch))
+            return
         # 4. The guard's place: the span in progress is recorded here, before any of it is touched.
         # 5. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
             shapes = self._applier.prepare(epoch)
             self._prune(number)
         # 6. Write and pre-commit, all in one transaction.
-        with translated(f"lane {self.name}: epoch {number} ({span.end})"):
-            with self.committer.transaction(self._connection, Gid(self.name, self._generation, number)):
-                self._ledger.hold(self._connection, self._generation)
-                self._check_continuity(number, span)
-                failpoint.reach("after-begin")
-                with steps.of("apply"):
-                    applied = self._applier.apply(self._connection, epoch, shapes)
-                failpoint.reach("after-merge")
-                record = self._record(number, span, epoch, applied.counts, applied.plan)
-                with steps.of("ledger"):
-                    self._ledger.record(self._connection, record)
-                # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
-                self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times())
-                written = time.perf_counter()
+        gid = Gid(self.name, self._generation, number)
+        with translated(f"lane {self.name}: epoch {number}"), self.committer.transaction(self._connection, gid):
+            self._ledger.hold(self._connection, self._generation)
+            self._check_continuity(number, span)
+            failpoint.reach("after-begin")
+            with steps.of("apply"):
+                applied = self._applier.apply(self._connection, epoch, shapes)
+            failpoint.reach("after-merge")
+            record = self._record(number, span, epoch, applied.counts, applied.plan)
+            self._ledger.record(self._connection, record)
+            # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
+            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times())
+            written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self.position = span.end
         if self.committer.pending is None:

@@ -87,7 +87,7 @@ class Ledger:
             raise self._fenced(generation, current)
 
     def claim(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
-        """Take the next generation, above every earlier one and `at_least`; from its commit on older writers are fenced.
+        """Take the next generation, above all earlier ones and `at_least`; older writers are fenced from its commit on.
 
         Blocks on nothing, not even on an epoch that an older writer left prepared.
         """
@@ -112,7 +112,7 @@ class Ledger:
         return connection.execute(newest).scalar_one_or_none()
 
     def activate(self, connection: Connection, generation: int, checkpoint: str) -> None:
-        """Make `generation` the one whose epochs the target takes; raises Fenced if a newer one was claimed meanwhile."""
+        """Make `generation` the one whose epochs the target takes; raises Fenced if a newer one was claimed."""
         self.check_newest(connection, generation)
         lane, table = self._tables.lane, self._tables.generation
         connection.execute(
@@ -145,7 +145,7 @@ class Ledger:
         """Checkpoint id of every generation: tells which checkpoint a gid's epoch number belongs to."""
         table = self._tables.generation
         rows = connection.execute(select(table.c.generation, table.c.checkpoint).where(table.c.lane == self.lane))
-        return {generation: checkpoint for generation, checkpoint in rows}
+        return dict(rows.tuples().all())
 
     def lane_row(self, connection: Connection) -> Row[Any] | None:
         """The lane's row (generation, cluster_id)."""
@@ -163,7 +163,7 @@ class Ledger:
             )
         connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
         rows = connection.execute(select(topic.c.topic, topic.c.topic_id).where(topic.c.lane == self.lane))
-        pinned = {name: topic_id for name, topic_id in rows}
+        pinned = dict(rows.tuples().all())
         for name, topic_id in topic_ids.items():
             if pinned.setdefault(name, topic_id) != topic_id:
                 raise TopicChanged(

@@ -37,7 +37,7 @@ class Offsets(Mapping[TopicPartition, int]):
 
     @classmethod
     def from_nested(cls, nested: Mapping[str, Mapping[str | int, int]]) -> Self:
-        """From `{topic: {partition: offset}}`, partitions as int or str; raises ValueError if it is not of that shape."""
+        """From `{topic: {partition: offset}}`, partitions as int or str; raises ValueError for another shape."""
         return cls.of(
             {
                 TopicPartition(topic, int(p)): int(o)

@@ -28,7 +28,7 @@ def start_query(
     *,
     until_caught_up: bool,
 ) -> StreamingQuery:
-    """Start reading at the checkpoint, or at `start` when it is empty; `on_epoch(messages, epoch)` runs for each epoch."""
+    """Start reading at the checkpoint, or at `start` when it is empty; calls `on_epoch(messages, epoch)`."""
     source, epoch = settings.source, settings.epoch
     cores = spark.sparkContext.defaultParallelism
     options = {

@@ -102,7 +102,7 @@ class Checkpoint:
         return bool(self._fs.exists(self._child(f"commits/{epoch}")))
 
     def span(self, epoch: int) -> Span:
-        """What the planned `epoch` reads. Partitions that are new in it start where Spark's source starts them: at 0."""
+        """What the planned `epoch` reads. Partitions that are new in it start at 0, as in Spark's source."""
         end = self._end(epoch)
         start = self._end(epoch - 1) if epoch > 0 else self._start()
         return Span(start=Offsets.of({tp: start.get(tp, 0) for tp in end}), end=end)

@@ -28,7 +28,7 @@ DEFAULTS = {
     ),
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.streaming.pollingDelay": "5ms",
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -XX:-UsePerfData -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -200,10 +200,11 @@ class Running:
         decoded = self._decoder.decode(messages)
         lane = self._lanes.get(None)
         if lane is not None:
-            return lane.process_epoch(number, span, decoded.toArrow)
-        if strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
+            lane.process_epoch(number, span, decoded.toArrow)
+        elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
-        self._process_partitions(number, span, decoded.toArrow())
+        else:
+            self._process_partitions(number, span, decoded.toArrow())
 
     def _process_partitions(self, number: int, span: Span, rows: pa.Table) -> None:
         """One lane for each partition, side by side; the first failure wins, the others finish first."""

@@ -69,9 +69,11 @@ class Service:
             running = Running(self._settings, self._spark, self._writers, self._health, self._metrics)
             try:
                 with spark_errors(), running:
-                    return running.run(self._stop, until_caught_up=self._until_caught_up)
+                    running.run(self._stop, until_caught_up=self._until_caught_up)
+                    return
             except StopRequested:
-                return running.say("stopped")
+                running.say("stopped")
+                return
             except SurelaneError as error:
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
                 running.say("failed", str(error))

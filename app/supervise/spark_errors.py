@@ -28,8 +28,8 @@ def meaning(error: Exception) -> SurelaneError:
     if any(part in text for part in _DATA_LOSS):
         return Diverged(
             f"Kafka no longer has messages that the lane has yet to read: {text[:_SHOWN]}",
-            hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose position "
-            "Kafka still has, or let Debezium snapshot into a new lane",
+            hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose "
+            "position Kafka still has, or let Debezium snapshot into a new lane",
         )
     if any(part in text for part in _OTHER_QUERY):
         return Fenced(f"another query runs on this checkpoint: {text[:_SHOWN]}")

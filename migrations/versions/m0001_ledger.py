@@ -63,9 +63,11 @@ create table lane_state (
 -- Debezium writes a decimal as the bytes of its unscaled integer: big-endian, two's complement.
 create function decimal_of(unscaled bytea, scale int) returns numeric language sql immutable strict parallel safe as $$
     select case when length(unscaled) <= 7 then
-        (('x' || lpad(encode(unscaled, 'hex'), 16, case when get_byte(unscaled, 0) >= 128 then 'f' else '0' end))::bit(64)::bigint)::numeric
+        ('x' || lpad(encode(unscaled, 'hex'), 16, case when get_byte(unscaled, 0) >= 128 then 'f' else '0' end))
+            ::bit(64)::bigint::numeric
     else
-        (select sum(get_byte(unscaled, i) * power(256::numeric, length(unscaled) - 1 - i)) from generate_series(0, length(unscaled) - 1) i)
+        (select sum(get_byte(unscaled, i) * power(256::numeric, length(unscaled) - 1 - i))
+         from generate_series(0, length(unscaled) - 1) i)
         - case when get_byte(unscaled, 0) >= 128 then power(256::numeric, length(unscaled)) else 0 end
     end * ('1e' || -scale)::numeric
 $$;
