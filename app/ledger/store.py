@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, desc, func, select
 from sqlalchemy.dialects.postgresql import insert
 
+from app.db.sql import run
 from app.errors import Fenced, TopicChanged
 from app.ledger.tables import COUNTS, Tables
 from app.model.counts import Counts
@@ -89,9 +90,11 @@ class Ledger:
     def claim(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
         """Take the next generation, above all earlier ones and `at_least`; older writers are fenced from its commit on.
 
-        Blocks on nothing, not even on an epoch that an older writer left prepared.
+        Does not wait for an epoch that an older writer left prepared.
         """
         table = self._tables.generation
+        quote = connection.dialect.identifier_preparer.format_table
+        run(connection, f"lock table {quote(table)} in share row exclusive mode")  # two claims at once take turns
         generation = max(self.newest_generation(connection), at_least) + 1
         connection.execute(
             insert(table).values(
@@ -161,18 +164,20 @@ class Ledger:
                 f"lane {self.lane}: pinned to Kafka cluster {row.cluster_id}, the brokers belong to {cluster_id}",
                 hint="check source.bootstrap_servers; a lane that should follow a new cluster needs a new name",
             )
-        connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
+        if row is not None and row.cluster_id is None:
+            connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
         rows = connection.execute(select(topic.c.topic, topic.c.topic_id).where(topic.c.lane == self.lane))
         pinned = dict(rows.tuples().all())
         for name, topic_id in topic_ids.items():
-            if pinned.setdefault(name, topic_id) != topic_id:
+            if pinned.get(name, topic_id) != topic_id:
                 raise TopicChanged(
                     f"lane {self.lane}: topic {name} was deleted and created again (id {pinned[name]}, now {topic_id})",
                     hint="its offsets mean other messages now; let Debezium snapshot into a new lane, "
                     "or restore the target and start a lane of another name",
                 )
-            statement = insert(topic).values(lane=self.lane, topic=name, topic_id=topic_id)
-            connection.execute(statement.on_conflict_do_nothing())
+            if name not in pinned:
+                statement = insert(topic).values(lane=self.lane, topic=name, topic_id=topic_id)
+                connection.execute(statement.on_conflict_do_nothing())
 
     def set_state(self, connection: Connection, state: str, last_error: str | None = None) -> None:
         """Say what the writer is doing; for people and `status`, nothing depends on it."""

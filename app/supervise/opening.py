@@ -37,7 +37,7 @@ class Writer:
     ledger: Ledger
     #: None: every partition of every topic
     partition: TopicPartition | None
-    #: survives a reopening within one process; 0 before the first
+    #: the one it claimed last; 0 before the first opening
     generation: int = 0
     connection: Connection | None = None
 
@@ -98,10 +98,7 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
             wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint
             if writer.generation:
                 writer.ledger.check_newest(connection, writer.generation)
-            else:
-                writer.generation = writer.ledger.claim(
-                    connection, checkpoint=wanted, delivery=delivery, at_least=at_least
-                )
+            writer.generation = writer.ledger.claim(connection, checkpoint=wanted, delivery=delivery, at_least=at_least)
         _lock(writer, connection)
         return wanted
 

@@ -68,11 +68,14 @@ class Running:
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._decoder = DebeziumJson()
         self._closing = ExitStack()
+        self._closing.callback(self._broker.close)
         self._stop = threading.Event()
         self._in_epoch = threading.Event()
         self._error: BaseException | None = None
         #: epochs that this attempt has processed
         self.epochs = 0
+        #: whether lanes were opened and the query started
+        self.started = False
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +107,7 @@ class Running:
         monitor.start()
         query = start_query(self._spark, self._settings, start, self._on_epoch, until_caught_up=until_caught_up)
         self._closing.callback(query.stop)
+        self.started = True
         self.say("running")
         self._health.report(self._settings.lane, ready=True, reason="running")
         self._watch(query, monitor)

@@ -3,6 +3,7 @@
 import random
 import signal
 import threading
+import time
 from contextlib import ExitStack
 from types import FrameType
 
@@ -26,6 +27,8 @@ log = structlog.get_logger()
 
 #: seconds of the first and of the longest pause between two attempts
 BACKOFF_SECONDS = (0.5, 15.0)
+#: seconds that a first start waits for servers; what never worked is rather a wrong address than an outage
+START_PATIENCE_SECONDS = 60.0
 #: attempts in a row without a single epoch before the service gives up on a failure that is not the environment's
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
 
@@ -62,6 +65,8 @@ class Service:
         self._metrics: dict[str, LaneMetrics] = {}
         self._writers: dict[str, Writer] = {}
         self._without_progress = 0
+        self._begun_at = time.monotonic()
+        self._ever_started = False
 
     def keep_running(self) -> None:
         """Run, and run again after each failure that a retry may mend."""
@@ -75,6 +80,7 @@ class Service:
                 running.say("stopped")
                 return
             except SurelaneError as error:
+                self._ever_started = self._ever_started or running.started
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
                 running.say("failed", str(error))
                 if not self._try_again(error):
@@ -83,6 +89,8 @@ class Service:
 
     def _try_again(self, error: SurelaneError) -> bool:
         if error.verdict is not Verdict.RETRY:
+            return False
+        if not self._ever_started and time.monotonic() - self._begun_at > START_PATIENCE_SECONDS:
             return False
         return isinstance(error, Unreachable) or self._without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS
 

@@ -66,9 +66,9 @@ create function decimal_of(unscaled bytea, scale int) returns numeric language s
         ('x' || lpad(encode(unscaled, 'hex'), 16, case when get_byte(unscaled, 0) >= 128 then 'f' else '0' end))
             ::bit(64)::bigint::numeric
     else
-        (select sum(get_byte(unscaled, i) * power(256::numeric, length(unscaled) - 1 - i))
+        (select round(sum(get_byte(unscaled, i) * power(256::numeric, length(unscaled) - 1 - i)))
          from generate_series(0, length(unscaled) - 1) i)
-        - case when get_byte(unscaled, 0) >= 128 then power(256::numeric, length(unscaled)) else 0 end
+        - case when get_byte(unscaled, 0) >= 128 then round(power(256::numeric, length(unscaled))) else 0 end
     end * ('1e' || -scale)::numeric
 $$;
 
