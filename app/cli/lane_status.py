@@ -82,8 +82,11 @@ def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:
     row, last, said = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
     gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
     state, error = (said.state, said.last_error) if said else ("stopped", None)
-    if state in ("starting", "running") and lock_holder(connection, lane) is None:
+    held, alive = lock_holder(connection, lane) is not None, state in ("starting", "running")
+    if alive and not held:
         state, error = "failed", error or DIED
+    elif held and not alive:
+        state = "starting"  # what the ledger says is of the run before
     return LaneStatus(
         lane=lane,
         state=state,

@@ -26,8 +26,7 @@ def run(config: ConfigFile = None, until_caught_up: UntilCaughtUp = False) -> No
     """
     settings = load(config)
     logs.configure(settings.lane)
-    from app.supervise.service import (
-        run as run_lane,
-    )  # Spark's imports take a second: after the configuration is checked
+    # after the configuration is checked: Spark's imports take a second
+    from app.supervise.service import run as run_lane
 
     run_lane(settings, until_caught_up=until_caught_up)

@@ -1,0 +1,99 @@
+"""The command line in this process: what it prints, and the status it ends with."""
+
+import json
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import yaml
+from sqlalchemy import Engine
+
+from app.cli.main import main
+from app.db.engine import make_engine
+from app.embedded import Kafka, Postgres
+
+#: owns each test's database, and is no superuser
+LANE_ROLE = "surelane"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a call ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A lane's surroundings, made for one test: a topic, a database, a configuration."""
+
+    kafka: Kafka
+    target: Postgres
+    topic: str
+    database: str
+    folder: Path
+    surelane: Callable[..., Ended]
+
+    @property
+    def engine(self) -> Engine:
+        return make_engine(self.target.url(self.database, LANE_ROLE).replace("postgresql:", "postgresql+psycopg2:"))
+
+    def execute(self, statement: str) -> list[tuple[object, ...]]:
+        """As superuser in the target database."""
+        return self.target.execute(statement, database=self.database)
+
+    def configure(self, **more: dict[str, object]) -> None:
+        """Write surelane.yaml; `more` goes on top of each section."""
+        sections: dict[str, dict[str, object]] = {
+            "source": {"bootstrap_servers": self.kafka.bootstrap, "topics": [self.topic]},
+            "target": {"url": self.target.url(self.database, LANE_ROLE)},
+        }
+        top = {name: value for name, value in more.items() if name not in sections}
+        merged = {name: {**section, **more.get(name, {})} for name, section in sections.items()}
+        text = yaml.safe_dump({"lane": "orders", **merged, **top})
+        (self.folder / "surelane.yaml").write_text(text)
+
+
+@pytest.fixture
+def surelane(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Call a verb: `surelane("status", "--json")`."""
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["surelane", *arguments])
+        structlog.reset_defaults()
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return call
+
+
+@pytest.fixture
+def site(
+    kafka: Kafka,
+    target: Postgres,
+    surelane: Callable[..., Ended],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Site:
+    """A new topic and a new database, in a folder with a configuration for them."""
+    name = f"cli_{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name)
+    target.create_database(name, LANE_ROLE)
+    monkeypatch.chdir(tmp_path)
+    made = Site(kafka, target, name, name, tmp_path, surelane)
+    made.configure()
+    return made

@@ -1,0 +1,160 @@
+"""The broker as the lane's driver asks it, against a real one."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from app.config.settings import Source, StartAt
+from app.embedded import Kafka
+from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
+from app.model.offsets import Offsets, Position, TopicPartition
+from app.source.broker import Broker, Watermarks
+from app.source.lag import measure
+
+Open = Callable[..., Broker]
+
+
+@pytest.fixture
+def topic(kafka: Kafka) -> str:
+    """A topic of this test's own, with one partition."""
+    name = f"broker-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def connect(kafka: Kafka) -> Iterator[Open]:
+    """Opens brokers and closes them."""
+    opened: list[Broker] = []
+
+    def open_broker(*topics: str, **more: str) -> Broker:
+        opened.append(Broker(Source.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": topics, **more})))
+        return opened[-1]
+
+    yield open_broker
+    for broker in opened:
+        broker.close()
+
+
+def send(kafka: Kafka, topic: str, count: int, **config: str) -> Producer:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, **config})
+    if config:
+        producer.init_transactions()
+        producer.begin_transaction()
+    for number in range(count):
+        producer.produce(topic, key=b"k", value=str(number).encode(), headers=[("h", b"x")])
+    producer.flush()
+    return producer
+
+
+def until(condition: Callable[[], bool], reason: str, seconds: float = 15.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"gave up waiting: {reason}"
+
+
+def test_identity(kafka: Kafka, topic: str, connect: Open) -> None:
+    broker = connect(topic)
+    assert broker.cluster_id() == connect(topic).cluster_id()
+    before = broker.topics()[topic]
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 2)
+    after = broker.topics()[topic]
+    assert (before.partitions, after.partitions) == (1, 2)
+    assert before.topic_id != after.topic_id, "a topic made again is another topic"
+
+
+def test_a_pattern_matches_whole_names(kafka: Kafka, topic: str, connect: Open) -> None:
+    kafka.create_topic(f"{topic}.a")
+    assert set(connect(topic_pattern=rf"{topic}\..*").topics()) == {f"{topic}.a"}
+    assert set(connect(topic_pattern=rf"{topic}(\.a)?").topics()) == {topic, f"{topic}.a"}
+
+
+def test_asking_for_a_missing_topic_does_not_make_it(kafka: Kafka, connect: Open) -> None:
+    name = f"missing-{uuid.uuid4().hex[:8]}"
+    with pytest.raises(EnvironmentMissing, match=name) as caught:
+        connect(name).topics()
+    assert "--create" in str(caught.value)
+    with pytest.raises(EnvironmentMissing):
+        connect(topic_pattern=name).partitions()
+    assert not kafka.has_topic(name)
+
+
+def test_watermarks_end_before_an_open_transaction(kafka: Kafka, topic: str, connect: Open) -> None:
+    broker, tp = connect(topic), TopicPartition(topic, 0)
+    send(kafka, topic, 3)
+    assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
+    producer = send(kafka, topic, 2, **{"transactional.id": topic})
+    assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
+    assert [message.value for message in broker.messages(Position(topic, 0, 0), 10)] == [b"0", b"1", b"2"]
+    producer.commit_transaction()
+    until(lambda: broker.watermarks({tp})[tp].high == 6, "the transaction's two messages and its marker")
+    assert len(broker.messages(Position(topic, 0, 0), 10)) == 5
+
+
+def test_start_offsets(kafka: Kafka, topic: str, connect: Open) -> None:
+    broker, tp = connect(topic), TopicPartition(topic, 0)
+    send(kafka, topic, 3)
+    assert broker.start_offsets(StartAt.EARLIEST) == Offsets.of({tp: 0})
+    assert broker.start_offsets(StartAt.LATEST) == Offsets.of({tp: 3})
+    assert broker.start_offsets(Offsets.of({tp: 2})) == Offsets.of({tp: 2})
+
+
+@pytest.mark.parametrize(("partition", "offset", "problem"), [(0, 4, "0..3"), (1, 0, "no such partition")])
+def test_start_offsets_that_kafka_does_not_have(
+    kafka: Kafka, topic: str, connect: Open, partition: int, offset: int, problem: str
+) -> None:
+    send(kafka, topic, 3)
+    with pytest.raises(ConfigInvalid, match=problem):
+        connect(topic).start_offsets(Offsets.of({TopicPartition(topic, partition): offset}))
+
+
+def test_messages_are_whole(kafka: Kafka, topic: str, connect: Open) -> None:
+    send(kafka, topic, 3)
+    broker = connect(topic)
+    found = broker.messages(Position(topic, 0, 1), 1)[0]
+    assert (found.position, found.key, found.value) == (Position(topic, 0, 1), b"k", b"1")
+    assert found.headers == (("h", b"x"),)
+    assert found.timestamp_ms is not None
+    assert abs(found.timestamp_ms / 1000 - time.time()) < 60
+    assert broker.messages(Position(topic, 0, 3), 5) == [], "the end is no error"
+    with pytest.raises(EnvironmentMissing, match="does not have this offset"):
+        broker.messages(Position(topic, 0, 99), 1)
+
+
+def test_lag(kafka: Kafka, topic: str, connect: Open) -> None:
+    broker, tp = connect(topic), TopicPartition(topic, 0)
+    assert measure(broker, Offsets.of({tp: 0})).messages == 0
+    send(kafka, topic, 3)
+    behind = measure(broker, Offsets.of({tp: 1}))
+    assert behind.by_partition == {tp: 2}
+    assert behind.seconds is not None
+    assert 0 <= behind.seconds < 60
+    assert measure(broker, Offsets.of({tp: 3})).seconds == 0
+
+
+def test_nothing_but_markers_left_is_no_lag(kafka: Kafka, topic: str, connect: Open) -> None:
+    broker, tp = connect(topic), TopicPartition(topic, 0)
+    send(kafka, topic, 1, **{"transactional.id": topic}).commit_transaction()
+    until(lambda: broker.watermarks({tp})[tp].high == 2, "the transaction's marker")
+    lag = measure(broker, Offsets.of({tp: 1}))
+    assert (lag.messages, lag.seconds) == (0, 0)
+
+
+def test_retention(kafka: Kafka, connect: Open) -> None:
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, retention_ms="60000", retention_bytes="1000000", cleanup_policy="compact,delete")
+    kept = connect(name).retention(name)
+    assert (kept.milliseconds, kept.bytes, kept.compacted) == (60_000, 1_000_000, True)
+
+
+def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.source.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
+    with Broker(Source(bootstrap_servers="127.0.0.1:1", topics=("a",))) as broker:
+        with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1.*refused"):
+            broker.topics()
+        with pytest.raises(Unreachable):
+            broker.cluster_id()

@@ -1,0 +1,143 @@
+"""The doctor: every fault in one run, each with what to do, and nothing changed."""
+
+import uuid
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from app.cli.checks.finding import Level
+from app.cli.checks.kafka import order
+from app.cli.checks.target import migrations, prepared_slots
+from app.config.settings import Order
+from app.ledger.store import Ledger
+from app.model.epoch import EpochRecord
+from app.model.offsets import Offsets, Span, TopicPartition
+from app.source.broker import TopicInfo
+from tests.fix_cli import LANE_ROLE, Ended, Site
+
+TABLE = "create table public.orders (id int primary key, name text)"
+
+
+def levels(ended: Ended) -> dict[str, str]:
+    """The worst level of each check."""
+    rank = ["ok", "warn", "fault"]
+    worst: dict[str, str] = {}
+    for finding in ended.json["findings"]:
+        worst[finding["check"]] = max(worst.get(finding["check"], "ok"), finding["level"], key=rank.index)
+    return worst
+
+
+def finding(ended: Ended, check: str) -> str:
+    """Message and hint of a check's findings."""
+    found = [one for one in ended.json["findings"] if one["check"] == check]
+    return "\n".join(f"{one['message']} -> {one['hint']}" for one in found)
+
+
+@pytest.fixture
+def healthy(site: Site) -> Site:
+    """Everything as it should be."""
+    site.surelane("migrate")
+    site.execute(f"set role {LANE_ROLE}; {TABLE}")
+    return site
+
+
+def test_nothing_wrong(healthy: Site) -> None:
+    ended = healthy.surelane("doctor", "--json")
+    assert ended.status == 0, ended.out
+    assert ended.json["faults"] == 0
+    assert set(levels(ended).values()) == {"ok"}
+    assert "faults: 0" in healthy.surelane("doctor").out
+
+
+def test_every_fault_in_one_run(site: Site) -> None:
+    topic = f"{site.topic}.two"
+    site.kafka.create_topic(topic, 2, retention_ms="3600000")
+    role = f"owner_{uuid.uuid4().hex[:8]}"
+    site.execute(f"create role {role}")
+    site.execute("create table keyless (id int)")
+    (site.folder / "file").touch()
+    site.configure(
+        source={"topics": [topic, site.topic]},
+        target={"owner_role": role, "tables": {"public.gone": "public.gone", "public.*": "public.*"}},
+        checkpoint=str(site.folder / "file" / "checkpoint"),  # pyright: ignore[reportArgumentType]
+    )
+    ended = site.surelane("doctor", "--json")
+    assert ended.status == 10
+    found = levels(ended)
+    for check in ("checkpoint", "order", "owner_role", "migrations", "tables", "privileges"):
+        assert found[check] == "fault", check
+    assert found["retention"] == "warn"
+    assert f"{topic} has 2 partitions" in finding(ended, "order")
+    assert "across epochs only the order within each topic" in finding(ended, "order")
+    assert f'GRANT "{role}" TO "{LANE_ROLE}"' in finding(ended, "owner_role")
+    assert "surelane migrate" in finding(ended, "migrations")
+    assert "public.gone" in finding(ended, "tables")
+    assert "without a primary key: public.keyless" in finding(ended, "tables")
+    assert "public.keyless (select, insert, update, delete)" in finding(ended, "privileges")
+    assert all(one["hint"] for one in ended.json["findings"] if one["level"] != "ok"), "each says what to do"
+
+
+def test_nothing_is_changed(site: Site) -> None:
+    site.surelane("doctor")
+    assert not Path("var").exists()
+    assert site.execute("select from pg_namespace where nspname = 'surelane'") == []
+
+
+def test_kafka_away_does_not_hide_the_target(healthy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.source.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
+    healthy.configure(source={"bootstrap_servers": "127.0.0.1:1"})
+    ended = healthy.surelane("doctor", "--json")
+    assert ended.status == 10
+    assert levels(ended)["kafka"] == "fault"
+    assert levels(ended)["migrations"] == "ok"
+
+
+def test_target_away_does_not_hide_kafka(healthy: Site) -> None:
+    healthy.configure(target={"url": "postgresql://me:hunter2@127.0.0.1:1/shop"})
+    ended = healthy.surelane("doctor", "--json")
+    assert ended.status == 10
+    assert levels(ended)["target"] == "fault"
+    assert levels(ended)["topics"] == "ok"
+    assert "hunter2" not in ended.out + ended.err
+
+
+def test_a_topic_that_is_not_there_yet(healthy: Site) -> None:
+    healthy.configure(source={"topics": ["not-yet"]})
+    ended = healthy.surelane("doctor", "--json")
+    assert "not-yet" in finding(ended, "topics")
+    assert "Debezium" in finding(ended, "topics")
+
+
+def test_messages_that_kafka_no_longer_has(healthy: Site) -> None:
+    end = Offsets.of({TopicPartition(healthy.topic, 0): 7})
+    with healthy.engine.begin() as connection:
+        record = EpochRecord(lane="orders", generation=1, epoch=0, span=Span(start=end, end=end))
+        Ledger("surelane", "orders").record(connection, record)
+    ended = healthy.surelane("doctor", "--json")
+    assert "next is 7, Kafka has 0..0" in finding(ended, "position")
+    producer = Producer({"bootstrap.servers": healthy.kafka.bootstrap})
+    for _ in range(7):
+        producer.produce(healthy.topic, b"x")
+    producer.flush()
+    assert levels(healthy.surelane("doctor", "--json"))["position"] == "ok"
+
+
+def test_a_server_without_prepared_transactions() -> None:
+    found = prepared_slots(0, 0)
+    assert found.level is Level.FAULT
+    assert "ALTER SYSTEM SET max_prepared_transactions" in str(found.hint)
+    assert "parameter group" in str(found.hint)
+    assert prepared_slots(8, 10).level is Level.WARN
+
+
+def test_a_schema_of_a_newer_version() -> None:
+    found = migrations("9999", "surelane")
+    assert found.level is Level.FAULT
+    assert "newer" in found.message
+
+
+def test_a_lane_for_each_partition() -> None:
+    several = {"a": TopicInfo(topic_id="x", partitions=3)}
+    assert [one.level for one in order(Order.PARTITION, several)] == [Level.WARN]
+    assert [one.level for one in order(Order.TOTAL, several)] == [Level.FAULT]
