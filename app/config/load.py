@@ -80,6 +80,8 @@ def _from_file(file: Path) -> dict[str, Any]:
 def _where(error: yaml.YAMLError) -> str:
     """Line and problem, without the line's text: it may hold a password."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "cannot be parsed"
+    if isinstance(error, yaml.composer.ComposerError):
+        problem = "a text that begins with * or & needs quotes"  # PyYAML's message repeats the text
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
 
 

@@ -69,8 +69,11 @@ def test_no_password_in_a_fault(url: str) -> None:
     assert SECRET not in message
 
 
-def test_no_password_in_a_fault_of_the_file_itself() -> None:
-    assert SECRET not in faults(f"target: {{url: '{SECRET}\n")
+@pytest.mark.parametrize("text", [f"target: {{url: '{SECRET}\n", f"target: {{url: *{SECRET}}}", f"x: @{SECRET}"])
+def test_no_password_in_a_fault_of_the_file_itself(text: str) -> None:
+    message = faults(text)
+    assert "line 1" in message or "line 2" in message
+    assert SECRET not in message
 
 
 def test_all_faults_in_one_go() -> None:
