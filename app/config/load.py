@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import EnvSettingsSource
+from yaml.composer import ComposerError
 
 from app.config.settings import Settings
 from app.errors import ConfigInvalid
@@ -80,7 +81,7 @@ def _from_file(file: Path) -> dict[str, Any]:
 def _where(error: yaml.YAMLError) -> str:
     """Line and problem, without the line's text: it may hold a password."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "cannot be parsed"
-    if isinstance(error, yaml.composer.ComposerError):
+    if isinstance(error, ComposerError):
         problem = "a text that begins with * or & needs quotes"  # PyYAML's message repeats the text
     return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark else str(problem)
 
