@@ -16,8 +16,8 @@ from app.ledger.tables import Tables
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
 from app.model.offsets import Offsets
-from app.source.broker import Broker
-from app.source.lag import measure
+from app.kafka.broker import Broker
+from app.kafka.lag import measure
 
 #: of several lanes the state that needs a look first
 STATES_BY_URGENCY = ("failed", "stopped", "starting", "running")

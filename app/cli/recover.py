@@ -9,7 +9,7 @@ from app.cli.options import ConfigFile, Json
 from app.config.load import load
 from app.db.engine import make_engine
 from app.recover.from_ledger import Recovery, recover_from_ledger
-from app.source.broker import Broker
+from app.kafka.broker import Broker
 
 app = typer.Typer(add_completion=False)
 

@@ -18,7 +18,7 @@ from app.config.load import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import Unreachable
-from app.source.broker import Broker
+from app.kafka.broker import Broker
 
 WATCH_SECONDS = 1.0
 COLOURS = {"running": "green", "starting": "yellow", "stopped": "yellow", "failed": "red"}

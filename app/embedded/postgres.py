@@ -4,11 +4,8 @@ As root the server runs as another user (Postgres refuses root), so its director
 `fsync` stays on: the tests kill servers and ask afterwards what was kept.
 """
 
-import os
-import pwd
 import shutil
 import signal
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +16,7 @@ import psycopg2
 from psycopg2 import sql
 
 from app.embedded.ports import LOOPBACK, known_port, remembered_port
-from app.embedded.postgres_binaries import bin_dir
+from app.embedded.postgres_programs import must_reach, run_program, server_user
 from app.embedded.process import has_ended, running
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing
@@ -92,7 +89,7 @@ class Postgres:
         self._clear_pid_file()
         self._write_settings()
         options = ["--wait", f"--timeout={START_SECONDS}", f"--log={self.log_file}", "--silent"]
-        _run([str(bin_dir() / "pg_ctl"), "start", f"--pgdata={self.cluster}", *options], self.log_file)
+        run_program("pg_ctl", ["start", f"--pgdata={self.cluster}", *options], self.log_file)
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server; "immediate" is a crash: it recovers from its log at the next start."""
@@ -125,6 +122,8 @@ class Postgres:
         """Create a role that may log in and nothing else; one that is there stays as it is."""
         if not self.execute("SELECT FROM pg_roles WHERE rolname = %s", name):
             self.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
+            # by default a schema named like the role comes before public, and Surelane's own schema is one
+            self.execute(sql.SQL("ALTER ROLE {} SET search_path = public").format(sql.Identifier(name)))
 
     def execute(self, statement: str | sql.Composable, *values: object, database: str = "postgres") -> Rows:
         """Run one statement as the superuser, outside a transaction block; gives its rows."""
@@ -176,10 +175,10 @@ class Postgres:
             return
         part = self.data_dir / "cluster.part"
         shutil.rmtree(part, ignore_errors=True)
-        if user := _server_user():
-            _must_reach(self.data_dir, user)
+        if user := server_user():
+            must_reach(self.data_dir, user)
             shutil.chown(self.data_dir, user.pw_uid, user.pw_gid)
-        _run([str(bin_dir() / "initdb"), f"--pgdata={part}", *INITDB_OPTIONS], self.log_file)
+        run_program("initdb", [f"--pgdata={part}", *INITDB_OPTIONS], self.log_file)
         with (part / "postgresql.conf").open("a") as main:
             main.write("include 'surelane.conf'\n")
         part.rename(self.cluster)
@@ -188,36 +187,3 @@ class Postgres:
         port = self.port or remembered_port(self.data_dir / "port")
         settings = {**SETTINGS, "port": str(port), **self.settings}
         (self.cluster / "surelane.conf").write_text("".join(f"{key} = '{value}'\n" for key, value in settings.items()))
-
-
-def _server_user() -> pwd.struct_passwd | None:
-    """Whom the server runs as when we are root (Debian's postgres, else nobody); None: as ourselves."""
-    if os.getuid() != 0:
-        return None
-    users = {user.pw_name: user for user in pwd.getpwall()}
-    return users.get("postgres") or users["nobody"]
-
-
-def _must_reach(folder: Path, user: pwd.struct_passwd) -> None:
-    closed = [parent for parent in folder.resolve().parents if not parent.stat().st_mode & 0o001]
-    if closed and user.pw_uid != closed[0].stat().st_uid:
-        raise EnvironmentMissing(
-            f"for root Postgres runs as {user.pw_name}, who cannot reach {folder}: {closed[0]} is closed",
-            hint="use a data directory below /var/tmp",
-        )
-
-
-def _run(command: list[str], log_file: Path) -> None:
-    """Run one of Postgres' programs as the server's user; its words go into the message when it fails.
-
-    Not into a pipe: the server would inherit and hold it open, and reading it would never end.
-    """
-    user = _server_user()
-    identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
-    words = log_file.with_suffix(".out")
-    with words.open("w") as out:
-        files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
-        done = subprocess.run(command, cwd="/", check=False, **files, **identity)
-    if done.returncode:
-        tail = log_file.read_text(errors="replace")[-2000:] if log_file.exists() else ""
-        raise EnvironmentMissing(f"{Path(command[0]).name} failed:\n{words.read_text()}{tail}", hint=f"read {log_file}")

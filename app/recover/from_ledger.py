@@ -14,7 +14,7 @@ from app.db.locks import lock_holder
 from app.errors import Diverged, SurelaneError
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
-from app.source.broker import Broker
+from app.kafka.broker import Broker
 
 
 @dataclass(frozen=True, kw_only=True)

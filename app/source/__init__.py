@@ -1,1 +1,1 @@
-"""The source: Kafka's metadata, and the streaming query that cuts epochs."""
+"""The source: the streaming query that cuts epochs."""

@@ -14,8 +14,8 @@ from app.errors import SurelaneError, Verdict
 from app.metrics.lane import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
-from app.source.broker import Broker
-from app.source.lag import measure
+from app.kafka.broker import Broker
+from app.kafka.lag import measure
 from app.supervise.opening import Writer
 
 log = structlog.get_logger()

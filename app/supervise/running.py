@@ -32,7 +32,7 @@ from app.metrics.lane import LaneMetrics
 from app.model.arrow import compute
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import Layout
-from app.source.broker import Broker
+from app.kafka.broker import Broker
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
 from app.supervise.monitor import Monitor

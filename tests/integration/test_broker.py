@@ -11,8 +11,8 @@ from app.config.settings import Source, StartAt
 from app.embedded import Kafka
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.model.offsets import Offsets, Position, TopicPartition
-from app.source.broker import Broker, Watermarks
-from app.source.lag import measure
+from app.kafka.broker import Broker, Watermarks
+from app.kafka.lag import measure
 
 Open = Callable[..., Broker]
 
@@ -152,7 +152,7 @@ def test_retention(kafka: Kafka, connect: Open) -> None:
 
 
 def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.source.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("app.kafka.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
     with Broker(Source(bootstrap_servers="127.0.0.1:1", topics=("a",))) as broker:
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1.*refused"):
             broker.topics()

@@ -13,7 +13,7 @@ from app.config.settings import Order
 from app.ledger.store import Ledger
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.source.broker import TopicInfo
+from app.kafka.broker import TopicInfo
 from tests.fix_cli import LANE_ROLE, Ended, Site
 
 TABLE = "create table public.orders (id int primary key, name text)"
@@ -85,7 +85,7 @@ def test_nothing_is_changed(site: Site) -> None:
 
 
 def test_kafka_away_does_not_hide_the_target(healthy: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.source.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("app.kafka.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
     healthy.configure(source={"bootstrap_servers": "127.0.0.1:1"})
     ended = healthy.surelane("doctor", "--json")
     assert ended.status == 10

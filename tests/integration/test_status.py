@@ -131,7 +131,7 @@ def test_in_doubt_shows_this_lane_s_only(migrated: Site) -> None:
 
 
 def test_kafka_away(migrated: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.source.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr("app.kafka.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
     applied(migrated, 2, epoch=7)
     migrated.configure(source={"bootstrap_servers": "127.0.0.1:1"})
     ended = migrated.surelane("status", "--json")

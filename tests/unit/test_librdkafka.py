@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import ConfigInvalid
-from app.source.librdkafka import librdkafka_config
+from app.kafka.librdkafka import librdkafka_config
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="p;w\\"d";'
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.model.offsets import Offsets, Position, TopicPartition
-from app.source.broker import Broker, RawMessage, Watermarks
+from app.kafka.broker import Broker, RawMessage, Watermarks
 
 
 @dataclass(frozen=True, kw_only=True)
