@@ -22,6 +22,7 @@ _SERVER = text("""
 """)
 _MAY_TAKE = text("select pg_has_role(session_user, oid, 'member') from pg_roles where rolname = :role")
 _SCHEMA = text("select has_schema_privilege(oid, 'usage, create') from pg_namespace where nspname = :schema")
+_CURRENT_SCHEMA = text("select current_schema(), current_user")
 _DATABASE = text("select has_database_privilege(current_database(), 'create'), current_user, current_database()")
 _CONNECT = "is the server up, target.url right, and this machine let in (pg_hba.conf; on RDS the security group)?"
 _ADVICE = (
@@ -67,7 +68,8 @@ def _engine(settings: Settings, role: str | None) -> Engine:
 def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     schema = settings.target.db_schema
     revision = migrate.current_revision(connection, schema)
-    findings = [migrations(revision, schema), own_schema(connection, schema), *tables(connection, settings)]
+    findings = [migrations(revision, schema), own_schema(connection, schema), *search_path(connection, schema)]
+    findings += tables(connection, settings)
     if settings.mode is CommitMode.TWO_PHASE:
         findings.append(prepared_slots(*slots(connection)))
     return findings
@@ -123,6 +125,15 @@ def own_schema(connection: Connection, schema: str) -> Finding:
         hint = f'GRANT USAGE, CREATE ON SCHEMA "{schema}" TO "{user}";'
         return fault("schema", f"{user} may not create tables in {schema}", hint)
     return ok("schema", f"{user} may create what it needs in {schema}")
+
+
+def search_path(connection: Connection, schema: str) -> list[Finding]:
+    """A login named like Surelane's schema finds that one before public: its own tables would land there."""
+    current, user = connection.execute(_CURRENT_SCHEMA).one()
+    if current != schema:
+        return []
+    hint = f'ALTER ROLE "{user}" SET search_path = public;'
+    return [warn("search_path", f"tables that {user} creates without naming a schema land in {schema}", hint)]
 
 
 def prepared_slots(used: int, limit: int) -> Finding:
