@@ -189,20 +189,13 @@ class Settings(BaseSettings):
     source: Source
     target: Target
     delivery: Delivery = Delivery.EXACTLY_ONCE
-    commit: Commit | None = None
+    #: without effect under at-least-once, so that `delivery` can be changed alone
+    commit: Commit = Commit.TWO_PHASE
     #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
     checkpoint: Annotated[str, Field(validate_default=True)] = ""
     epoch: Epoch = Epoch()
     spark: Spark = Spark()
     metrics: Metrics = Metrics()
-
-    @field_validator("commit")
-    @classmethod
-    def _commit_is_for_exactly_once(cls, commit: Commit | None, info: ValidationInfo) -> Commit | None:
-        if commit and info.data.get("delivery") is Delivery.AT_LEAST_ONCE:
-            problem = f"commit: {commit} has a meaning only with delivery: exactly-once"
-            raise values.fault(problem, "remove commit, or write delivery: exactly-once")
-        return commit
 
     @field_validator("checkpoint")
     @classmethod

@@ -82,7 +82,7 @@ def test_all_faults_in_one_go() -> None:
         source: {bootstrap_servers: localhost, topics: [a], topic_pattern: b, topicz: 1, start: {a: 7}}
         target: {url: nonsense, unknown_table: perhaps}
         delivery: at-least-once
-        commit: ledger
+        commit: sometimes
         epoch: {max_messages: 0, trigger: soon}
         metricz: {}
     """)
@@ -216,6 +216,7 @@ def test_settings_made_in_code_ignore_the_environment(monkeypatch: pytest.Monkey
     ("more", "mode"),
     [
         ("delivery: at-least-once", CommitMode.AT_LEAST_ONCE),
+        ("delivery: at-least-once\ncommit: two-phase", CommitMode.AT_LEAST_ONCE),
         ("delivery: exactly-once", CommitMode.TWO_PHASE),
         ("commit: two-phase", CommitMode.TWO_PHASE),
         ("commit: ledger", CommitMode.LEDGER),
