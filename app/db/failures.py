@@ -25,6 +25,8 @@ HINTS = {
     "25006": "the target is read-only (a standby?): point target.url at the primary",
 }
 
+_UNREACHABLE_HINT = "is the server up, target.url right, and this machine let in? `surelane doctor` looks at all of it"
+
 
 def sqlstate(error: BaseException) -> str | None:
     """SQLSTATE of a psycopg2 or SQLAlchemy error, None when the connection died before one arrived."""
@@ -56,5 +58,5 @@ def translated(doing: str) -> Iterator[None]:
     except (DBAPIError, psycopg2.Error) as error:
         message = f"{doing}: {describe(error)}"
         if verdict_of(error) is Verdict.RETRY:
-            raise Unreachable(message) from error
+            raise Unreachable(message, hint=_UNREACHABLE_HINT) from error
         raise TargetMismatch(message, hint=HINTS.get(sqlstate(error) or "")) from error
