@@ -1,0 +1,46 @@
+"""Running Postgres' own programs, as a user Postgres accepts: it refuses root."""
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+from typing import Literal
+
+from app.embedded.postgres_binaries import bin_dir
+from app.errors import EnvironmentMissing
+
+LOG_TAIL_CHARACTERS = 2000
+
+
+def server_user() -> pwd.struct_passwd | None:
+    """Whom the server runs as when we are root (Debian's postgres, else nobody); None: as ourselves."""
+    if os.getuid() != 0:
+        return None
+    users = {user.pw_name: user for user in pwd.getpwall()}
+    return users.get("postgres") or users["nobody"]
+
+
+def must_reach(folder: Path, user: pwd.struct_passwd) -> None:
+    """Raise when a folder on the way to `folder` is closed to `user`."""
+    closed = [parent for parent in folder.resolve().parents if not parent.stat().st_mode & 0o001]
+    if closed and user.pw_uid != closed[0].stat().st_uid:
+        raise EnvironmentMissing(
+            f"for root Postgres runs as {user.pw_name}, who cannot reach {folder}: {closed[0]} is closed",
+            hint="use a data directory below /var/tmp",
+        )
+
+
+def run_program(name: Literal["initdb", "pg_ctl"], words: list[str], log_file: Path) -> None:
+    """Run the program as the server's user; what it says goes into the message when it fails.
+
+    Not through a pipe: the server would inherit it and hold it open, and reading it would never end.
+    """
+    user = server_user()
+    identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+    said = log_file.with_suffix(".out")
+    with said.open("w") as out:
+        files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
+        done = subprocess.run([str(bin_dir() / name), *words], cwd="/", check=False, **files, **identity)
+    if done.returncode:
+        log = log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:] if log_file.exists() else ""
+        raise EnvironmentMissing(f"{name} failed:\n{said.read_text()}{log}", hint=f"read {log_file}")
