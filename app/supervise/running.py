@@ -12,6 +12,7 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.apply.applier import Applier
@@ -22,6 +23,7 @@ from app.config.routes import Routes
 from app.config.settings import CommitMode, Order, Settings, UnknownTable
 from app.db.engine import make_engine
 from app.db.failures import translated
+from app.db.locks import lock_holder
 from app.decode.debezium import DebeziumJson
 from app.decode.schema import fields_of
 from app.errors import ConfigInvalid, PartitionAdded
@@ -89,7 +91,8 @@ class Running:
         for writer in self._writers.values():
             try:
                 with writer.engine.begin() as connection:
-                    writer.ledger.set_state(connection, state, error)
+                    if _may_speak(connection, writer):
+                        writer.ledger.set_state(connection, state, error)
             except SQLAlchemyError as failure:
                 log.warning("state not recorded", lane=writer.name, state=state, because=str(failure).splitlines()[0])
 
@@ -253,6 +256,13 @@ class Running:
                 time.sleep(LOOK_SECONDS)
             if pending and self._checkpoint.is_complete(pending.epoch):
                 lane.committer.commit()
+
+
+def _may_speak(connection: Connection, writer: Writer) -> bool:
+    """A fenced writer has nothing to say about a lane that another one runs."""
+    if writer.generation:
+        return writer.ledger.newest_generation(connection) == writer.generation
+    return lock_holder(connection, writer.name) is None
 
 
 def _check_single(partitions: list[TopicPartition]) -> None:
