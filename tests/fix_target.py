@@ -1,0 +1,173 @@
+"""A fresh target database for each test, cloned from a template that is migrated already."""
+
+import itertools
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg2
+import pytest
+from psycopg2 import sql
+from sqlalchemy import Connection, Row, create_engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from app.db.prepared import prepared
+from app.embedded import Postgres
+from app.embedded.stack import TARGET_ROLE
+from app.ledger.migrate import upgrade
+from app.ledger.store import Ledger
+from app.ledger.tables import COUNTS
+from app.model.counts import Counts
+from app.model.epoch import EpochRecord
+from app.model.offsets import Offsets
+from tests.messages import Key, Table
+
+SCHEMA = "surelane"
+TEMPLATE = "template_of_tests"
+_KEY = text("""
+    select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+    where i.indrelid = cast(:table as regclass) and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)
+""")
+_LEDGER_ENDS = text(f"""
+    select distinct on (lane) lane, end_position from {SCHEMA}.ledger
+    where lane ~ ('^' || :lane || '([.][0-9]+)?$') order by lane, generation desc, epoch desc
+""")
+
+
+class Target:
+    """A target database, seen by somebody other than the lane. `lane` is a name that no other test uses."""
+
+    def __init__(self, server: Postgres, database: str, lane: str) -> None:
+        self.server, self.database, self.lane = server, database, lane
+        #: what a lane's configuration says; the role owns the database and is no superuser
+        self.url = sqlalchemy_url(server, database)
+        self.engine = create_engine(self.url, poolclass=NullPool, connect_args={"options": "-c timezone=UTC"})
+
+    def execute(self, statement: str, **parameters: Any) -> Sequence[Row[Any]]:
+        """Run one statement in a transaction of its own; gives its rows."""
+        with self.engine.begin() as connection:
+            result = connection.execute(text(statement), parameters)
+            return result.all() if result.returns_rows else []
+
+    def create(self, *tables: Table) -> None:
+        """Create tables."""
+        with self.engine.begin() as connection:
+            for table in tables:
+                connection.exec_driver_sql(table.ddl)
+
+    def rows(self, table: str) -> dict[Key, dict[str, Any]]:
+        """Rows of `schema.table` by primary key, which is a tuple however many columns it has."""
+        with self.engine.connect() as connection:
+            return _rows(connection, table)
+
+    def text_rows(self, table: str) -> list[str]:
+        """Rows of `schema.table` as Postgres writes them, sorted."""
+        return [row for (row,) in self.execute(f"select t::text from {quoted(table)} t order by 1")]
+
+    def prepared(self) -> list[str]:
+        """Gids of all prepared transactions of this database."""
+        with self.engine.connect() as connection:
+            return [row.gid for row in prepared(connection)]
+
+    def ledger(self, lane: str | None = None) -> EpochRecord | None:
+        """The lane's last ledger row."""
+        with self.engine.connect() as connection:
+            return Ledger(SCHEMA, lane or self.lane).last(connection)
+
+    def epochs(self, lane: str | None = None) -> Sequence[Row[Any]]:
+        """Ledger rows of the lane (with source.order partition: of its lanes), in order, its first start left out."""
+        return self.execute(
+            f"select * from {SCHEMA}.ledger where epoch >= 0 and lane ~ ('^' || :lane || '([.][0-9]+)?$')"
+            " order by lane, generation, epoch",
+            lane=lane or self.lane,
+        )
+
+    def position(self, lane: str | None = None) -> Offsets:
+        """Where the ledger ends; with source.order partition of all the lanes together."""
+        with self.engine.connect() as connection:
+            return _position(connection, lane or self.lane) or Offsets()
+
+    def ledger_sum(self, lane: str | None = None) -> Counts:
+        """Counts of all the lane's epochs together."""
+        epochs = self.epochs(lane)
+        return Counts(**{name: sum(getattr(row, name) for row in epochs) for name in COUNTS})
+
+    def snapshot(self, tables: Sequence[str], lane: str) -> tuple[Offsets | None, dict[str, dict[Key, dict[str, Any]]]]:
+        """The ledger's end and the rows of all these tables, in one snapshot."""
+        with self.engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
+            return _position(connection, lane), {table: _rows(connection, table) for table in tables}
+
+    def is_away(self, error: BaseException) -> bool:
+        """Whether an error only says that the server is stopped, or ended this session."""
+        original = error.orig if isinstance(error, DBAPIError) else error
+        code = getattr(original, "pgcode", None)
+        return isinstance(original, psycopg2.Error) and (code is None or code.startswith(("08", "57P")))
+
+    def cut_connections(self, application: str = "surelane%") -> int:
+        """End the lane's sessions, as a lost network does; gives how many there were."""
+        ended = self.server.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name like %s",
+            self.database,
+            application,
+        )
+        return len(ended)
+
+    def drop(self) -> None:
+        """Roll back what is prepared and drop the database."""
+        for gid in self.prepared():
+            self.server.execute("rollback prepared %s", gid, database=self.database)
+        self.engine.dispose()
+        self.server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(self.database)))
+
+
+def sqlalchemy_url(server: Postgres, database: str) -> str:
+    """URL of a database, as the role that owns it."""
+    return server.url(database, TARGET_ROLE).replace("postgresql:", "postgresql+psycopg2:")
+
+
+def quoted(table: str) -> str:
+    """`schema.table` for SQL."""
+    return ".".join(f'"{part}"' for part in table.split("."))
+
+
+def _rows(connection: Connection, table: str) -> dict[Key, dict[str, Any]]:
+    key = connection.execute(_KEY, {"table": quoted(table)}).scalars().all()
+    found = connection.exec_driver_sql(f"select * from {quoted(table)}").mappings()
+    rows = ({name: _plain(value) for name, value in row.items()} for row in found)
+    return {tuple(row[name] for name in key): row for row in rows}
+
+
+def _plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, memoryview) else value
+
+
+def _position(connection: Connection, lane: str) -> Offsets | None:
+    ends = [Offsets.from_nested(row.end_position) for row in connection.execute(_LEDGER_ENDS, {"lane": lane})]
+    return Offsets.of({tp: offset for end in ends for tp, offset in end.items()}) if ends else None
+
+
+@pytest.fixture(scope="session")
+def template(target_server: Postgres) -> str:
+    """Name of the migrated template database."""
+    target_server.create_database(TEMPLATE, TARGET_ROLE)
+    engine = create_engine(sqlalchemy_url(target_server, TEMPLATE), poolclass=NullPool)
+    upgrade(engine, SCHEMA)
+    engine.dispose()
+    return TEMPLATE
+
+
+_number = itertools.count(1)
+
+
+@pytest.fixture
+def target(target_server: Postgres, template: str) -> Iterator[Target]:
+    """A fresh target database; the lane's role owns it."""
+    name = f"t{next(_number)}-{uuid.uuid4().hex[:4]}"
+    statement = sql.SQL("create database {} template {} owner {}")
+    names = (sql.Identifier(part) for part in (name, template, TARGET_ROLE))
+    target_server.execute(statement.format(*names))
+    target = Target(target_server, name, f"lane-{name}")
+    yield target
+    target_server.start()  # in case the test left it stopped
+    target.drop()

@@ -1,0 +1,156 @@
+"""Fresh topics, and what was sent to them: every message with the offset Kafka gave it."""
+
+import itertools
+import uuid
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import IsolationLevel, KafkaError, Producer
+from confluent_kafka import Message as KafkaMessage
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from app.embedded import Kafka
+from app.model.offsets import Position, TopicPartition
+from tests.messages import Message
+
+TIMEOUT_SECONDS = 30.0
+#: order of sending over all topics
+_sending = itertools.count()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """A message that a read_committed reader will see."""
+
+    message: Message
+    position: Position
+    #: rises with each message that is sent, whatever the topic
+    number: int
+
+    @property
+    def tp(self) -> TopicPartition:
+        """The partition it is in."""
+        return TopicPartition(self.position.topic, self.position.partition)
+
+
+class Topic:
+    """One topic; `sent` has everything that was sent and committed, in the order of sending."""
+
+    def __init__(self, kafka: Kafka, name: str, partitions: int) -> None:
+        self.kafka, self.name, self.partitions = kafka, name, partitions
+        self.sent: list[Sent] = []
+        self._producer: Producer | None = None
+        self._transactional: Producer | None = None
+        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+
+    def send(self, messages: Iterable[Message]) -> list[Sent]:
+        """Send, in order, and wait until Kafka has them all."""
+        if self._producer is None:
+            self._producer = Producer(self._settings())
+        sent = self._produce(self._producer, messages)
+        self.sent += sent
+        return sent
+
+    def send_transaction(self, messages: Iterable[Message], *, abort: bool = False) -> list[Sent]:
+        """Send in one Kafka transaction: its end is a marker, which takes an offset. Nobody may see an aborted one."""
+        if self._transactional is None:
+            self._transactional = Producer({**self._settings(), "transactional.id": uuid.uuid4().hex})
+            self._transactional.init_transactions(TIMEOUT_SECONDS)
+        self._transactional.begin_transaction()
+        sent = self._produce(self._transactional, messages)
+        if abort:
+            self._transactional.abort_transaction(TIMEOUT_SECONDS)
+            return sent
+        self._transactional.commit_transaction(TIMEOUT_SECONDS)
+        self.sent += sent
+        return sent
+
+    @property
+    def end(self) -> int:
+        """Offset after the last message or marker of partition 0."""
+        return self.ends[TopicPartition(self.name, 0)]
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """The same of every partition."""
+        wanted = {KafkaPartition(self.name, number): OffsetSpec.latest() for number in range(self.partitions)}
+        answers = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)  # pyright: ignore[reportArgumentType]
+        found = {TopicPartition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+        return dict(sorted(found.items()))
+
+    def recreate(self) -> None:
+        """Delete the topic and make another one of its name."""
+        self.kafka.delete_topic(self.name)
+        self.sent.clear()
+        self.kafka.create_topic(self.name, self.partitions)
+        self._producer = self._transactional = None
+
+    def _settings(self) -> dict[str, object]:
+        return {"bootstrap.servers": self.kafka.bootstrap, "enable.idempotence": True, "linger.ms": 2, "log_level": 0}
+
+    def _produce(self, producer: Producer, messages: Iterable[Message]) -> list[Sent]:
+        wanted = list(messages)
+        offsets: list[int | None] = [None] * len(wanted)
+        for index, message in enumerate(wanted):
+            self._hand_over(producer, message, _Report(offsets, index))
+            producer.poll(0)
+        left = producer.flush(TIMEOUT_SECONDS)
+        assert left == 0, f"Kafka did not take {left} messages within {TIMEOUT_SECONDS:g} s"
+        return [self._sent(message, offset) for message, offset in zip(wanted, offsets, strict=True)]
+
+    def _hand_over(self, producer: Producer, message: Message, report: "_Report") -> None:
+        producer.produce(
+            self.name,
+            value=message.value,
+            key=message.key,
+            partition=self._partition(message),
+            headers=list(message.headers),
+            on_delivery=report,
+        )
+
+    def _partition(self, message: Message) -> int:
+        if message.partition is not None:
+            return message.partition
+        return zlib.crc32(message.key or b"") % self.partitions
+
+    def _sent(self, message: Message, offset: int | None) -> Sent:
+        assert offset is not None, f"no report about {message}"
+        position = Position(self.name, self._partition(message), offset)
+        return Sent(message=message, position=position, number=next(_sending))
+
+
+@dataclass(frozen=True)
+class _Report:
+    """Kafka's answer about one message."""
+
+    offsets: list[int | None]
+    index: int
+
+    def __call__(self, error: KafkaError | None, message: KafkaMessage) -> None:
+        assert error is None, error
+        self.offsets[self.index] = message.offset()
+
+
+NewTopic = Callable[..., Topic]
+
+
+@pytest.fixture
+def new_topic(kafka: Kafka) -> NewTopic:
+    """Makes topics: `new_topic(partitions=1, name=...)`."""
+    kafka.start()  # in case a test before left it stopped
+
+    def make(partitions: int = 1, name: str | None = None) -> Topic:
+        name = name or f"cdc-{uuid.uuid4().hex[:10]}"
+        kafka.create_topic(name, partitions)
+        return Topic(kafka, name, partitions)
+
+    return make
+
+
+@pytest.fixture
+def topic(new_topic: NewTopic) -> Topic:
+    """A fresh topic with one partition."""
+    return new_topic()
