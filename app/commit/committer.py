@@ -71,7 +71,7 @@ class TwoPhase:
 
     reapplies = False
 
-    def __init__(self, engine: Engine, ledger: Ledger, on_commit: Callable[[Gid], None]) -> None:
+    def __init__(self, engine: Engine, ledger: Ledger, on_commit: Callable[[], None]) -> None:
         self._engine = engine
         self._ledger = ledger
         self._on_commit = on_commit
@@ -107,7 +107,7 @@ class TwoPhase:
                 end_prepared(self._engine, self._ledger, gid)
             self.pending = None
         failpoint.reach("after-commit")
-        self._on_commit(gid)
+        self._on_commit()
         return True
 
     def _ended(self, transaction: TwoPhaseTransaction, gid: Gid) -> bool:

@@ -1,1 +1,1 @@
-"""The Kafka cluster as the driver asks it: identity, topics, watermarks, lag, single messages. Spark reads the epochs."""
+"""The Kafka cluster as the driver asks it: identity, topics, watermarks, lag, single messages."""

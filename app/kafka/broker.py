@@ -26,8 +26,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from app.config.settings import Source, StartAt
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
-from app.model.offsets import Offsets, Position, TopicPartition
 from app.kafka.librdkafka import librdkafka_config
+from app.model.offsets import Offsets, Position, TopicPartition
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
 REQUEST_TIMEOUT_SECONDS = 10.0

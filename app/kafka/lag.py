@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.model.offsets import Offsets, Position, TopicPartition
 from app.kafka.broker import Broker, RawMessage, Watermarks
+from app.model.offsets import Offsets, Position, TopicPartition
 
 
 @dataclass(frozen=True, kw_only=True)

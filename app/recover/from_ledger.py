@@ -12,9 +12,9 @@ from app.config.settings import Order, Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.errors import Diverged, SurelaneError
+from app.kafka.broker import Broker
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
-from app.kafka.broker import Broker
 
 
 @dataclass(frozen=True, kw_only=True)

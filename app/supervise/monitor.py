@@ -11,11 +11,11 @@ from app.config.settings import Settings
 from app.db.failures import translated
 from app.db.prepared import prepared, slots
 from app.errors import SurelaneError, Verdict
+from app.kafka.broker import Broker
+from app.kafka.lag import measure
 from app.metrics.lane import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
-from app.kafka.broker import Broker
-from app.kafka.lag import measure
 from app.supervise.opening import Writer
 
 log = structlog.get_logger()

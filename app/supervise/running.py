@@ -2,11 +2,11 @@
 
 import threading
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import structlog
@@ -15,28 +15,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.apply.applier import Applier
-from app.apply.shapes import Shapes
-from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.commit.watcher import CheckpointWatcher
-from app.config.routes import Routes
-from app.config.settings import CommitMode, Order, Settings, UnknownTable
-from app.db.engine import make_engine
+from app.config.settings import Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.decode.debezium import DebeziumJson
-from app.decode.schema import fields_of
-from app.errors import ConfigInvalid, PartitionAdded
+from app.errors import PartitionAdded
+from app.kafka.broker import Broker
 from app.lane.lane import Lane
-from app.ledger.store import Ledger
 from app.metrics.health import Health
 from app.metrics.lane import LaneMetrics
 from app.model.arrow import compute
-from app.model.offsets import Offsets, Position, Span, TopicPartition
-from app.model.rows import Layout
-from app.kafka.broker import Broker
+from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
+from app.supervise.assembly import add_writers, any_is_new, make_lane
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
 
@@ -121,71 +114,24 @@ class Running:
         """Open the lanes; returns where an empty checkpoint starts."""
         settings = self._settings
         topics = self._broker.topics()
-        partitions = sorted(self._broker.partitions())
-        self._make_writers(partitions)
+        add_writers(settings, self._writers, sorted(self._broker.partitions()))
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)
-        begin = self._broker.start_offsets(settings.source.start) if self._is_new(writers) else Offsets()
+        begin = self._broker.start_offsets(settings.source.start) if any_is_new(writers) else Offsets()
         opened = open_writers(writers, self._checkpoint, begin, settings.mode.value)
         cluster = self._broker.cluster_id()
         for writer in writers:
             assert writer.connection is not None, "just opened"
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
                 writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
-            self._lanes[writer.partition] = self._lane(writer)
+            metrics = self._metrics.setdefault(writer.name, LaneMetrics(writer.name))
+            publish = partial(self._publish, writer.partition)
+            self._lanes[writer.partition] = make_lane(settings, writer, metrics, self._broker, publish)
         return opened.start
 
-    def _make_writers(self, partitions: list[TopicPartition]) -> None:
-        settings = self._settings
-        if settings.source.order is Order.PARTITION:
-            wanted: Mapping[str, TopicPartition | None] = {f"{settings.lane}.{tp.partition}": tp for tp in partitions}
-        else:
-            _check_single(partitions)
-            wanted = {settings.lane: None}
-        for name, partition in wanted.items():
-            if name not in self._writers:
-                target = settings.target
-                engine = make_engine(target.url, target.owner_role, f"surelane {name}")
-                self._writers[name] = Writer(name, engine, Ledger(target.db_schema, name), partition)
-                self._metrics[name] = LaneMetrics(name)
-
-    def _is_new(self, writers: list[Writer]) -> bool:
-        """Whether some lane has no ledger row yet, so that `source.start` matters."""
-        for writer in writers:
-            with translated(f"lane {writer.name}: reading the ledger"), writer.engine.connect() as connection:
-                if writer.ledger.last(connection) is None:
-                    return True
-        return False
-
-    def _lane(self, writer: Writer) -> Lane:
-        settings, metrics = self._settings, self._metrics[writer.name]
-        assert writer.connection is not None, "just opened"
-        shapes = Shapes(
-            writer.engine,
-            settings.target.db_schema,
-            writer.name,
-            Routes(settings.target.tables),
-            settings.target.unknown_table is UnknownTable.IGNORE,
-            self._schemas,
-        )
-        shapes.reset()
-        committer = self._committer(writer)
-        metrics.set_generation(writer.generation)
-        applier = Applier(writer.name, shapes)
-        lane = Lane(writer.name, writer.generation, writer.connection, writer.ledger, committer, applier, metrics)
-        metrics.set_position(lane.position)
-        return lane
-
-    def _committer(self, writer: Writer) -> Committer:
-        mode = self._settings.mode
-        if mode is CommitMode.TWO_PHASE:
-            return TwoPhase(writer.engine, writer.ledger, lambda _: self._lanes[writer.partition].publish())
-        return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
-
-    def _schemas(self, position: Position, layout: Layout) -> Mapping[str, Mapping[str, Any]]:
-        message = self._broker.messages(position, 1)[0]
-        return fields_of(message.key, message.value, layout)
+    def _publish(self, partition: TopicPartition | None) -> None:
+        self._lanes[partition].publish()
 
     def _on_epoch(self, messages: DataFrame, number: int) -> None:
         """Spark's callback, on a thread of its bridge. Whatever it raises ends the query."""
@@ -263,14 +209,3 @@ def _may_speak(connection: Connection, writer: Writer) -> bool:
     if writer.generation:
         return writer.ledger.newest_generation(connection) == writer.generation
     return lock_holder(connection, writer.name) is None
-
-
-def _check_single(partitions: list[TopicPartition]) -> None:
-    """A total order needs one partition a topic."""
-    several = sorted({tp.topic for tp in partitions if tp.partition > 0})
-    if several:
-        raise ConfigInvalid(
-            f"source.order: total needs topics of one partition; {', '.join(several)} has more",
-            hint="write order: partition (one lane for each partition), or let Debezium write to one partition "
-            "(topic.creation.default.partitions=1)",
-        )

@@ -1,0 +1,87 @@
+"""Putting lanes together from the settings: which lanes there are, and what each is made of."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from app.apply.applier import Applier
+from app.apply.shapes import Shapes
+from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.config.routes import Routes
+from app.config.settings import CommitMode, Order, Settings, UnknownTable
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.decode.schema import Fields, fields_of
+from app.errors import ConfigInvalid
+from app.kafka.broker import Broker
+from app.lane.lane import Lane
+from app.ledger.store import Ledger
+from app.metrics.lane import LaneMetrics
+from app.model.offsets import Position, TopicPartition
+from app.model.rows import Layout
+from app.supervise.opening import Writer
+
+
+def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list[TopicPartition]) -> None:
+    """Add a writer for each lane that has none yet: one for everything, or one for each partition."""
+    target = settings.target
+    for name, partition in _lanes(settings, partitions).items():
+        if name not in writers:
+            engine = make_engine(target.url, target.owner_role, f"surelane {name}")
+            writers[name] = Writer(name, engine, Ledger(target.db_schema, name), partition)
+
+
+def any_is_new(writers: list[Writer]) -> bool:
+    """Whether some lane has no ledger row yet, so that `source.start` matters."""
+    for writer in writers:
+        with translated(f"lane {writer.name}: reading the ledger"), writer.engine.connect() as connection:
+            if writer.ledger.last(connection) is None:
+                return True
+    return False
+
+
+def make_lane(
+    settings: Settings, writer: Writer, metrics: LaneMetrics, broker: Broker, publish: Callable[[], None]
+) -> Lane:
+    """The lane of an opened writer. `publish` is called when a prepared epoch has become visible."""
+    assert writer.connection is not None, "just opened"
+    target = settings.target
+    shapes = Shapes(
+        writer.engine,
+        target.db_schema,
+        writer.name,
+        Routes(target.tables),
+        target.unknown_table is UnknownTable.IGNORE,
+        partial(_schema, broker),
+    )
+    shapes.reset()
+    metrics.set_generation(writer.generation)
+    committer = _committer(settings.mode, writer, publish)
+    applier = Applier(writer.name, shapes)
+    lane = Lane(writer.name, writer.generation, writer.connection, writer.ledger, committer, applier, metrics)
+    metrics.set_position(lane.position)
+    return lane
+
+
+def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str, TopicPartition | None]:
+    if settings.source.order is Order.PARTITION:
+        return {f"{settings.lane}.{tp.partition}": tp for tp in partitions}
+    several = sorted({tp.topic for tp in partitions if tp.partition > 0})
+    if several:
+        raise ConfigInvalid(
+            f"source.order: total needs topics of one partition; {', '.join(several)} has more",
+            hint="write order: partition (one lane for each partition), or let Debezium write to one partition "
+            "(topic.creation.default.partitions=1)",
+        )
+    return {settings.lane: None}
+
+
+def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) -> Committer:
+    if mode is CommitMode.TWO_PHASE:
+        return TwoPhase(writer.engine, writer.ledger, publish)
+    return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
+
+
+def _schema(broker: Broker, position: Position, layout: Layout) -> Fields:
+    """Connect schema of the columns of the message at `position`."""
+    message = broker.messages(position, 1)[0]
+    return fields_of(message.key, message.value, layout)
