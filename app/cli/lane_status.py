@@ -11,13 +11,13 @@ from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.db.prepared import prepared
 from app.errors import SurelaneError
+from app.kafka.broker import Broker
+from app.kafka.lag import measure
 from app.ledger.store import Ledger
 from app.ledger.tables import Tables
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
 from app.model.offsets import Offsets
-from app.kafka.broker import Broker
-from app.kafka.lag import measure
 
 #: of several lanes the state that needs a look first
 STATES_BY_URGENCY = ("failed", "stopped", "starting", "running")

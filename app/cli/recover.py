@@ -8,8 +8,8 @@ import typer
 from app.cli.options import ConfigFile, Json
 from app.config.load import load
 from app.db.engine import make_engine
-from app.recover.from_ledger import Recovery, recover_from_ledger
 from app.kafka.broker import Broker
+from app.recover.from_ledger import Recovery, recover_from_ledger
 
 app = typer.Typer(add_completion=False)
 

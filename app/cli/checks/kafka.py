@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from app.cli.checks.finding import Finding, failed, fault, ok, warn
 from app.config.settings import Order, Settings
 from app.errors import EnvironmentMissing, SurelaneError
-from app.model.offsets import Offsets
 from app.kafka.broker import Broker, Retention, TopicInfo
+from app.model.offsets import Offsets
 
 #: an outage of the target over a weekend should not lose messages
 RETENTION_WARN_MS = 3 * 24 * 3600 * 1000
