@@ -17,7 +17,7 @@ from psycopg2 import sql
 
 from app.embedded.ports import LOOPBACK, known_port, remembered_port
 from app.embedded.postgres_programs import must_reach, run_program, server_user
-from app.embedded.process import has_ended, running
+from app.embedded.process import has_ended, running, send
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing
 
@@ -94,7 +94,7 @@ class Postgres:
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server; "immediate" is a crash: it recovers from its log at the next start."""
         if process := self._process():
-            process.send_signal(STOP_SIGNALS[mode])
+            send(process, STOP_SIGNALS[mode])
             if not has_ended(process, STOP_SECONDS):
                 self.kill()
 
@@ -106,7 +106,7 @@ class Postgres:
         """End the server's every process with SIGKILL, as a lost machine does."""
         members = self._members()
         for member in members:
-            member.kill()
+            send(member, signal.SIGKILL)
         for member in members:
             has_ended(member, KILL_SECONDS)
 

@@ -62,7 +62,7 @@ class Daemon:
     def stop(self) -> None:
         """End it in good order; killed when it does not end in time."""
         if process := self.process():
-            process.terminate()
+            send(process, signal.SIGTERM)
             if not has_ended(process, STOP_SECONDS):
                 self.kill()
         self.pid_file.unlink(missing_ok=True)
@@ -70,14 +70,14 @@ class Daemon:
     def kill(self) -> None:
         """End it as a crash does."""
         if process := self.process():
-            process.kill()
+            send(process, signal.SIGKILL)
             has_ended(process, KILL_SECONDS)
         self.pid_file.unlink(missing_ok=True)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, SIGSTOP and SIGCONT for example: a server that is there and does not answer."""
         if process := self.process():
-            process.send_signal(number)
+            send(process, number)
 
     def must_live(self) -> None:
         """Raise with the end of the log when the process has ended."""
@@ -98,6 +98,12 @@ def running(pid: int, started: float) -> psutil.Process | None:
     except psutil.NoSuchProcess:
         return None
     return process if same and not _is_over(process) else None
+
+
+def send(process: psutil.Process, number: signal.Signals) -> None:
+    """Send a signal; a process that ended by itself meanwhile needs none."""
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
 
 
 def has_ended(process: psutil.Process, seconds: float) -> bool:
