@@ -1,0 +1,166 @@
+"""A TCP proxy between a lane and a server, to take the network away and give it back.
+
+cut      both sides see the connection end; new ones are refused
+lose     only the client sees it end: the server keeps its half, with the locks and the transaction it holds
+stall    nothing gets through, nobody is told
+restore  the network is as it was; what was cut stays cut
+"""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, make_url
+
+Answer = TypeVar("Answer")
+
+LOOPBACK = "127.0.0.1"
+#: an answer on the loopback takes microseconds; this is for a machine that is busy
+CALL_SECONDS = 30.0
+CHUNK_BYTES = 1 << 16
+#: closing throws away what was not sent and resets the connection, as a broken network path does
+_RESET = struct.pack("ii", 1, 0)
+
+
+@dataclass(eq=False)
+class _Link:
+    """The two halves of one connection."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+
+
+class Proxy:
+    """Listens on a port of its own and passes everything on to `upstream`; its loop runs in a thread of its own."""
+
+    def __init__(self, upstream: tuple[str, int]) -> None:
+        self._upstream = upstream
+        self._loop = asyncio.new_event_loop()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._links: set[_Link] = set()
+        #: halves that the server still takes for connections
+        self._lost: list[asyncio.StreamWriter] = []
+        self._refusing = False
+        #: connections that were turned away; grows while a client tries to come back
+        self.refused = 0
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
+        self._thread.start()
+        self._server = self._call(asyncio.start_server(self._serve, LOOPBACK, 0))
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    def url(self, url: str | URL) -> URL:
+        """A database URL that takes the way through here."""
+        return make_url(url).set(host=LOOPBACK, port=self.port)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open on both sides."""
+        return len(self._links)
+
+    def cut(self) -> None:
+        """End every connection for both sides and refuse new ones until `restore`."""
+        self._call(self._cut(lose=False))
+
+    def lose(self) -> None:
+        """End every connection for the client only and refuse new ones until `restore`."""
+        self._call(self._cut(lose=True))
+
+    def stall(self) -> None:
+        """Hold back everything that is sent, in both directions, until `restore`."""
+        self._call(self._let_flow(flowing=False))
+
+    def restore(self) -> None:
+        """Take connections and pass data on again."""
+        self._call(self._let_flow(flowing=True))
+
+    def close(self) -> None:
+        """End everything, also the halves that were lost."""
+        self._call(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _call(self, what: Coroutine[Any, Any, Answer]) -> Answer:
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(CALL_SECONDS)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            self.refused += 1
+            return _reset(writer)
+        try:
+            server_reader, server_writer = await asyncio.open_connection(*self._upstream)
+        except OSError:  # the server is down: the client sees what it would see without us
+            return _reset(writer)
+        link = _Link(writer, server_writer)
+        self._links.add(link)
+        try:
+            await asyncio.gather(self._pump(reader, server_writer), self._pump(server_reader, writer))
+        finally:
+            if link in self._links:
+                self._links.remove(link)
+                _reset(server_writer)
+            _reset(writer)
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        """Pass on until one side ends; then end the other, so that its pump ends too."""
+        try:
+            while data := await source.read(CHUNK_BYTES):
+                await self._flowing.wait()
+                sink.write(data)
+                await sink.drain()
+        except OSError:
+            pass  # ended by the other side, or by us
+        finally:
+            if not any(sink is lost for lost in self._lost):
+                sink.close()
+
+    async def _cut(self, *, lose: bool) -> None:
+        self._refusing = True
+        links, self._links = self._links, set()
+        for link in links:
+            if lose:
+                self._lost.append(link.server)
+            else:
+                _reset(link.server)
+            _reset(link.client)
+
+    async def _let_flow(self, *, flowing: bool) -> None:
+        if flowing:
+            self._refusing = False
+            self._flowing.set()
+        else:
+            self._flowing.clear()
+
+    async def _close(self) -> None:
+        self._server.close()
+        self._flowing.set()
+        await self._cut(lose=False)
+        for half in self._lost:
+            _reset(half)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection at once, without a farewell."""
+    raw: socket.socket | None = writer.get_extra_info("socket")
+    if raw is not None and raw.fileno() >= 0:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    writer.transport.abort()
+
+
+@contextmanager
+def proxy_to(url: str | URL) -> Iterator[Proxy]:
+    """A proxy in front of the server that a database URL names."""
+    parsed = make_url(url)
+    assert parsed.host is not None
+    assert parsed.port is not None
+    proxy = Proxy((parsed.host, parsed.port))
+    try:
+        yield proxy
+    finally:
+        proxy.close()
