@@ -6,7 +6,9 @@ from typing import Self
 
 PREFIX = "surelane"
 LANE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-_GID = re.compile(rf"{PREFIX}:({LANE_NAME.pattern}(?:\.\d+)?):(\d+):(\d+)")
+#: a number as `str` writes it: a gid that reads as ours but is spelt differently is somebody else's
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_GID = re.compile(rf"{PREFIX}:({LANE_NAME.pattern}(?:\.{_NUMBER})?):({_NUMBER}):({_NUMBER})")
 
 
 @dataclass(frozen=True, order=True)
