@@ -1,5 +1,12 @@
 """Fixtures of all tests; each concern has a file `fix_*.py` of its own. See README.md."""
 
+from hypothesis import settings
+
+# Examples are the same in every run; `--hypothesis-profile=explore` looks for others. No deadline: machines differ.
+settings.register_profile("surelane", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("explore", deadline=None, max_examples=2000, print_blob=True)
+settings.load_profile("surelane")
+
 pytest_plugins = [
     "tests.fix_servers",
     "tests.fix_target",

@@ -1,0 +1,78 @@
+"""Decoded epochs without Spark: what decoding makes of messages, written down a second time and plainly.
+
+For tests of what comes after decoding. That Spark's expressions make the same of the same bytes is a test of its own.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from app.model.rows import COLUMNS, SEPARATOR, Kind
+from tests.fix_topic import Sent
+from tests.messages import Message
+
+SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "layout": pa.string(),
+        "key": pa.string(),
+        "line": pa.string(),
+        "ts_ms": pa.int64(),
+        "sequence": pa.string(),
+    }
+)
+_KINDS = {"c": Kind.UPSERT, "u": Kind.UPSERT, "r": Kind.UPSERT, "d": Kind.DELETE, "t": Kind.TRUNCATE}
+
+
+def decoded(sent: Iterable[Sent]) -> pa.Table:
+    """The decoded rows of bare Debezium messages (no envelope), in the order given."""
+    return table_of([decoded_row(one.message, *one.position) for one in sent])
+
+
+def table_of(rows: list[dict[str, Any]]) -> pa.Table:
+    """Rows of `app.model.rows` as Arrow."""
+    return pa.table({name: [row[name] for row in rows] for name in COLUMNS}, schema=SCHEMA)
+
+
+def decoded_row(message: Message, topic: str, partition: int, offset: int) -> dict[str, Any]:
+    """One message."""
+    value = json.loads(message.value) if message.value is not None else {}
+    key = message.key.decode() if message.key is not None else None
+    source = value.get("source") or {}
+    kind = _KINDS.get(value.get("op", ""), Kind.FILTERED)
+    columns = _columns(kind, key, value)
+    named = [source.get("schema", ""), source.get("table", ""), *columns] if kind is not Kind.FILTERED else ["", ""]
+    return {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "layout": SEPARATOR.join([kind, "", *named]),
+        "key": key,
+        "line": copy_line(columns.values()) if columns else "",
+        "ts_ms": source.get("ts_ms"),
+        "sequence": source.get("sequence"),
+    }
+
+
+def _columns(kind: Kind, key: str | None, value: dict[str, Any]) -> dict[str, Any]:
+    if kind is Kind.UPSERT:
+        return value["after"]
+    if kind is Kind.DELETE:
+        return json.loads(key) if key is not None else value["before"]
+    return {}
+
+
+def copy_line(values: Iterable[Any]) -> str:
+    """A line of COPY's text format."""
+    return "\t".join(_field(value) for value in values) + "\n"
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return "\\N"
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return text.translate({ord("\\"): "\\\\", ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"})

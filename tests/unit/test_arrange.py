@@ -1,0 +1,81 @@
+"""Several topics in one lane: merged by the source's order, and no topic's own order is ever changed."""
+
+import json
+import random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.apply.arrange import Epoch
+from app.model.rows import SEPARATOR, Kind
+from tests.decoded import table_of
+
+#: (topic, source position or None for a message that has none)
+Event = tuple[str, tuple[int, int] | None]
+
+
+def _row(topic: str, offset: int, source: tuple[int, int] | None) -> dict[str, Any]:
+    kind = Kind.UPSERT if source else Kind.FILTERED
+    layout = [kind, "", "public", topic, "id"] if source else [kind, "", "", ""]
+    return {
+        "topic": topic,
+        "partition": 0,
+        "offset": offset,
+        "layout": SEPARATOR.join(layout),
+        "key": f"{topic}{offset}",
+        "line": "1\n" if source else "",
+        "ts_ms": None,
+        "sequence": json.dumps([str(part) for part in source]) if source else None,
+    }
+
+
+def _arranged(events: list[Event], seed: int) -> list[tuple[str, int]]:
+    """(topic, offset) as the lane will apply them; events of a topic get rising offsets."""
+    offsets: dict[str, int] = {}
+    rows = []
+    for topic, source in events:
+        offsets[topic] = offsets.get(topic, -1) + 1
+        rows.append(_row(topic, offsets[topic], source))
+    random.Random(seed).shuffle(rows)
+    epoch = Epoch.arrange(table_of(rows))
+    return list(zip(epoch.rows["topic"].to_pylist(), epoch.rows["offset"].to_pylist(), strict=True))
+
+
+topics = st.sampled_from(["a", "b", "c"])
+steps = st.lists(st.tuples(topics, st.integers(0, 2), st.integers(1, 3)), max_size=30)
+
+
+@given(steps, st.integers())
+def test_topics_are_merged_by_commit_and_then_by_lsn(given_steps: list[tuple[str, int, int]], seed: int) -> None:
+    commit, lsn, events = 0, 0, []
+    for topic, commits, advance in given_steps:
+        commit, lsn = commit + commits, lsn + advance
+        events.append((topic, (commit, lsn)))
+    offsets: dict[str, int] = {}
+    expected = []
+    for topic, _ in events:
+        offsets[topic] = offsets.get(topic, -1) + 1
+        expected.append((topic, offsets[topic]))
+    assert _arranged(events, seed) == expected
+
+
+@given(st.lists(st.tuples(topics, st.none() | st.tuples(st.integers(0, 9), st.integers(0, 99))), max_size=30))
+def test_whatever_the_messages_say_a_topics_own_order_stays(events: list[Event]) -> None:
+    arranged = _arranged(events, seed=1)
+    assert sorted(arranged) == sorted(set(arranged))
+    for topic in ("a", "b", "c"):
+        own = [offset for name, offset in arranged if name == topic]
+        assert own == list(range(len(own)))
+
+
+def test_a_message_without_position_stays_behind_the_one_before_it() -> None:
+    events: list[Event] = [("a", (1, 10)), ("a", None), ("b", (1, 11)), ("a", (1, 12)), ("b", None)]
+    assert _arranged(events, seed=3) == [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("a", 2)]
+
+
+def test_a_first_sequence_without_commit_counts_as_the_oldest() -> None:
+    """Debezium writes null for the last commit before its first one."""
+    rows = [_row("a", 0, (5, 20)), {**_row("b", 0, (0, 10)), "sequence": '[null,"10"]'}]
+    epoch = Epoch.arrange(table_of(rows))
+    assert epoch.rows["topic"].to_pylist() == ["b", "a"]
