@@ -1,0 +1,64 @@
+"""`surelane bench`: how fast a lane is on this machine."""
+
+from collections.abc import Collection
+from typing import Annotated
+
+import typer
+
+from app.errors import ConfigInvalid
+
+app = typer.Typer(add_completion=False)
+
+Messages = Annotated[int, typer.Option("--messages", min=100, help="Size of the backlog that is drained.")]
+Modes = Annotated[str, typer.Option("--modes", help="Commit modes to drain it in, with commas.")]
+Seconds = Annotated[int, typer.Option("--seconds", min=1, help="How long the rate is held for latency.")]
+Rate = Annotated[int, typer.Option("--rate", min=1, help="Messages a second while latency is measured.")]
+WarmUp = Annotated[int, typer.Option("--warm-up", min=1, help="Seconds at that rate before anything counts.")]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured.")]
+SkipLatency = Annotated[bool, typer.Option("--skip-latency", help="Drain only.")]
+Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of local servers.")]
+Workload = Annotated[str, typer.Option("--workload", help="uniform, or hot: few rows changed again and again.")]
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane bench\n\n  surelane bench --modes two-phase --runs 3 --skip-latency | jq .ratio",
+)
+def bench(
+    messages: Messages = 1_000_000,
+    modes: Modes = "at-least-once,two-phase,ledger",
+    seconds: Seconds = 60,
+    rate: Rate = 1000,
+    warm_up: WarmUp = 10,
+    runs: Runs = 1,
+    skip_latency: SkipLatency = False,
+    workload: Workload = "uniform",
+    stack: Stack = "bench",
+) -> None:
+    """Drain a backlog in each mode, then hold a steady rate; with the ceiling of this machine's Postgres beside it.
+
+    A JSON line for each measurement on stdout, also appended to var/bench/results.jsonl; a table on stderr. The local
+    servers are its own, and what they hold is kept for the next time. Ends with status 1 when a table came out wrong.
+    """
+    from bench.lane import MODES
+    from bench.suite import Wanted, run
+    from bench.workload import Kind
+
+    chosen = [mode.strip() for mode in modes.split(",") if mode.strip()]
+    _known("--modes", chosen, MODES)
+    _known("--workload", [workload], list(Kind))
+    wanted = Wanted(
+        stack=stack,
+        messages=messages,
+        modes=chosen,
+        workload=Kind(workload),
+        runs=runs,
+        seconds=0 if skip_latency else seconds,
+        rate=rate,
+        warm_up=warm_up,
+    )
+    raise typer.Exit(0 if run(wanted) else 1)
+
+
+def _known(option: str, given: list[str], known: Collection[str]) -> None:
+    if strangers := [word for word in given if word not in known]:
+        raise ConfigInvalid(f"{option}: {', '.join(strangers)} is unknown", hint=f"known: {', '.join(known)}")

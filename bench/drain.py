@@ -1,0 +1,72 @@
+"""How fast a lane works off a backlog, seen from another connection."""
+
+import time
+
+from bench import lane
+from bench.backlog import Backlog
+from bench.epochs import mean_steps
+from bench.lane import Lane, LaneFailed
+from bench.machine import Snapshot
+from bench.servers import Cursor, Servers
+
+#: seconds between two looks at the table
+LOOK_SECONDS = 0.02
+#: seconds until a lane has to have brought everything
+LIMIT_SECONDS = 1800.0
+#: epochs whose steps tell little: Spark compiles, the JVM warms up
+WARM_UP_EPOCHS = 3
+
+_ANY = "select exists (select from bench)"
+#: the row of the last message, `bench.workload.SENTINEL`
+_LAST = "select exists (select from bench where id = -1)"
+
+
+def measure(servers: Servers, backlog: Backlog, mode: str) -> dict[str, object]:
+    """Messages a second and what they cost, as the fields of a result."""
+    servers.empty_database(with_ledger=True)
+    start = Snapshot.of(servers.cpu())
+    with (
+        servers.connect() as probe,
+        probe.cursor() as cursor,
+        lane.running(servers, mode, backlog.topic, until_caught_up=True) as drained,
+    ):
+        first = _wait(cursor, _ANY, drained)
+        last = _wait(cursor, _LAST, drained)
+        used, peaks = Snapshot.of({**servers.cpu(), **drained.cpu()}).since(start), drained.peaks()
+        status = drained.wait()
+    if status:
+        raise LaneFailed(f"the lane ended with status {status}:\n{drained.tail()}")
+    epochs = drained.epochs()
+    messages = backlog.messages
+    return {
+        "seconds": round(last - first, 3),
+        "rate": _rate(messages - epochs[0].messages, last - first),
+        "rate_from_start": round(messages / (last - drained.started_at)),
+        "startup_seconds": round(first - drained.started_at, 2),
+        "total_seconds": round(last - drained.started_at, 2),
+        **used,
+        "peak_megabytes": peaks,
+        "epochs": len(epochs),
+        "step_milliseconds": mean_steps(epochs[WARM_UP_EPOCHS:]),
+        "correct": servers.found() == backlog.expected,
+    }
+
+
+def _rate(messages: int, seconds: float) -> int | None:
+    """Of the messages that came after the first look had found some; None when there are none."""
+    return round(messages / seconds) if messages > 0 else None
+
+
+def _wait(cursor: Cursor, question: str, drained: Lane) -> float:
+    """Ask until the answer is yes; when that was, seconds since 1970."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while True:
+        ended = drained.process.poll() is not None
+        cursor.execute(question)
+        if cursor.fetchone() == (True,):
+            return time.time()
+        if ended:
+            raise LaneFailed(f"the lane ended before everything was visible:\n{drained.tail()}")
+        if time.monotonic() > deadline:
+            raise LaneFailed(f"not everything was visible after {LIMIT_SECONDS:.0f} s:\n{drained.tail()}")
+        time.sleep(LOOK_SECONDS)

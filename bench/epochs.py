@@ -1,0 +1,42 @@
+"""The lane's own word on its epochs: the `epoch` lines of its JSON log, and where their time went."""
+
+import datetime
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """One epoch that became visible."""
+
+    number: int
+    #: seconds since 1970
+    at: float
+    messages: int
+    #: milliseconds by step
+    steps: Mapping[str, float]
+
+    @classmethod
+    def parse(cls, line: str) -> Self | None:
+        """From a line of the log; None for any other line."""
+        if not line.startswith("{"):
+            return None
+        event = json.loads(line)
+        if event.get("event") != "epoch":
+            return None
+        at = datetime.datetime.fromisoformat(event["timestamp"]).timestamp()
+        return cls(number=event["epoch"], at=at, messages=event.get("consumed", 0), steps=event["ms"])
+
+
+def mean_steps(epochs: Sequence[Epoch]) -> dict[str, float]:
+    """Milliseconds of an average epoch by step; `between` is what passes outside of all steps, mostly Spark's logs."""
+    if len(epochs) < 2:
+        return {}
+    names = list(dict.fromkeys(name for epoch in epochs for name in epoch.steps))
+    means = {name: fmean(epoch.steps.get(name, 0.0) for epoch in epochs) for name in names}
+    period = (epochs[-1].at - epochs[0].at) * 1000 / (len(epochs) - 1)
+    means["between"] = period - sum(means.values())
+    return {name: round(milliseconds, 1) for name, milliseconds in means.items()}

@@ -1,0 +1,83 @@
+"""What the machine does: CPU seconds and peak memory by process, and what everybody else used meanwhile."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+#: CPU seconds
+Cpu = float
+#: what of a processor's time is work
+_BUSY = ("user", "nice", "system", "irq", "softirq")
+
+
+def tree(pid: int | None) -> Cpu:
+    """CPU seconds of a process, of its children that have ended and of those that live; 0 for one that is gone."""
+    try:
+        process = psutil.Process(pid)
+        own = process.cpu_times()
+        total = own.user + own.system + own.children_user + own.children_system
+        return total + sum(single(child.pid) for child in process.children())
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def single(pid: int) -> Cpu:
+    """CPU seconds of one process; 0 for one that is gone."""
+    try:
+        times = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return times.user + times.system
+
+
+def peak_megabytes(pid: int) -> float:
+    """The most memory that a process has held so far (VmHWM); 0 for one that is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except FileNotFoundError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """CPU seconds used up to one moment."""
+
+    #: monotonic time, seconds
+    at: float
+    #: by process
+    cpu: Mapping[str, Cpu]
+    #: by everything on this machine
+    busy: Cpu
+    #: by other machines on the same hardware
+    stolen: Cpu
+
+    @classmethod
+    def of(cls, cpu: Mapping[str, Cpu]) -> "Snapshot":
+        """Now; this process is added to `cpu`."""
+        times = psutil.cpu_times()._asdict()
+        busy = sum(times[name] for name in _BUSY)
+        own = {"bench": single(os.getpid())}
+        return cls(at=time.monotonic(), cpu={**cpu, **own}, busy=busy, stolen=times["steal"])
+
+    def since(self, start: "Snapshot") -> dict[str, object]:
+        """What was used since `start`, as fields of a result; `other_load` is how many
+        processors others kept busy."""
+        used = {name: seconds - start.cpu.get(name, 0.0) for name, seconds in self.cpu.items()}
+        other = self.busy - start.busy - sum(used.values())
+        return {
+            "cpu_seconds": {name: round(seconds, 2) for name, seconds in used.items()},
+            "other_load": round(max(0.0, other) / (self.at - start.at), 2),
+            "stolen_load": round((self.stolen - start.stolen) / (self.at - start.at), 2),
+        }
+
+
+def others_load(seconds: float = 2.0) -> float:
+    """How many processors are busy with something else, looked at for `seconds` in which we do nothing."""
+    start = Snapshot.of({})
+    time.sleep(seconds)
+    return round((Snapshot.of({}).busy - start.busy) / seconds, 2)

@@ -1,0 +1,35 @@
+"""Results: one JSON line for each measurement, on stdout and in a file that only grows."""
+
+import datetime
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+from app.logs import masked
+
+FILE = Path("var/bench/results.jsonl")
+#: processors that others may keep busy before a result is called noisy
+QUIET_LOAD = 0.1
+
+Result = dict[str, object]
+
+
+def stamped(measure: str, fields: Result) -> Result:
+    """A result with what it is, when and where it was measured."""
+    other = fields.get("other_load")
+    noisy = isinstance(other, float) and other > QUIET_LOAD
+    place = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
+    overrides = {name: masked(text) for name, text in os.environ.items() if name.startswith("SURELANE_")}
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"measure": measure, "at": at, **fields, "noisy": noisy, **place, "overrides": overrides}
+
+
+def emit(result: Result) -> None:
+    """Print it as the one line that belongs on stdout, and keep it."""
+    line = json.dumps(result)
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    with FILE.open("a") as file:
+        file.write(line + "\n")
+    print(line, file=sys.stdout, flush=True)

@@ -1,0 +1,103 @@
+"""The servers that are measured on: a stack of the benchmark's own, and an empty database for each measurement."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+from psycopg2 import extensions, sql
+
+from app.cache import locked
+from app.config import values
+from app.db.engine import make_engine
+from app.embedded import Stack
+from app.embedded.stack import TARGET_ROLE
+from app.ledger.migrate import upgrade
+from bench.machine import Cpu, tree
+from bench.workload import CHECKSUM, DDL, Expected
+
+Connection = extensions.connection
+Cursor = extensions.cursor
+
+DATABASE = "bench"
+#: schema of the lane's own tables
+LEDGER_SCHEMA = "surelane"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Servers:
+    """A running broker and target."""
+
+    stack: Stack
+
+    @property
+    def bootstrap(self) -> str:
+        """Where Kafka is."""
+        return self.stack.kafka.bootstrap
+
+    @property
+    def url(self) -> str:
+        """The database that is written, as the lane's role."""
+        return self.stack.target.url(DATABASE, TARGET_ROLE)
+
+    @property
+    def data_dir(self) -> Path:
+        """Where what is kept between runs may be put."""
+        return self.stack.data_dir
+
+    def empty_database(self, *, with_ledger: bool) -> None:
+        """Make the database anew, with the benchmark's table, and let the server write out what it still holds."""
+        target = self.stack.target
+        if target.execute("select from pg_database where datname = %s", DATABASE):
+            self._end_prepared()
+            target.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(DATABASE)))
+        target.create_database(DATABASE, TARGET_ROLE)
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(DDL)
+        if with_ledger:
+            upgrade(make_engine(values.postgres_url(self.url), application_name="surelane bench"), LEDGER_SCHEMA)
+        target.execute("checkpoint")
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """A connection of its own; each statement is its own transaction."""
+        connection = psycopg2.connect(self.url, application_name="surelane bench")
+        connection.autocommit = True
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def found(self) -> Expected:
+        """The table as it is."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("set work_mem = '256MB'; set max_parallel_workers_per_gather = 0")
+            cursor.execute(CHECKSUM)
+            row = cursor.fetchone()
+            assert row is not None, "an aggregate has a row"
+            return Expected(rows=row[0], md5=row[1] or Expected.of([]).md5)
+
+    def cpu(self) -> Mapping[str, Cpu]:
+        """What each server has used since it began."""
+        return {"postgres": tree(self.stack.target.pid), "kafka": tree(self.stack.kafka.pid)}
+
+    def _end_prepared(self) -> None:
+        """A database with prepared transactions cannot be dropped; an interrupted run may have left one."""
+        gids = self.stack.target.execute("select gid from pg_prepared_xacts where database = %s", DATABASE)
+        for (gid,) in gids:
+            self.stack.target.execute("rollback prepared %s", gid, database=DATABASE)
+
+
+@contextmanager
+def running(name: str) -> Iterator[Servers]:
+    """Start what does not run; at the end stop it again, its data stays. One benchmark at a time on a stack."""
+    stack = Stack(name)
+    before = [part.name for part in stack.status() if part.running]
+    stack.up(connect=False, source=False)
+    try:
+        with locked(stack.data_dir / "bench.lock"):
+            yield Servers(stack=stack)
+    finally:
+        if not before:
+            stack.down()
