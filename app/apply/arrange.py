@@ -70,6 +70,16 @@ class Epoch:
         last[identities[keyed]] = changes[keyed]  # of repeated indices numpy keeps the last assignment
         return changes[~keyed | (last[identities] == changes)] if len(last) else changes
 
+    def key_columns(self, ordinal: int) -> frozenset[str]:
+        """Names of the columns in the key of this message; empty for one without key, or with one that is no row."""
+        try:
+            key = json.loads(self.rows["key"][ordinal].as_py() or "null")
+        except ValueError:
+            return frozenset()
+        if isinstance(key, dict) and self.layout(ordinal).schema_hash:
+            key = key.get("payload")
+        return frozenset(key) if isinstance(key, dict) else frozenset()
+
     def lines(self, ordinals: Indices) -> pa.Array:
         """COPY lines of these rows; no copy is made when it is every row."""
         lines = _single(self.rows["line"])

@@ -1,33 +1,31 @@
 """The two statements that carry staged rows into a target table."""
 
-from sqlalchemy import Connection
-
 from app.apply.encoding import value_sql
 from app.apply.staging import ORDINAL, Field, Staging
 from app.apply.target import TargetTable
+from app.db.sql import quoted
 
 #: one ordinal range of the staging table, both ends inclusive
 Range = tuple[int, int]
 
 
 class Merge:
-    """SQL of one target table and one staging shape, quoted for `connection`'s dialect."""
+    """SQL of one target table and one staging shape."""
 
-    def __init__(self, connection: Connection, schema: str, target: TargetTable, staging: Staging) -> None:
-        self._quote = connection.dialect.identifier_preparer.quote_identifier
-        self._schema = self._quote(schema)
+    def __init__(self, schema: str, target: TargetTable, staging: Staging) -> None:
+        self._schema = quoted(schema)
         self._staging = staging.name
-        self._target = f"{self._quote(target.schema)}.{self._quote(target.name)}"
+        self._target = f"{quoted(target.schema)}.{quoted(target.name)}"
         self._key = target.key
         self._fields = [field for field in staging.fields if not field.column.generated]
-        self._ordinal = f"s.{self._quote(ORDINAL)}"
+        self._ordinal = f"s.{quoted(ORDINAL)}"
 
     def upsert(self, ordinals: Range | None = None) -> str:
         """INSERT ... ON CONFLICT DO UPDATE of the staged rows, or of those in an ordinal range, in their order."""
-        columns = [self._quote(field.column.name) for field in self._fields]
+        columns = [quoted(field.column.name) for field in self._fields]
         values = [self._value(field) for field in self._fields]
-        key = ", ".join(self._quote(name) for name in self._key)
-        others = [self._quote(f.column.name) for f in self._fields if f.column.name not in self._key]
+        key = ", ".join(quoted(name) for name in self._key)
+        others = [quoted(f.column.name) for f in self._fields if f.column.name not in self._key]
         action = f"update set {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "nothing"
         return (  # every name in it is quoted by the dialect
             f"insert into {self._target} ({', '.join(columns)}) overriding system value"  # noqa: S608
@@ -38,12 +36,12 @@ class Merge:
     def delete(self, ordinals: Range | None = None) -> str:
         """DELETE of the rows whose keys are staged."""
         by_name = {field.column.name: field for field in self._fields}
-        keys = [f"t.{self._quote(name)} = {self._value(by_name[name])}" for name in self._key]
+        keys = [f"t.{quoted(name)} = {self._value(by_name[name])}" for name in self._key]
         condition = self._only(ordinals, " and ") or ""
         return f"delete from {self._target} t using {self._staging} s where {' and '.join(keys)}{condition}"  # noqa: S608
 
     def _value(self, field: Field) -> str:
-        return value_sql(field.column, field.encoding, f"s.{self._quote(field.column.name)}", self._schema)
+        return value_sql(field.column, field.encoding, f"s.{quoted(field.column.name)}", self._schema)
 
     def _only(self, ordinals: Range | None, word: str = " where ") -> str:
         return f"{word}{self._ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""

@@ -61,6 +61,14 @@ class Shapes:
                 self._known[layout] = self._make(layout, example)
         return self._known[layout]
 
+    def leaves_out(self, layout: Layout) -> bool:
+        """Whether changes of this table are ignored, whatever they are."""
+        if not self._ignore_unknown:
+            return False
+        place = self._routes.target(layout.schema, layout.table)
+        with translated(f"reading the catalog for {layout.source}"), self._engine.connect() as connection:
+            return place is None or load_table(connection, *place) is None
+
     def reclaim(self) -> None:
         """Give back staging space; between epochs only, a prepared transaction would be in the way."""
         stagings = [shape.staging for shape in self._known.values() if shape is not None]
@@ -93,7 +101,7 @@ class Shapes:
             self._check(layout, target, example)
             fields = self._fields(layout, target, example)
             table = staging.create(connection, self._schema, self._lane, target, fields)
-            return Shape(layout.kind, target, table, Merge(connection, self._schema, target, table))
+            return Shape(layout.kind, target, table, Merge(self._schema, target, table))
 
     def _check(self, layout: Layout, target: TargetTable, example: Position) -> None:
         if not target.key:

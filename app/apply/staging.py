@@ -14,11 +14,13 @@ from sqlalchemy import Connection, text
 
 from app.apply.encoding import Encoding, staged_type
 from app.apply.target import Column, TargetTable
-from app.db.sql import run
+from app.db.sql import quoted, run
 from app.model.arrow import compute
 
 #: ordinal of the change within the epoch; filled only when the faithful order is needed
 ORDINAL = "surelane_ordinal"
+#: characters of the lane's name in a staging table's: with both hashes it has to stay below 64
+LANE_SHOWN = 24
 #: bytes handed to libpq at once
 COPY_CHUNK_BYTES = 1 << 20
 #: rows written to a staging table before its space is given back
@@ -49,24 +51,22 @@ class Staging:
 
 
 def prefix(lane: str) -> str:
-    """What every staging table of the lane begins with."""
-    return f"stage_{lane}_"
+    """What every staging table of the lane begins with, and no other lane's: `orders` must not take `orders_eu`'s."""
+    return f"stage_{lane[:LANE_SHOWN]}_{hashlib.sha256(lane.encode()).hexdigest()[:8]}_"
 
 
 def drop_all(connection: Connection, schema: str, lane: str) -> None:
     """Drop the lane's staging tables, whatever shape an older program gave them."""
-    quote = connection.dialect.identifier_preparer.quote_identifier
     for name in connection.execute(_STAGING_TABLES, {"schema": schema, "prefix": prefix(lane)}).scalars().all():
-        run(connection, f"drop table {quote(schema)}.{quote(name)}")
+        run(connection, f"drop table {quoted(schema)}.{quoted(name)}")
 
 
 def create(connection: Connection, schema: str, lane: str, target: TargetTable, fields: tuple[Field, ...]) -> Staging:
     """Make the staging table for this shape of message."""
-    quote = connection.dialect.identifier_preparer.quote_identifier
     shape = repr((str(target), [(field.column, field.encoding) for field in fields]))
-    name = f"{quote(schema)}.{quote(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
-    columns = ", ".join(f"{quote(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields)
-    run(connection, f"create unlogged table if not exists {name} ({quote(ORDINAL)} bigint, {columns})")
+    name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
+    columns = ", ".join(f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields)
+    run(connection, f"create unlogged table if not exists {name} ({quoted(ORDINAL)} bigint, {columns})")
     comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
     run(connection, f"comment on table {name} is '{comment}'")
     return Staging(name, fields)
@@ -77,12 +77,11 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
 
     With `ordinals` each line is preceded by its ordinal.
     """
-    quote = connection.dialect.identifier_preparer.quote_identifier
     names = [field.column.name for field in staging.fields]
     if ordinals is not None:
         lines = compute.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
         names = [ORDINAL, *names]
-    columns = ", ".join(quote(name) for name in names)
+    columns = ", ".join(quoted(name) for name in names)
     driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
         cursor.copy_expert(f"copy {staging.name} ({columns}) from stdin", Lines(lines), COPY_CHUNK_BYTES)

@@ -26,6 +26,14 @@ _PARENTS = text("""
 """)
 
 
+_CASCADES = text("""
+    select exists (
+        select from pg_constraint
+        where confrelid = cast(:oid as oid) and contype = 'f' and confdeltype in ('c', 'n', 'd')
+    )
+""")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Column:
     """One column of a target table."""
@@ -55,6 +63,8 @@ class TargetTable:
     key: tuple[str, ...]
     #: oids of the tables its foreign keys point at, itself left out
     parents: frozenset[int]
+    #: whether the target itself deletes or changes rows of other tables when a row of this one goes
+    cascades: bool = False
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -88,4 +98,5 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
         ),
         key=tuple(connection.execute(_PRIMARY_KEY, {"oid": oid}).scalars()),
         parents=frozenset(connection.execute(_PARENTS, {"oid": oid}).scalars()),
+        cascades=connection.execute(_CASCADES, {"oid": oid}).scalar_one(),
     )

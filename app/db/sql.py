@@ -3,8 +3,16 @@
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult
+from sqlalchemy.dialects.postgresql.base import PGDialect
 
+#: not the connection's own: under psycopg2's way of writing parameters that one doubles every `%` in a name
+_NAMES = PGDialect(paramstyle="named").identifier_preparer
 _NO_PARAMETERS = {"no_parameters": True}
+
+
+def quoted(name: str) -> str:
+    """A name as SQL text, for `run`."""
+    return _NAMES.quote_identifier(name)
 
 
 def run(connection: Connection, sql: str) -> CursorResult[Any]:
