@@ -13,4 +13,5 @@ pytest_plugins = [
     "tests.fix_topic",
     "tests.fix_spark",
     "tests.fix_lane",
+    "tests.fix_bare_lane",
 ]

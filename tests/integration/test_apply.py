@@ -1,0 +1,436 @@
+"""Applying epochs to a real target: whatever the order of statements, the result is that of the messages' order.
+
+Without Kafka and Spark, so that many histories and many ways to cut them into epochs can be tried.
+"""
+
+import dataclasses
+import datetime
+from decimal import Decimal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.apply.plan import Plan
+from app.errors import BadMessage, TargetMismatch
+from tests import messages as m
+from tests.fix_bare_lane import MakeBareLane
+from tests.fix_target import Target
+from tests.messages import Debezium, Message, Table
+from tests.workload import TABLES, Shop
+
+PARENT = Table("parent", {"id": m.INT, "name": m.TEXT}, constraints=("unique (name)",))
+CHILD = Table(
+    "child", {"id": m.INT, "parent": m.INT, "note": m.TEXT}, constraints=("foreign key (parent) references parent",)
+)
+FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 10**9), cuts=st.lists(st.integers(1, 60), min_size=1, max_size=8))
+def test_any_history_cut_anywhere_equals_the_oracle(
+    seed: int, cuts: list[int], target: Target, bare_lane: MakeBareLane
+) -> None:
+    """An epoch may even begin or end inside a transaction of the source."""
+    for table in TABLES:
+        target.execute(f"drop table if exists {table.quoted} cascade")
+    target.create(*TABLES)
+    lane, messages = bare_lane(), Shop(seed).messages(sum(cuts))
+    for cut in cuts:
+        epoch, messages = messages[:cut], messages[cut:]
+        record = lane.apply(epoch, shuffle=seed)
+        assert record.counts.consumed == len(epoch)
+        lane.check()
+
+
+def p(number: int, name: str | None = None) -> dict[str, object]:
+    """A row of PARENT."""
+    return {"id": number, "name": name or f"name {number}"}
+
+
+def c(number: int, parent: int | None, note: str = "") -> dict[str, object]:
+    """A row of CHILD."""
+    return {"id": number, "parent": parent, "note": note}
+
+
+d = Debezium()
+
+#: name: (messages before, messages of the epoch, the plan they need)
+CASES: dict[str, tuple[list[Message], list[Message], Plan]] = {
+    "nothing for the target": (
+        [],
+        [d.begin(), d.end(), d.heartbeat(), d.logical(), d.tombstone(PARENT, p(1))],
+        Plan.NONE,
+    ),
+    "parents with their children": (
+        [],
+        [d.create(PARENT, p(1)), d.create(CHILD, c(1, 1)), d.create(PARENT, p(2)), d.create(CHILD, c(2, 2))],
+        Plan.DELETES_FIRST,
+    ),
+    "a child's parent made last": (
+        [d.create(PARENT, p(1)), d.create(CHILD, c(1, 1))],
+        [d.create(PARENT, p(2)), d.update(CHILD, c(1, 2)), d.update(PARENT, p(2, "renamed"))],
+        Plan.DELETES_FIRST,
+    ),
+    "children go with their parents": (
+        [d.create(PARENT, p(1)), d.create(CHILD, c(1, 1))],
+        [d.delete(CHILD, c(1, 1)), d.tombstone(CHILD, c(1, 1)), d.delete(PARENT, p(1))],
+        Plan.DELETES_FIRST,
+    ),
+    "a unique value is freed and taken": (
+        [d.create(PARENT, p(1, "x"))],
+        [d.delete(PARENT, p(1, "x")), d.create(PARENT, p(2, "x"))],
+        Plan.DELETES_FIRST,
+    ),
+    "a key changes": (
+        [d.create(PARENT, p(1, "x"))],
+        [*d.rekey(PARENT, p(1, "x"), p(2, "x")), d.update(PARENT, p(2, "y"))],
+        Plan.DELETES_FIRST,
+    ),
+    "children move away before their parent goes": (
+        [d.create(PARENT, p(1)), d.create(PARENT, p(2)), d.create(CHILD, c(1, 1))],
+        [d.update(CHILD, c(1, 2)), d.delete(PARENT, p(1))],
+        Plan.UPSERTS_FIRST,
+    ),
+    "a parent's key changes and its children follow": (
+        [d.create(PARENT, p(1, "x")), d.create(CHILD, c(1, 1))],
+        [d.create(PARENT, p(2, "y")), d.update(CHILD, c(1, 2)), d.delete(PARENT, p(1, "x"))],
+        Plan.UPSERTS_FIRST,
+    ),
+    "unique values are swapped": (
+        [d.create(PARENT, p(1, "x")), d.create(PARENT, p(2, "y"))],
+        [d.update(PARENT, p(1, "waits")), d.update(PARENT, p(2, "x")), d.update(PARENT, p(1, "y"))],
+        Plan.FAITHFUL,
+    ),
+    "children move away and the new parent takes the old one's name": (
+        [d.create(PARENT, p(1, "x")), d.create(CHILD, c(1, 1)), d.create(PARENT, p(2, "y"))],
+        [d.update(CHILD, c(1, 2)), d.delete(PARENT, p(1, "x")), d.create(PARENT, p(3, "x"))],
+        Plan.FAITHFUL,
+    ),
+    "a row comes and goes": (
+        [],
+        [d.create(PARENT, p(1)), d.delete(PARENT, p(1)), d.tombstone(PARENT, p(1))],
+        Plan.DELETES_FIRST,
+    ),
+    "a row goes and comes back": (
+        [d.create(PARENT, p(1, "x"))],
+        [d.delete(PARENT, p(1, "x")), d.create(PARENT, p(1, "y")), d.update(PARENT, p(1, "z"))],
+        Plan.DELETES_FIRST,
+    ),
+    "updates and deletes of rows the target does not have": (
+        [],
+        [d.update(PARENT, p(1)), d.delete(PARENT, p(2)), d.read(PARENT, p(3))],
+        Plan.DELETES_FIRST,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_fastest_plan_that_the_target_takes_is_used(case: str, target: Target, bare_lane: MakeBareLane) -> None:
+    before, epoch, plan = CASES[case]
+    target.create(PARENT, CHILD)
+    lane = bare_lane()
+    lane.apply(before)
+    record = lane.apply(epoch)
+    lane.check()
+    assert record.plan == plan
+
+
+def test_what_the_counts_say(target: Target, bare_lane: MakeBareLane) -> None:
+    target.create(PARENT)
+    counts = (
+        bare_lane()
+        .apply([d.begin(), d.create(PARENT, p(1)), d.update(PARENT, p(1, "b")), d.create(PARENT, p(2)), d.end()])
+        .counts
+    )
+    assert (counts.consumed, counts.applied, counts.compacted, counts.filtered) == (5, 2, 1, 2)
+
+
+def test_tables_that_point_at_each_other(target: Target, bare_lane: MakeBareLane) -> None:
+    """Each needs the other's row first; only the source's order is possible."""
+    target.create(PARENT, CHILD)
+    target.execute("alter table parent add column favourite int references child")
+    table = Table("parent", {**PARENT.columns, "favourite": m.INT})
+    lane = bare_lane()
+    first, last = {**p(1), "favourite": None}, {**p(1), "favourite": 5}
+    record = lane.apply([d.create(table, first), d.create(CHILD, c(5, 1)), d.update(table, last)])
+    lane.check()
+    assert record.plan == Plan.FAITHFUL
+
+
+def test_a_tree_in_one_table(target: Target, bare_lane: MakeBareLane) -> None:
+    tree = Table("tree", {"id": m.INT, "up": m.INT}, constraints=("foreign key (up) references tree",))
+    target.create(tree)
+    lane = bare_lane()
+    lane.apply([d.create(tree, {"id": i, "up": i - 1 or None}) for i in range(1, 9)])
+    lane.check()
+    lane.apply([d.update(tree, {"id": 8, "up": 1}), *(d.delete(tree, {"id": i, "up": i - 1}) for i in range(7, 1, -1))])
+    lane.check()
+
+
+def test_a_deferred_constraint_of_the_target_is_checked_at_the_epochs_end(
+    target: Target, bare_lane: MakeBareLane
+) -> None:
+    child = Table(
+        "child", CHILD.columns, constraints=("foreign key (parent) references parent deferrable initially deferred",)
+    )
+    target.create(PARENT, child)
+    lane = bare_lane()
+    lane.apply([d.create(child, c(1, 1)), d.create(PARENT, p(1))])
+    lane.check()
+
+
+def test_a_cascade_of_the_target_takes_nothing_that_the_source_kept(target: Target, bare_lane: MakeBareLane) -> None:
+    """Deleting the parent first would take along the child, which comes back, and the grandchild, which does not."""
+    child = Table("child", CHILD.columns, constraints=("foreign key (parent) references parent on delete cascade",))
+    grandchild = Table(
+        "grandchild",
+        {"id": m.INT, "child": m.INT},
+        constraints=("foreign key (child) references child on delete cascade",),
+    )
+    target.create(PARENT, child, grandchild)
+    lane = bare_lane()
+    lane.apply(
+        [
+            d.create(PARENT, p(1)),
+            d.create(PARENT, p(2)),
+            d.create(child, c(1, 1)),
+            d.create(grandchild, {"id": 1, "child": 1}),
+        ]
+    )
+    lane.apply([d.update(child, c(1, 2)), d.delete(PARENT, p(1))])
+    lane.check()
+
+
+def test_changes_without_message_key_keep_their_order(target: Target, bare_lane: MakeBareLane) -> None:
+    """Debezium writes no key for a source table without one; the target's key comes from the row."""
+    target.create(FLAT)
+    lane = bare_lane()
+    row = {"id": 1, "v": "a"}
+    lane.apply([d.keyless("c", FLAT, row), d.delete(FLAT, row, keyed=False)])
+    lane.check()
+    lane.apply(
+        [d.keyless("c", FLAT, row), d.keyless("u", FLAT, {"id": 1, "v": "b"}), d.create(FLAT, {"id": 2, "v": "c"})]
+    )
+    lane.check()
+    lane.apply([d.delete(FLAT, row, keyed=False), d.keyless("c", FLAT, {"id": 1, "v": "d"})])
+    lane.check()
+
+
+def test_a_message_key_that_several_rows_share_loses_no_row(target: Target, bare_lane: MakeBareLane) -> None:
+    """`message.key.columns` may name columns that are no key of the table, to keep related rows in one partition."""
+    by_parent = Table("child", CHILD.columns, key=("parent",))
+    target.create(PARENT, Table("child", CHILD.columns))
+    target.execute("insert into parent values (7, 'seven')")
+    bare_lane().apply([d.create(by_parent, c(1, 7)), d.create(by_parent, c(2, 7))])
+    assert sorted(target.rows("public.child")) == [(1,), (2,)]
+
+
+def test_a_message_key_with_more_columns_than_the_targets(target: Target, bare_lane: MakeBareLane) -> None:
+    """As from a partitioned source table, whose key has to contain the partition's column."""
+    target.create(FLAT)
+    dated = Table("flat", FLAT.columns, key=("id", "v"))
+    lane = bare_lane()
+    lane.apply([d.create(dated, {"id": 1, "v": "january"})])
+    lane.apply(
+        [*d.rekey(dated, {"id": 1, "v": "january"}, {"id": 1, "v": "february"}), d.create(dated, {"id": 2, "v": ""})]
+    )
+    assert target.text_rows("public.flat") == ["(1,february)", '(2,"")']
+
+
+def test_a_message_key_that_is_no_row(target: Target, bare_lane: MakeBareLane) -> None:
+    """A transformation of the connector may leave a bare value of it."""
+    target.create(FLAT)
+    lane = bare_lane()
+    keys = [b"1", b'"x"', b"x", b"[1]", b""]
+    lane.apply(
+        [dataclasses.replace(d.create(FLAT, {"id": number, "v": "a"}), key=key) for number, key in enumerate(keys)]
+    )
+    lane.check()
+
+
+def test_columns_come_and_go_in_the_middle_of_an_epoch(target: Target, bare_lane: MakeBareLane) -> None:
+    wide = Table("flat", {"id": m.INT, "v": m.TEXT, "w": m.numeric(8, 2)})
+    target.create(wide)
+    lane = bare_lane()
+    lane.apply(
+        [
+            d.create(FLAT, {"id": 1, "v": "old"}),
+            d.create(FLAT, {"id": 2, "v": "old"}),
+            d.update(wide, {"id": 1, "v": "new", "w": Decimal("1.50")}),
+            d.create(wide, {"id": 3, "v": "new", "w": None}),
+        ]
+    )
+    rows = target.rows("public.flat")
+    assert rows[1,] == {"id": 1, "v": "new", "w": Decimal("1.50")}
+    assert rows[2,] == {"id": 2, "v": "old", "w": None}
+
+
+def test_columns_that_only_the_target_has_keep_their_values(target: Target, bare_lane: MakeBareLane) -> None:
+    target.execute(
+        "create table flat (id int primary key, v text, own text default 'default',"
+        " twice text generated always as (v || v) stored)"
+    )
+    lane = bare_lane()
+    lane.apply([d.create(FLAT, {"id": 1, "v": "a"}), d.create(FLAT, {"id": 2, "v": "b"})])
+    target.execute("update flat set own = 'mine' where id = 1")
+    lane.apply([d.update(FLAT, {"id": 1, "v": "c"})])
+    assert target.text_rows("public.flat") == ["(1,c,mine,cc)", "(2,b,default,bb)"]
+
+
+def test_a_generated_identity_and_a_generated_column_of_the_source(target: Target, bare_lane: MakeBareLane) -> None:
+    target.execute(
+        "create table flat (id int generated always as identity primary key, v text,"
+        " twice text generated always as (v || v) stored)"
+    )
+    table = Table("flat", {"id": m.INT, "v": m.TEXT, "twice": m.TEXT})
+    lane = bare_lane()
+    lane.apply(
+        [d.create(table, {"id": 7, "v": "a", "twice": "aa"}), d.update(table, {"id": 7, "v": "b", "twice": "bb"})]
+    )
+    lane.check()
+
+
+def test_a_table_that_is_nothing_but_its_key(target: Target, bare_lane: MakeBareLane) -> None:
+    pair = Table("pair", {"a": m.INT, "b": m.TEXT}, key=("a", "b"))
+    target.create(pair)
+    lane = bare_lane()
+    lane.apply([d.create(pair, {"a": 1, "b": "x"}), d.create(pair, {"a": 1, "b": "y"})])
+    lane.apply([d.create(pair, {"a": 1, "b": "x"}), d.delete(pair, {"a": 1, "b": "y"})])
+    lane.check()
+
+
+def test_names_that_need_quotes(target: Target, bare_lane: MakeBareLane) -> None:
+    columns = {"Id": m.INT, 'a "quoted" %s name': m.TEXT, "order": m.TEXT, "surelane_line": m.DATE}
+    table = Table('Weird % "Table"', columns, key=("Id",), schema="Sch%ema")
+    target.execute('create schema "Sch%ema"')
+    target.execute(
+        'create table "Sch%ema"."Weird % ""Table""" ("Id" int primary key, "a ""quoted"" %s name" text,'
+        ' "order" text, surelane_line date)'
+    )
+    row = {"Id": 1, 'a "quoted" %s name': "100 % :x %(y)s", "order": "'", "surelane_line": datetime.date(2024, 2, 29)}
+    lane = bare_lane(routes={"*.*": "*.*"})
+    lane.apply([d.create(table, row), d.create(table, {**row, "Id": 2}), d.delete(table, {**row, "Id": 2})])
+    found = target.execute('select * from "Sch%ema"."Weird % ""Table"""')
+    assert [tuple(one) for one in found] == [tuple(row.values())]
+
+
+def test_a_partitioned_target(target: Target, bare_lane: MakeBareLane) -> None:
+    target.execute("create table flat (id int primary key, v text) partition by range (id)")
+    target.execute("create table flat_low partition of flat for values from (0) to (10)")
+    target.execute("create table flat_high partition of flat for values from (10) to (20)")
+    lane = bare_lane()
+    lane.apply([d.create(FLAT, {"id": number, "v": "a"}) for number in range(20)])
+    lane.apply([d.update(FLAT, {"id": 3, "v": "b"}), *d.rekey(FLAT, {"id": 4, "v": "a"}, {"id": 4, "v": "c"})])
+    lane.check()
+
+
+def test_a_row_that_a_trigger_drops_stops_the_lane(target: Target, bare_lane: MakeBareLane) -> None:
+    target.create(FLAT)
+    target.execute("create function drop_it() returns trigger language plpgsql as 'begin return null; end'")
+    target.execute("create trigger t before insert on flat for each row when (new.id = 2) execute function drop_it()")
+    lane = bare_lane()
+    with pytest.raises(TargetMismatch, match=r"public\.flat: 2 rows were sent, 1 were taken"):
+        lane.apply([d.create(FLAT, {"id": 1, "v": "a"}), d.create(FLAT, {"id": 2, "v": "a"})])
+    assert target.rows("public.flat") == {}
+
+
+def test_a_value_that_the_source_left_out_never_overwrites_the_targets(target: Target, bare_lane: MakeBareLane) -> None:
+    target.create(FLAT)
+    lane = bare_lane()
+    lane.apply([d.create(FLAT, {"id": 1, "v": "large"}), d.create(FLAT, {"id": 2, "v": "x"})])
+    with pytest.raises(
+        TargetMismatch, match=r"made-up\[0\]@3 of table public\.flat leaves out an unchanged"
+    ) as refused:
+        lane.apply(
+            [d.update(FLAT, {"id": 2, "v": "y"}), d.update(FLAT, {"id": 1, "v": "__debezium_unavailable_value"})]
+        )
+    assert "replica identity full" in str(refused.value)
+    lane.check()
+    lane.apply([d.update(FLAT, {"id": 1, "v": "talks of __debezium_unavailable_value"})])
+    lane.check()
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "words"),
+    [
+        (d.truncate(FLAT), TargetMismatch, ["truncates table public.flat", "skipped.operations"]),
+        (d.create(Table("gone", FLAT.columns), {"id": 1, "v": ""}), TargetMismatch, ["public.gone", "does not exist"]),
+        (d.create(Table("flat", FLAT.columns, schema="x"), {"id": 1, "v": ""}), TargetMismatch, ["x.flat", "no route"]),
+        (
+            d.create(Table("keyless", FLAT.columns), {"id": 1, "v": ""}),
+            TargetMismatch,
+            ["no primary key", "alter table"],
+        ),
+        (
+            d.create(Table("flat", {**FLAT.columns, "more": m.INT}), {"id": 1, "v": "", "more": 1}),
+            TargetMismatch,
+            ["has no column more", "alter table public.flat add column more"],
+        ),
+        (
+            d.create(Table("flat", {"v": m.TEXT}, key=("v",)), {"v": "x"}),
+            TargetMismatch,
+            ["primary key column id", "not in the message"],
+        ),
+        (d.create(FLAT, {"id": 2**31, "v": "x"}), BadMessage, ["out of range", "22003"]),
+        (d.create(FLAT, {"id": 1, "v": "\0"}), BadMessage, ["0x00", "22021"]),
+        (d.create(FLAT, {"id": 1, "v": None}), BadMessage, ["not-null", "23502"]),
+        (d.create(FLAT, {"id": 1, "v": "x" * 11}), BadMessage, ["too long", "22001"]),
+    ],
+)
+def test_what_cannot_be_applied_is_named(
+    message: Message, error: type[Exception], words: list[str], target: Target, bare_lane: MakeBareLane
+) -> None:
+    """Lane, position and cause; nothing of the epoch is left, and the lane goes on where it was."""
+    target.execute("create table flat (id int primary key, v varchar(10) not null)")
+    target.execute("create table keyless (id int, v text)")
+    lane = bare_lane()
+    good = d.create(FLAT, {"id": 5, "v": "good"})
+    with pytest.raises(error) as refused:
+        lane.apply([good, d.begin(), message, good])
+    for word in [lane.name, "made-up[0]@2", "what to do", *words]:
+        assert word in str(refused.value)
+    assert target.rows("public.flat") == {}
+    lane.apply([good])
+    lane.check()
+
+
+def test_routes_and_tables_that_are_left_out(target: Target, bare_lane: MakeBareLane) -> None:
+    target.execute("create schema copy")
+    target.execute("create table copy.flat_2 (id int primary key, v text)")
+    lane = bare_lane(routes={"public.flat": "copy.*_2".replace("*", "flat")}, ignore_unknown=True)
+    record = lane.apply([d.create(FLAT, {"id": 1, "v": "a"}), d.create(PARENT, p(1))])
+    assert target.text_rows("copy.flat_2") == ["(1,a)"]
+    assert (record.counts.applied, record.counts.filtered) == (1, 1)
+
+
+@pytest.mark.parametrize("message", [d.truncate(PARENT), d.delete(PARENT, p(1), keyed=False)])
+def test_nothing_about_a_table_that_is_left_out_is_refused(
+    message: Message, target: Target, bare_lane: MakeBareLane
+) -> None:
+    target.create(FLAT)
+    for routes in ({"public.flat": "public.flat"}, {"public.*": "public.*"}):
+        assert bare_lane(routes=routes, ignore_unknown=True).apply([message]).counts.filtered == 1
+
+
+def test_a_lane_leaves_the_staging_tables_of_lanes_with_longer_names_alone(
+    target: Target, bare_lane: MakeBareLane
+) -> None:
+    target.create(FLAT, PARENT)
+    short, long = "a" * 40, "a" * 40 + "_" + "b" * 22
+    running = bare_lane(name=long)
+    running.apply([d.create(FLAT, {"id": 1, "v": "a"})])
+    bare_lane(name=short).apply([d.create(PARENT, p(1)), d.delete(PARENT, p(1))])
+    running.apply([d.create(FLAT, {"id": 2, "v": "a"}), d.create(PARENT, p(2)), d.delete(PARENT, p(2))])
+    running.check()
+
+
+def test_staging_leaves_nothing_visible(target: Target, bare_lane: MakeBareLane) -> None:
+    target.create(FLAT)
+    lane = bare_lane()
+    lane.apply([d.create(FLAT, {"id": 1, "v": "a"})])
+    lane.apply([d.delete(FLAT, {"id": 1, "v": "a"})])
+    found = target.execute("select c.oid::regclass::text from pg_class c where relpersistence = 'u' and relkind = 'r'")
+    assert found
+    for (staging,) in found:
+        assert target.execute(f"select * from {staging}") == []
