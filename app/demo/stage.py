@@ -1,0 +1,48 @@
+"""Putting up the stage: a fresh stack whose source is filled before Debezium looks at it for the first time."""
+
+from psycopg2 import sql
+
+from app.demo.programs import initialise
+from app.demo.tables import HISTORY_KEY, PROBE, SHOP
+from app.embedded import Stack
+from app.embedded.stack import DATABASE, TARGET_ROLE
+
+#: pgbench -I: drop, create tables, generate rows (with a TRUNCATE, which would stop a lane), primary keys
+SOURCE_STEPS, TARGET_STEPS = "dtgp", "dtp"
+
+CUSTOMERS, PRODUCTS = 200, 50
+_FILL_CUSTOMERS = "insert into customers (code, name) select 'C' || n, 'Customer ' || n from generate_series(1, %s) n"
+_FILL_PRODUCTS = (
+    "insert into products select 'P' || n, 'Product ' || n, 1 + n * 7 %% 90 + 0.95, 1000 from generate_series(1, %s) n"
+)
+_FILL_PROBE = "insert into probe values (1, 0, clock_timestamp())"
+
+
+def prepare_databases(stack: Stack) -> None:
+    """Both databases with their tables, the source's with rows; Kafka and Debezium are not there yet."""
+    stack.up(kafka=False, connect=False)
+    _prepare_source(stack)
+    _prepare_target(stack)
+
+
+def _prepare_source(stack: Stack) -> None:
+    initialise(stack.source.url(DATABASE), SOURCE_STEPS)
+    for statement in (HISTORY_KEY, SHOP, PROBE, _FILL_PROBE):
+        stack.source.execute(statement, database=DATABASE)
+    stack.source.execute(_FILL_CUSTOMERS, CUSTOMERS, database=DATABASE)
+    stack.source.execute(_FILL_PRODUCTS, PRODUCTS, database=DATABASE)
+
+
+def _prepare_target(stack: Stack) -> None:
+    """The tables belong to the lane's role, as they would on a managed service.
+
+    That role replicates: the source has checked its foreign keys and run their cascades, and those arrive as changes
+    of their own. Postgres' own subscriptions work in the same way. Commit times are kept for `snapshots`.
+    """
+    role = sql.Identifier(TARGET_ROLE)
+    stack.target.execute(sql.SQL("alter role {} set session_replication_role = replica").format(role))
+    stack.target.execute("alter system set track_commit_timestamp = on")
+    stack.target.restart()
+    initialise(stack.target.url(DATABASE, TARGET_ROLE), TARGET_STEPS)
+    statements = [sql.SQL("set role {}").format(role), sql.SQL(HISTORY_KEY), sql.SQL(SHOP), sql.SQL(PROBE)]
+    stack.target.execute(sql.SQL(";").join(statements), database=DATABASE)

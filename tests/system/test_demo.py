@@ -1,0 +1,137 @@
+"""The demo itself, short: it ends well only if everything held, and its judges do notice what is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, text
+
+from app.config.values import postgres_url
+from app.db.engine import make_engine
+from app.demo.checks import identical, whole_epochs
+from app.demo.compare import compare
+from app.demo.lane import LANE
+from app.demo.snapshots import Snapshots
+from app.demo.tables import TABLES
+from app.embedded import Stack
+from app.embedded.stack import DATABASE, TARGET_ROLE
+
+TOP = Path(__file__).resolve().parents[2]
+SECONDS = 6
+#: seconds; several times what it takes: the machine may be busy
+TIMEOUT = 900
+
+
+@dataclass(frozen=True)
+class Played:
+    """A demo that was played with --keep."""
+
+    stack: Stack
+    done: subprocess.CompletedProcess[str]
+    report: Path
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return json.loads(self.done.stdout)
+
+    @property
+    def engines(self) -> tuple[Engine, Engine]:
+        urls = self.stack.source.url(DATABASE), self.stack.target.url(DATABASE, TARGET_ROLE)
+        source, target = (make_engine(postgres_url(url)) for url in urls)
+        return source, target
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    folder, name = tmp_path_factory.mktemp("demo"), f"test-demo-{os.getpid()}"
+    report = folder / "report.html"
+    options = ["--json", "--keep", f"--seconds={SECONDS}", f"--stack={name}", f"--report={report}"]
+    environment = {**os.environ, "PYTHONPATH": str(TOP)}
+    command = [sys.executable, "-m", "app.cli", "demo", *options]
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        yield Played(Stack(name), done, report)
+    finally:
+        Stack(name).down(wipe=True)
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_source_and_target_are_identical_after_the_crash(played: Played) -> None:
+    assert played.done.returncode == 0, played.done.stderr
+    told = played.told
+    assert told["passed"]
+    assert [check["promise"] for check in told["checks"] if not check["ok"]] == []
+    assert [one["table"] for one in told["comparisons"]] == [table.name for table in TABLES]
+    assert all(one["equal"] and one["source"] == one["target"] for one in told["comparisons"])
+    assert told["figures"]["pgbench"] > 0
+    assert told["figures"]["counts"]["applied"] > 100_000, "pgbench's accounts came with the snapshot"
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_it_was_killed_at_work_and_says_what_was_replayed(played: Played) -> None:
+    crash, recovery = played.told["crash"], played.told["recovery"]
+    assert crash["lag"] > 0
+    assert recovery["generation"] == crash["generation"] + 1
+    assert (recovery["replayed_epochs"] > 0) == (not crash["decided"])
+    assert [one["gid"] for one in recovery["settled"]] == crash["in_doubt"]
+    assert 0 < recovery["start_seconds"] < recovery["first_epoch_seconds"] <= recovery["caught_up_seconds"]
+
+
+class _Page(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.outside: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.outside += [value for name, value in attrs if name in ("src", "href") and value]
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_the_page_is_whole_and_needs_nothing_from_outside(played: Played) -> None:
+    content, page = played.report.read_text(encoding="utf-8"), _Page()
+    page.feed(content)
+    assert page.outside == []
+    assert "url(" not in content
+    assert page.tags.count("figure") == 4
+    assert all(f"<td>{table.name}</td>" in content for table in TABLES)
+    assert f"generation {played.told['recovery']['generation']}" in content
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_a_row_changed_by_hand_is_noticed(played: Played) -> None:
+    source, target = played.engines
+    snapshots = Snapshots(target, "surelane", LANE)
+    assert all(one.equal for one in compare(source, target))
+    snapshots.step()
+    assert whole_epochs(snapshots).ok
+    with target.begin() as connection:
+        connection.execute(text("update pgbench_accounts set abalance = abalance + 1 where aid = 4711"))
+    different = [one for one in compare(source, target) if not one.equal]
+    assert [(one.table, one.differing) for one in different] == [("pgbench_accounts", ("4711",))]
+    assert not identical(different).ok
+    assert "4711" in identical(different).found
+    snapshots.step()
+    snapshots.close()
+    assert snapshots.partial == {"pgbench_accounts": 1}, "a row that belongs to no epoch"
+    assert not whole_epochs(snapshots).ok
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_a_missing_row_is_noticed(played: Played) -> None:
+    source, target = played.engines
+    with target.begin() as connection:
+        connection.execute(text("delete from pgbench_history where id = (select max(id) from pgbench_history)"))
+    (different,) = [one for one in compare(source, target) if one.table == "pgbench_history"]
+    assert different.source.rows == different.target.rows + 1
+    assert not identical((different,)).ok
