@@ -62,6 +62,8 @@ _BY_SEMANTIC_NAME = {
     "io.debezium.data.geometry.Point": Wire.POINT,
 }
 
+_BIT_STRINGS = ("bit", "bit varying")
+
 #: 3 digits of a second or fewer: Debezium's adaptive mode writes milliseconds
 _ADAPTIVE_MILLIS_DIGITS = 3
 
@@ -88,11 +90,20 @@ def from_target(column: Column) -> Encoding:
         "time without time zone": Wire.TIME_MILLIS if digits_are_millis else Wire.TIME_MICROS,
         "interval": Wire.INTERVAL_MICROS,
         "bytea": Wire.BASE64,
-        "bit": Wire.BITS,
-        "bit varying": Wire.BITS,
+        **dict.fromkeys(_BIT_STRINGS, Wire.BITS),
         "point": Wire.POINT,
     }
     return Encoding(by_base.get(column.base, Wire.TEXT))
+
+
+def encoding_of(column: Column, field: Mapping[str, Any] | None) -> Encoding:
+    """Encoding of a column by its field of the message's schema, if there is one.
+
+    A schema that says boolean does not say that the source's type was bit(1); the target's does.
+    """
+    if field is None or (field.get("type") == "boolean" and column.base in _BIT_STRINGS):
+        return from_target(column)
+    return from_schema(field)
 
 
 def staged_type(column: Column, encoding: Encoding) -> str:

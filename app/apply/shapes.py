@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Engine
 
 from app.apply import staging
-from app.apply.encoding import from_schema, from_target
+from app.apply.encoding import encoding_of
 from app.apply.merge import Merge
 from app.apply.staging import Field, Staging
 from app.apply.target import Column, TargetTable, load_table
@@ -132,9 +132,7 @@ class Shapes:
     def _fields(self, layout: Layout, target: TargetTable, example: Position) -> tuple[Field, ...]:
         described = self._schemas(example, layout) if layout.schema_hash else {}
         columns = [target.by_name.get(name) or _not_in_target(name) for name in layout.columns]
-        return tuple(
-            Field(c, from_schema(described[c.name]) if c.name in described else from_target(c)) for c in columns
-        )
+        return tuple(Field(column, encoding_of(column, described.get(column.name))) for column in columns)
 
     def _mismatch(self, layout: Layout, example: Position, problem: str, hint: str) -> TargetMismatch:
         return TargetMismatch(

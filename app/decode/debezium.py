@@ -98,6 +98,8 @@ def _kind() -> Column:
     op = sf.col("body.op")
     kind = sf.when(sf.col("value").isNull(), Kind.FILTERED)  # tombstone
     kind = kind.when(~sf.col("utf8") | sf.col("malformed").isNotNull(), Kind.MALFORMED)
+    bad_key = ~sf.coalesce(sf.is_valid_utf8(sf.col("key")), sf.lit(True))
+    kind = kind.when((op == "d") & bad_key, Kind.MALFORMED)  # whatever row it would name is not the one meant
     for code, meaning in _OPERATIONS.items():
         kind = kind.when(op == code, meaning)
     transaction_marker = sf.col("body.status").isin("BEGIN", "END") & sf.col("body.id").isNotNull()
