@@ -12,6 +12,7 @@ pytest_plugins = [
     "tests.fix_target",
     "tests.fix_topic",
     "tests.fix_spark",
+    "tests.fix_decode",
     "tests.fix_lane",
     "tests.fix_bare_lane",
 ]

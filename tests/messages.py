@@ -65,7 +65,7 @@ class Type:
         return (self.enveloped or self.bare)(value) if envelope else self.bare(value)
 
 
-def _base64(value: bytes) -> str:
+def base64_of(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
@@ -84,7 +84,7 @@ def _scale_of(value: decimal.Decimal) -> int:
 
 def _variable(value: decimal.Decimal) -> Json:
     scale = _scale_of(value)
-    return {"scale": scale, "value": _base64(unscaled(value, scale))}
+    return {"scale": scale, "value": base64_of(unscaled(value, scale))}
 
 
 def _micros(value: datetime.datetime) -> int:
@@ -119,7 +119,7 @@ TEXT = Type(sql="text", schema={"type": "string"})
 BOOL = Type(sql="boolean", schema={"type": "boolean"})
 REAL = Type(sql="real", schema={"type": "float"})
 DOUBLE = Type(sql="double precision", schema={"type": "double"})
-UUID = Type(sql="uuid", schema=_named("string", "io.debezium.data.Uuid"))
+UUID = Type(sql="uuid", schema=_named("string", "io.debezium.data.Uuid"), bare=str)
 JSONB = Type(sql="jsonb", schema=_named("string", "io.debezium.data.Json"), bare=json.dumps)
 DATE = Type(
     sql="date",
@@ -140,7 +140,7 @@ INTERVAL = Type(
     schema=_named("int64", "io.debezium.time.MicroDuration"),
     bare=lambda value: value // _MICROSECOND,
 )
-BYTEA = Type(sql="bytea", schema={"type": "bytes"}, bare=_base64)
+BYTEA = Type(sql="bytea", schema={"type": "bytes"}, bare=base64_of)
 NUMERIC = Type(
     sql="numeric",
     schema=_named("struct", "io.debezium.data.VariableScaleDecimal"),
@@ -162,7 +162,7 @@ def numeric(precision: int, scale: int) -> Type:
         sql=f"numeric({precision},{scale})",
         schema=_named("bytes", "org.apache.kafka.connect.data.Decimal", scale=str(scale)),
         bare=str,
-        enveloped=lambda value: _base64(unscaled(value, scale)),
+        enveloped=lambda value: base64_of(unscaled(value, scale)),
     )
 
 
@@ -171,7 +171,7 @@ def bits(length: int) -> Type:
     return Type(
         sql=f"bit({length})",
         schema=_named("bytes", "io.debezium.data.Bits", length=str(length)),
-        bare=lambda text: _base64(bits_of(text)),
+        bare=lambda text: base64_of(bits_of(text)),
     )
 
 
@@ -276,7 +276,7 @@ class Debezium:
 
     def logical(self, text: str = "hello") -> Message:
         """op m: pg_logical_emit_message"""
-        body = {"prefix": "note", "content": _base64(text.encode())}
+        body = {"prefix": "note", "content": base64_of(text.encode())}
         payload = {"op": "m", "ts_ms": self._tick(), "source": self._source("", ""), "message": body}
         return self._message({"prefix": "note"}, payload, name="io.debezium.connector.postgresql.MessageValue")
 

@@ -1,0 +1,36 @@
+"""Decoding messages with the real Spark expressions, without Kafka: a data frame with Kafka's columns."""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from app.decode.debezium import DebeziumJson
+from tests.messages import Message
+
+TOPIC = "made-up"
+_KAFKA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+    ]
+)
+
+Decode = Callable[[Sequence[Message]], pa.Table]
+
+
+@pytest.fixture
+def decode(spark: SparkSession) -> Decode:
+    """`decode(messages)`: the decoded rows, in the messages' order."""
+
+    def decoded(messages: Sequence[Message]) -> pa.Table:
+        rows = [(TOPIC, 0, offset, message.key, message.value) for offset, message in enumerate(messages)]
+        frame = spark.createDataFrame(rows, _KAFKA)
+        return DebeziumJson().decode(frame).toArrow().sort_by("offset")
+
+    return decoded

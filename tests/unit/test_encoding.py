@@ -1,0 +1,287 @@
+"""What a column's text means: every wire form of a value becomes that value in Postgres, with envelope and without."""
+
+import datetime
+import json
+import uuid
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from app.apply.encoding import TEXT, Encoding, Wire, encoding_of, from_schema, from_target, staged_type, value_sql
+from app.apply.target import Column, load_table
+from tests import messages as m
+from tests.fix_target import SCHEMA, Target
+from tests.messages import Table, Type, bits_of, unscaled
+
+#: few examples, but of many values
+batch = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def many(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Lists that make the round trip worth while."""
+    return st.lists(values, min_size=20, max_size=100)
+
+
+#: Debezium's microseconds are a Java long, so its years end at 294247; Python's at 9999
+moments = st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999999))
+milliseconds = moments.map(lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000))
+times = st.times()
+spans = st.timedeltas(datetime.timedelta(days=-100_000), datetime.timedelta(days=100_000))
+decimals = st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**30), max_value=10**30)
+
+integers = st.integers(-(2**200), 2**200) | st.integers(-(2**64), 2**64)
+
+
+def column_of(target: Target, kind: Type) -> Column:
+    """A column of that type, as the catalog describes it."""
+    target.execute("drop table if exists one")
+    target.create(Table("one", {"id": m.INT, "v": kind}))
+    with target.engine.connect() as connection:
+        table = load_table(connection, "public", "one")
+    assert table is not None
+    return table.by_name["v"]
+
+
+def merged(target: Target, kind: Type, wire: Sequence[Any], *, schema: bool) -> list[Any]:
+    """The values that the merge makes of these JSON values."""
+    column = column_of(target, kind)
+    encoding = encoding_of(column, kind.schema if schema else None)
+    expression = value_sql(column, encoding, "s.c", f'"{SCHEMA}"')
+    kind_staged = staged_type(column, encoding)
+    staged = f"select ordinality n, c::{kind_staged} c from unnest(cast(:wire as text[])) with ordinality u(c)"
+    texts = [None if value is None else value if isinstance(value, str) else json.dumps(value) for value in wire]
+    with target.engine.begin() as connection:
+        connection.exec_driver_sql(f"create temp table kept (n int, v {kind.sql}) on commit drop")
+        connection.execute(text(f"insert into kept select n, {expression} from ({staged}) s"), {"wire": texts})
+        found = connection.exec_driver_sql("select v from kept order by n").scalars().all()
+    return [bytes(value) if isinstance(value, memoryview) else value for value in found]
+
+
+def check(target: Target, kind: Type, values: Sequence[Any]) -> None:
+    """Both ways to write the values give them back, and null stays null."""
+    values = [*values, None]
+    for envelope in (False, True):
+        wire = [kind.wire(value, envelope) for value in values]
+        assert merged(target, kind, wire, schema=envelope) == values, f"envelope {envelope}"
+
+
+@batch
+@given(values=many(moments))
+def test_timestamps(values: list[datetime.datetime], target: Target) -> None:
+    check(target, m.TIMESTAMP, values)
+
+
+@batch
+@given(values=many(milliseconds))
+def test_timestamps_in_milliseconds(values: list[datetime.datetime], target: Target) -> None:
+    check(target, m.TIMESTAMP_MS, values)
+
+
+@batch
+@given(values=many(moments.map(lambda moment: moment.replace(tzinfo=datetime.UTC))))
+def test_timestamps_with_time_zone(values: list[datetime.datetime], target: Target) -> None:
+    check(target, m.TIMESTAMPTZ, values)
+
+
+@batch
+@given(values=many(moments.map(datetime.datetime.date)))
+def test_dates(values: list[datetime.date], target: Target) -> None:
+    check(target, m.DATE, values)
+
+
+@batch
+@given(values=many(times))
+def test_times(values: list[datetime.time], target: Target) -> None:
+    check(target, m.TIME, values)
+
+
+@batch
+@given(values=many(spans))
+def test_intervals(values: list[datetime.timedelta], target: Target) -> None:
+    check(target, m.INTERVAL, values)
+
+
+@batch
+@given(values=many(decimals))
+def test_decimals(values: list[Decimal], target: Target) -> None:
+    check(target, m.numeric(40, 4), values)
+
+
+@batch
+@given(values=many(st.binary(max_size=30)))
+def test_bytes(values: list[bytes], target: Target) -> None:
+    check(target, m.BYTEA, values)
+
+
+@batch
+@given(values=many(st.text("01", min_size=11, max_size=11)))
+def test_bit_strings(values: list[str], target: Target) -> None:
+    check(target, m.bits(11), values)
+
+
+@batch
+@given(values=many(st.lists(st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0")))))
+def test_arrays(values: list[list[str | None]], target: Target) -> None:
+    check(target, m.TEXTS, values)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (m.SMALLINT, [0, -32768, 32767]),
+        (m.BIGINT, [0, 2**63 - 1, -(2**63)]),
+        (m.BOOL, [True, False]),
+        (m.BIT, ["1", "0"]),
+        (m.bits(8), ["10000000", "00000001"]),
+        (m.bits(64), ["1" * 64, "1" + "0" * 63, "0" * 63 + "1"]),
+        (m.DOUBLE, [0.1, -0.0, 1e308, 5e-324]),
+        (m.REAL, [0.5, -1.25]),
+        (m.UUID, [uuid.UUID(int=0), uuid.UUID(int=2**128 - 1)]),
+        (m.JSONB, [{"a": [1, None, "x\\y\t"]}, [], "text", 5]),
+        (m.INTS, [[1, None, -5], []]),
+        (m.TIME_MS, [datetime.time(23, 59, 59, 999000), datetime.time(0)]),
+        (m.POINT, ["(1.5,-2)"]),
+        (m.NUMERIC, [Decimal("1.50"), Decimal(10) ** 60, Decimal("-0.000001"), Decimal(0)]),
+        (m.numeric(38, 0), [Decimal(10) ** 37, Decimal(-1)]),
+        (m.numeric(6, 2), [Decimal("9999.99"), Decimal("-0.01")]),
+    ],
+    ids=lambda value: value.sql if isinstance(value, Type) else "",
+)
+def test_values_of_other_types(kind: Type, values: list[Any], target: Target) -> None:
+    check(target, kind, values)
+
+
+TIMESTAMPS = {
+    "io.debezium.time.Timestamp": -1,
+    "io.debezium.time.MicroTimestamp": -1000,
+    "io.debezium.time.NanoTimestamp": -1_000_000,
+    "org.apache.kafka.connect.data.Timestamp": -1,
+}
+
+
+@pytest.mark.parametrize("name", TIMESTAMPS)
+def test_every_unit_of_a_timestamp_also_before_1970(name: str, target: Target) -> None:
+    kind = Type(sql="timestamp", schema={"type": "int64", "name": name})
+    (found,) = merged(target, kind, [TIMESTAMPS[name]], schema=True)
+    assert found == datetime.datetime(1969, 12, 31, 23, 59, 59, 999000)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "wire", "expected"),
+    [
+        ("io.debezium.time.Time", "time", 86_399_999, datetime.time(23, 59, 59, 999000)),
+        ("io.debezium.time.NanoTime", "time", 86_399_999_999_000, datetime.time(23, 59, 59, 999999)),
+        ("org.apache.kafka.connect.data.Time", "time", 1, datetime.time(0, 0, 0, 1000)),
+        ("org.apache.kafka.connect.data.Date", "date", -1, datetime.date(1969, 12, 31)),
+        ("io.debezium.time.MicroTime", "text", 86_400_000_000, "24:00:00"),
+        (None, "date", "2024-02-29", datetime.date(2024, 2, 29)),
+        (None, "timestamp", "2024-02-29T23:59:59.999999", datetime.datetime(2024, 2, 29, 23, 59, 59, 999999)),
+        (None, "time", "23:59:59.5", datetime.time(23, 59, 59, 500000)),
+        (None, "interval", "P1DT2H", datetime.timedelta(days=1, hours=2)),
+    ],
+)
+def test_other_modes_of_the_connector(name: str | None, kind: str, wire: Any, expected: Any, target: Target) -> None:
+    """Connect's own types, and ISO text (`time.precision.mode=isostring`), which no schema is needed for."""
+    made = Type(sql=kind, schema={"type": "string", "name": name} if name else {"type": "string"})
+    assert merged(target, made, [wire], schema=name is not None) == [expected]
+
+
+def test_iso_text_with_a_schema_that_calls_it_a_string_is_read_by_postgres(target: Target) -> None:
+    for kind, wire in ((m.DATE, "2024-02-29"), (m.TIMESTAMP, "2024-02-29T01:02:03"), (m.INTERVAL, "P1Y2M")):
+        described = Type(sql=kind.sql, schema={"type": "string", "name": "io.debezium.time.Iso"})
+        assert merged(target, described, [wire], schema=True)[0] is not None
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ({"type": "string"}, TEXT),
+        ({"type": "int64"}, TEXT),
+        ({"type": "string", "name": "io.debezium.data.Enum", "parameters": {"allowed": "a,b"}}, TEXT),
+        ({"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, TEXT),
+        ({"type": "bytes"}, Encoding(Wire.BASE64)),
+        ({"type": "array", "items": {"type": "string"}}, Encoding(Wire.JSON_ARRAY)),
+        (m.numeric(9, 3).schema, Encoding(Wire.DECIMAL, 3)),
+        (m.NUMERIC.schema, Encoding(Wire.VARIABLE_DECIMAL)),
+        (m.TIMESTAMP_MS.schema, Encoding(Wire.MILLIS)),
+    ],
+)
+def test_the_schema_says_how_a_value_is_written(field: dict[str, Any], expected: Encoding) -> None:
+    assert from_schema(field) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "wire"),
+    [
+        ("text", Wire.TEXT),
+        ("timestamp", Wire.MICROS),
+        ("timestamp(6)", Wire.MICROS),
+        ("timestamp(4)", Wire.MICROS),
+        ("timestamp(3)", Wire.MILLIS),
+        ("timestamp(0)", Wire.MILLIS),
+        ("timestamptz", Wire.TEXT),
+        ("timestamptz(3)", Wire.TEXT),
+        ("time(3)", Wire.TIME_MILLIS),
+        ("time(4)", Wire.TIME_MICROS),
+        ("timetz", Wire.TEXT),
+        ("date", Wire.DAYS),
+        ("date[]", Wire.JSON_ARRAY),
+        ("bit varying(9)", Wire.BITS),
+        ("numeric(9,2)", Wire.TEXT),
+    ],
+)
+def test_without_a_schema_the_targets_type_says_it(sql: str, wire: Wire, target: Target) -> None:
+    assert from_target(column_of(target, Type(sql=sql, schema={}))).wire is wire
+
+
+def test_a_domain_is_what_it_is_made_of(target: Target) -> None:
+    target.execute("create domain birthday as date check (value > '1900-01-01')")
+    kind = Type(sql="birthday", schema=m.DATE.schema)
+    for schema in (False, True):
+        assert merged(target, kind, [19000], schema=schema) == [datetime.date(2022, 1, 8)]
+
+
+@batch
+@given(values=many(st.tuples(integers, st.integers(0, 30))))
+def test_decimal_of(values: list[tuple[int, int]], target: Target) -> None:
+    """Every number of bytes, around every border of a sign bit."""
+    wire = [unscaled(Decimal(number), 0) for number, _ in values]
+    found = target.execute(
+        f"select {SCHEMA}.decimal_of(b, s) from unnest(cast(:wire as bytea[]), cast(:scales as int[]))"
+        " with ordinality u(b, s, n) order by n",
+        wire=wire,
+        scales=[scale for _, scale in values],
+    )
+    assert [value for (value,) in found] == [Decimal(f"{number}E-{scale}") for number, scale in values]
+
+
+def test_decimal_of_with_more_bytes_than_needed(target: Target) -> None:
+    """Other producers pad."""
+    for number in (0, 1, -1, 127, -128, 128, 2**55, -(2**55) - 1, 2**63, -(2**63)):
+        for size in range(9, 12):
+            wire = number.to_bytes(size, "big", signed=True)
+            ((found,),) = target.execute(f"select {SCHEMA}.decimal_of(:wire, 2)", wire=wire)
+            assert found == Decimal(f"{number}E-2")
+
+
+@batch
+@given(values=many(st.text("01", min_size=1, max_size=70)))
+def test_bits_of(values: list[str], target: Target) -> None:
+    wire = [m.base64_of(bits_of(value)) for value in values]
+    found = target.execute(
+        f"select {SCHEMA}.bits_of(w, l) from unnest(cast(:wire as text[]), cast(:lengths as int[]))"
+        " with ordinality u(w, l, n) order by n",
+        wire=wire,
+        lengths=[len(value) for value in values],
+    )
+    assert [value for (value,) in found] == values
+
+
+def test_functions_of_null_are_null(target: Target) -> None:
+    assert target.execute(f"select {SCHEMA}.decimal_of(null, 2), {SCHEMA}.bits_of(null, 2)") == [(None, None)]
+    assert target.execute(f"select {SCHEMA}.bits_of('true', 1), {SCHEMA}.bits_of('false', 1)") == [("1", "0")]
