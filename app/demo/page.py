@@ -100,8 +100,8 @@ def _footer(outcome: Outcome) -> str:
     return (
         "<footer><p>Measured from outside, on connections of the demo's own: the lane's own figures are not used. "
         "Latency: a row is updated at the source 20 times a second, and the time from the end of its commit until "
-        "another connection to the target sees it counts, also for numbers that an epoch compacted. What the crash delayed "
-        "(not visible at the SIGKILL, committed before the lane had caught up) is left out of the figure at the top.</p>"
+        "another connection to the target sees it counts, also for numbers that an epoch compacted. The figure at the "
+        "top leaves out what the crash delayed: not visible at the SIGKILL, committed before the lane caught up.</p>"
         "<p>Partial epochs: each snapshot compares the transactions that wrote the visible rows with those that wrote "
         "the visible ledger rows. Hashes: md5 over all rows as text in the order of the primary key.</p>"
         f"<p>The lane: {escape(words.messages(figures))}. The shop: {escape(words.shop(figures.shop))}. "

@@ -85,8 +85,8 @@ def replayed(found: Recovery) -> str:
 def machine(outcome: Outcome) -> str:
     """What all this ran on."""
     return (
-        f"Clients, Kafka, Debezium, Spark and two Postgres {outcome.postgres} servers shared {os.cpu_count()} processors,"
-        f" whose load average was {outcome.load_before:.1f} before the demo."
+        f"Clients, Kafka, Debezium, Spark and two Postgres {outcome.postgres} servers shared {os.cpu_count()} cores"
+        f" (load average before the demo: {outcome.load_before:.1f})."
     )
 
 
