@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from app.config.settings import Source, StartAt
 from app.embedded import Kafka
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
-from app.model.offsets import Offsets, Position, TopicPartition
 from app.kafka.broker import Broker, Watermarks
 from app.kafka.lag import measure
+from app.model.offsets import Offsets, Position, TopicPartition
 
 Open = Callable[..., Broker]
 

@@ -10,10 +10,10 @@ from app.cli.checks.finding import Level
 from app.cli.checks.kafka import order
 from app.cli.checks.target import migrations, prepared_slots
 from app.config.settings import Order
+from app.kafka.broker import TopicInfo
 from app.ledger.store import Ledger
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.kafka.broker import TopicInfo
 from tests.fix_cli import LANE_ROLE, Ended, Site
 
 TABLE = "create table public.orders (id int primary key, name text)"
