@@ -131,6 +131,7 @@ def end_prepared(engine: Engine, ledger: Ledger, gid: Gid) -> None:
             if sqlstate(error) != UNDEFINED_OBJECT:
                 raise
             if ledger.find(connection, gid.generation, gid.epoch) is None:
+                ledger.check_newest(connection, gid.generation)  # a newer writer rolled it back before it was decided
                 raise lost(gid) from error
 
 

@@ -1,4 +1,4 @@
-"""Looking after a running lane from outside: lag, prepared transactions, and whether the topic is still the same."""
+"""Looking after a running lane from outside: lag, prepared transactions, whether lane and topic are still the same."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ class Monitor:
         self._broker = Broker(settings.source)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
-        #: why the lanes have to stop: the topic is not the one they were pinned to
+        #: why the lanes have to stop: another writer took one over, or the topic is not the one it was pinned to
         self.failure: SurelaneError | None = None
 
     def start(self) -> None:
@@ -61,6 +61,7 @@ class Monitor:
         partitions = self._broker.partitions()
         for writer in list(self._writers.values()):
             with translated(f"lane {writer.name}: monitoring"), writer.engine.begin() as connection:
+                writer.ledger.check_newest(connection, writer.generation)
                 writer.ledger.pin(connection, cluster, topic_ids)
                 last = writer.ledger.last(connection)
                 self._in_doubt(connection, writer.name)

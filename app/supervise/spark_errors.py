@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from app.errors import Diverged, Fenced, SparkFailed, SparkGone, SurelaneError, Unreachable
+from app.errors import Diverged, SparkFailed, SparkGone, SurelaneError, Unreachable
 
 #: parts of Spark's and Kafka's messages; there is no code to go by for all of them
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException", "PARTITION_OFFSET_CHANGED")
@@ -32,7 +32,8 @@ def meaning(error: Exception) -> SurelaneError:
             "position Kafka still has, or let Debezium snapshot into a new lane",
         )
     if any(part in text for part in _OTHER_QUERY):
-        return Fenced(f"another query runs on this checkpoint: {text[:_SHOWN]}")
+        # An older writer that was frozen may have woken up: opening again asks the target which of the two is fenced.
+        return SparkFailed(f"another query writes to this checkpoint: {text[:_SHOWN]}")
     if isinstance(error, Py4JNetworkError | ConnectionError):
         return SparkGone(hint="start it again; if it happens again look for the kernel's out-of-memory killer")
     if any(part in text for part in _KAFKA_AWAY):
