@@ -106,19 +106,20 @@ class Topic:
             self.name,
             value=message.value,
             key=message.key,
-            partition=self._partition(message),
+            partition=self.partition_of(message),
             headers=list(message.headers),
             on_delivery=report,
         )
 
-    def _partition(self, message: Message) -> int:
+    def partition_of(self, message: Message) -> int:
+        """The partition that its key belongs to, unless the message says another."""
         if message.partition is not None:
             return message.partition
         return zlib.crc32(message.key or b"") % self.partitions
 
     def _sent(self, message: Message, offset: int | None) -> Sent:
         assert offset is not None, f"no report about {message}"
-        position = Position(self.name, self._partition(message), offset)
+        position = Position(self.name, self.partition_of(message), offset)
         return Sent(message=message, position=position, number=next(_sending))
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from tests.fix_target import Target
     from tests.fix_topic import Sent, Topic
 
+#: seconds between two looks of a reader: it shares the processors with the lane it watches
+PAUSE_SECONDS = 0.01
+
 State = dict[str, dict[Key, dict[str, Any]]]
 
 
@@ -96,6 +99,7 @@ class Reader:
         while not self._stop.is_set() and self.mismatch is None:
             try:
                 self.look()
+                self._stop.wait(PAUSE_SECONDS)
             except Exception as error:  # noqa: BLE001  # handed to the test's own thread by `check`
                 if self._target.is_away(error):
                     continue
