@@ -3,25 +3,32 @@
 Numbers inside a row come out as they stood in the message, with one exception that Spark imposes: a number with a
 fraction or an exponent is read as a double. Debezium writes such numbers only for float4/float8 and under
 `decimal.handling.mode=double`, where a double is all there is.
+
+Each step is a projection of its own: what is dear (a parse, a join) is computed once, and Spark, which copies whole
+rows from one projection to the next, has no more to copy than the next one needs.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import MapType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
 from app.model.rows import SEPARATOR, Kind
 
-_ROW = MapType(StringType(), StringType())
-_ROW_DDL = "map<string,string>"
+_TEXT = StringType()
+_ROW = MapType(_TEXT, _TEXT)
+#: as JSON: DDL would need Spark's SQL parser, half a second of a start
+_ROW_JSON = _ROW.json()
 
 
 def _strings(*names: str) -> list[StructField]:
-    return [StructField(name, StringType()) for name in names]
+    return [StructField(name, _TEXT) for name in names]
 
 
+_TS_MS = StructField("ts_ms", LongType())
 _BODY = [
-    *_strings("op", "status", "id", "ts_ms", "ddl", "tableChanges"),
-    StructField("source", StructType(_strings("schema", "table", "ts_ms", "sequence"))),
+    *_strings("op", "status", "id", "ddl", "tableChanges"),
+    _TS_MS,
+    StructField("source", StructType([*_strings("schema", "table", "sequence"), _TS_MS])),
     StructField("after", _ROW),
 ]
 #: one parse finds a bare message and an enveloped one
@@ -38,20 +45,14 @@ _OPERATIONS = {
     "t": Kind.TRUNCATE,
     "m": Kind.FILTERED,
 }
+_UPSERTS = [code for code, kind in _OPERATIONS.items() if kind is Kind.UPSERT]
+_DELETE = "d"
+_PLACE = ("topic", "partition", "offset", "key")
 #: characters that COPY's text format gives a meaning, in the order in which they have to be escaped
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
-
-
-def _escaped(value: Column) -> Column:
-    for character, escape in _ESCAPES:
-        value = sf.replace(value, sf.lit(character), sf.lit(escape))
-    return sf.coalesce(value, sf.lit("\\N"))
-
-
-def _line(row: Column) -> Column:
-    """COPY text line of a map's values, in the map's own order; "" for no map."""
-    fields = sf.array_join(sf.transform(sf.map_values(row), _escaped), "\t")
-    return sf.coalesce(sf.concat(fields, sf.lit("\n")), sf.lit(""))
+_NULL = "\\N"
+#: what Java reads for bytes that are not UTF-8
+_REPLACEMENT = "\ufffd"
 
 
 class DebeziumJson:
@@ -59,84 +60,107 @@ class DebeziumJson:
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """See `app.decode.interface.Decoder`."""
-        parsed = messages.select(
-            "topic",
-            "partition",
-            "offset",
-            sf.col("key").cast("string").alias("key"),
-            sf.col("value").cast("string").alias("value"),
-            sf.is_valid_utf8(sf.col("value")).alias("utf8"),
-            sf.from_json(sf.col("value").cast("string"), _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"}).alias(
-                "m"
-            ),
-        )
-        found = parsed.select(
-            "topic",
-            "partition",
-            "offset",
-            "key",
-            "value",
-            "utf8",
-            sf.col("m._malformed").alias("malformed"),
-            sf.col("m.payload").isNotNull().alias("enveloped"),
-            sf.coalesce(sf.col("m.payload"), sf.struct(*(sf.col(f"m.{field.name}") for field in _BODY))).alias("body"),
-        )
-        rows = found.select("*", _kind().alias("kind")).select("*", _row().alias("row"))
-        return rows.select(
-            "topic",
-            "partition",
-            "offset",
-            _layout().alias("layout"),
-            "key",
-            _line(sf.col("row")).alias("line"),
-            sf.col("body.source.ts_ms").cast("bigint").alias("ts_ms"),
-            sf.col("body.source.sequence").alias("sequence"),
-        )
+        key, value = (sf.col(name).cast(_TEXT) for name in ("key", "value"))
+        message = sf.from_json(value, _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"})
+        parsed = messages.select(*_PLACE[:3], key.alias("key"), value.alias("value"), message.alias("m"))
+        found = parsed.select(*_PLACE, "value", *_found())
+        joined = found.select("*", sf.array_join(sf.map_values("row"), "", "").alias("content"))
+        settled = [_kind().alias("kind"), _special().alias("special")]
+        known = joined.select(*_PLACE, "hash", "schema", "table", "ts_ms", "sequence", "row", *settled)
+        return known.select(*_PLACE[:3], _layout().alias("layout"), "key", _line().alias("line"), "ts_ms", "sequence")
 
 
-def _kind() -> Column:
-    op = sf.col("body.op")
-    kind = sf.when(sf.col("value").isNull(), Kind.FILTERED)  # tombstone
-    kind = kind.when(~sf.col("utf8") | sf.col("malformed").isNotNull(), Kind.MALFORMED)
-    bad_key = ~sf.coalesce(sf.is_valid_utf8(sf.col("key")), sf.lit(True))
-    kind = kind.when((op == "d") & bad_key, Kind.MALFORMED)  # whatever row it would name is not the one meant
-    for code, meaning in _OPERATIONS.items():
-        kind = kind.when(op == code, meaning)
-    transaction_marker = sf.col("body.status").isin("BEGIN", "END") & sf.col("body.id").isNotNull()
-    schema_change = sf.col("body.ddl").isNotNull() | sf.col("body.tableChanges").isNotNull()
-    heartbeat = (
-        op.isNull() & sf.col("body.source").isNull() & sf.col("body.ts_ms").isNotNull() & sf.col("body.after").isNull()
-    )
-    return kind.when(op.isNull() & (transaction_marker | schema_change | heartbeat), Kind.FILTERED).otherwise(
-        Kind.MALFORMED
-    )
+def _body(name: str) -> Column:
+    """A field of the message, wherever the message has it."""
+    return sf.when(_enveloped(), sf.col(f"m.payload.{name}")).otherwise(sf.col(f"m.{name}"))
+
+
+def _enveloped() -> Column:
+    return sf.col("m.payload").isNotNull()
+
+
+def _found() -> list[Column]:
+    """What a change is made of, out of the parsed message."""
+    schema = sf.when(_enveloped(), sf.xxhash64(sf.substring_index("value", ',"payload":', 1)).cast(_TEXT))
+    return [
+        sf.col("m._malformed").isNotNull().alias("malformed"),
+        _body("op").alias("op"),
+        _is_remark().alias("remark"),
+        sf.coalesce(schema, sf.lit("")).alias("hash"),
+        sf.coalesce(_body("source.schema"), sf.lit("")).alias("schema"),
+        sf.coalesce(_body("source.table"), sf.lit("")).alias("table"),
+        _body("source.ts_ms").alias("ts_ms"),
+        _body("source.sequence").alias("sequence"),
+        _row().alias("row"),
+    ]
+
+
+def _is_remark() -> Column:
+    """Whether a message without `op` is one of those that Debezium sends beside the changes."""
+    transaction_marker = _body("status").isin("BEGIN", "END") & _body("id").isNotNull()
+    schema_change = _body("ddl").isNotNull() | _body("tableChanges").isNotNull()
+    heartbeat = _body("source").isNull() & _body("ts_ms").isNotNull() & _body("after").isNull()
+    return transaction_marker | schema_change | heartbeat
 
 
 def _row() -> Column:
     """The columns that the change needs: the row after it, or the key of the row that is gone."""
-    key, value, enveloped = sf.col("key"), sf.col("value"), sf.col("enveloped")
-    of_key = sf.when(enveloped, sf.from_json(key, _KEY_ENVELOPED)["payload"]).otherwise(sf.from_json(key, _ROW_DDL))
-    before = sf.when(enveloped, sf.from_json(value, _BEFORE_ENVELOPED)["payload"]["before"])
+    key, value = sf.col("key"), sf.col("value")
+    of_key = sf.when(_enveloped(), sf.from_json(key, _KEY_ENVELOPED)["payload"]).otherwise(sf.from_json(key, _ROW_JSON))
+    before = sf.when(_enveloped(), sf.from_json(value, _BEFORE_ENVELOPED)["payload"]["before"])
     before = before.otherwise(sf.from_json(value, _BEFORE)["before"])
-    return sf.when(sf.col("kind") == Kind.UPSERT, sf.col("body.after")).when(
-        sf.col("kind") == Kind.DELETE, sf.when(key.isNotNull(), of_key).otherwise(before)
-    )
+    gone = sf.when(key.isNotNull(), of_key).otherwise(before)
+    return sf.when(_body("op").isin(_UPSERTS), _body("after")).when(_body("op") == _DELETE, gone)
+
+
+def _kind() -> Column:
+    op = sf.col("op")
+    kind = sf.when(sf.col("value").isNull(), Kind.FILTERED)  # tombstone
+    kind = kind.when(sf.col("malformed") | _is_garbled(), Kind.MALFORMED)
+    bad_key = ~sf.coalesce(sf.is_valid_utf8("key"), sf.lit(True))
+    kind = kind.when((op == _DELETE) & bad_key, Kind.MALFORMED)  # whatever row it would name is not the one meant
+    for code, meaning in _OPERATIONS.items():
+        kind = kind.when(op == code, meaning)
+    return kind.when(op.isNull() & sf.col("remark"), Kind.FILTERED).otherwise(Kind.MALFORMED)
+
+
+def _is_garbled() -> Column:
+    """Whether the message is not UTF-8. Looking at every byte is dear, and only needed where something was replaced."""
+    taken = [sf.col(name).contains(_REPLACEMENT) for name in ("content", "schema", "table")]
+    replaced = sf.col("content").isNull() | taken[0] | taken[1] | taken[2]
+    return replaced & ~sf.is_valid_utf8("value")
+
+
+def _special() -> Column:
+    """Whether some value has a character that must be escaped; most rows have none."""
+    found = [sf.col("content").contains(character) for character, _ in _ESCAPES]
+    return found[0] | found[1] | found[2] | found[3]
+
+
+def _is_named() -> Column:
+    """Whether it is a change of some table."""
+    return ~sf.col("kind").isin(Kind.FILTERED, Kind.MALFORMED)
 
 
 def _layout() -> Column:
     """See `app.model.rows.Layout`. A change without columns is malformed; a delete without any key is keyless."""
-    kind, row, source = sf.col("kind"), sf.col("row"), sf.col("body.source")
+    kind, row = sf.col("kind"), sf.col("row")
     empty = row.isNull() | (sf.size(row) == 0)
-    kind = sf.when((kind == Kind.UPSERT) & empty, sf.lit(Kind.MALFORMED))
-    kind = kind.when((sf.col("kind") == Kind.DELETE) & empty, sf.lit(Kind.KEYLESS)).otherwise(sf.col("kind"))
-    schema = sf.when(sf.col("enveloped"), sf.xxhash64(sf.substring_index("value", ',"payload":', 1)).cast("string"))
-    parts = [
-        kind,
-        sf.coalesce(schema, sf.lit("")),
-        sf.coalesce(source["schema"], sf.lit("")),
-        sf.coalesce(source["table"], sf.lit("")),
-    ]
-    named = sf.concat_ws(SEPARATOR, *parts, sf.map_keys(row))
-    return sf.when(
-        sf.col("kind").isin(Kind.FILTERED, Kind.MALFORMED), sf.concat(sf.col("kind"), sf.lit(SEPARATOR * 3))
-    ).otherwise(named)
+    settled = sf.when((kind == Kind.UPSERT) & empty, sf.lit(Kind.MALFORMED))
+    settled = settled.when((kind == Kind.DELETE) & empty, sf.lit(Kind.KEYLESS)).otherwise(kind)
+    named = sf.concat_ws(SEPARATOR, settled, "hash", "schema", "table", sf.map_keys(row))
+    return sf.when(_is_named(), named).otherwise(sf.concat(kind, sf.lit(SEPARATOR * 3)))
+
+
+def _line() -> Column:
+    """COPY text line of the row's values, in the message's own order; "" for no row."""
+    values = sf.map_values("row")
+    escaped = sf.array_join(sf.transform(values, _escaped), "\t", _NULL)
+    fields = sf.when(sf.col("special"), escaped).otherwise(sf.array_join(values, "\t", _NULL))
+    return sf.coalesce(sf.when(_is_named(), sf.concat(fields, sf.lit("\n"))), sf.lit(""))
+
+
+def _escaped(value: Column) -> Column:
+    for character, escape in _ESCAPES:
+        value = sf.replace(value, sf.lit(character), sf.lit(escape))
+    return value
