@@ -53,7 +53,8 @@ def logarithmic(values: Sequence[float], lowest: float) -> Scale:
 
 def round_up(value: float) -> float:
     """The next round number, at least 2."""
-    power = 10.0 ** math.floor(math.log10(max(value, 2)))
+    value = max(value, 2.0)
+    power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in ROUND if step * power >= value)
 
 

@@ -76,7 +76,7 @@ def _recovered(crash: Crash, recovery: Recovery) -> Check:
     found = f"generation {recovery.generation}, first epoch after {recovery.first_epoch_seconds:.1f} s, " + (
         f"caught up after {recovery.caught_up_seconds:.1f} s"
     )
-    return Check(promise="It came back by itself and caught up", ok=ok, found=found)
+    return Check(promise="Started again, it recovered and caught up", ok=ok, found=found)
 
 
 def _accounted(epochs: Sequence[SeenEpoch]) -> Check:
