@@ -18,6 +18,8 @@ from app.errors import Diverged
 from app.model.offsets import Offsets, Span
 
 IDENTITY_FILE = "surelane.json"
+#: complete when IDENTITY_FILE is missing; else perhaps a part
+NEW_IDENTITY_FILE = "surelane.json.new"
 #: first line of Spark's offsets/N that this code understands
 LOG_VERSION = "v1"
 
@@ -50,13 +52,11 @@ class Checkpoint:
 
     def identity(self) -> Identity | None:
         """Whose checkpoint this is; None when there is none. Raises Diverged for one that is not Surelane's."""
-        text = self._read(IDENTITY_FILE)
-        if text is not None:
-            return Identity(**json.loads(text))
-        if self.last_planned() is None:
-            return None
+        found = _parsed(self._read(IDENTITY_FILE)) or _parsed(self._read(NEW_IDENTITY_FILE))
+        if found is not None or self.last_planned() is None:
+            return found
         raise Diverged(
-            f"checkpoint {self.location} has epochs but no {IDENTITY_FILE}: another program wrote it",
+            f"checkpoint {self.location} has epochs but no valid {IDENTITY_FILE}: another program wrote it",
             hint="point `checkpoint` at a folder of this lane's own",
         )
 
@@ -67,26 +67,32 @@ class Checkpoint:
         return identity
 
     def write_identity(self, identity: Identity) -> None:
-        """Replace surelane.json."""
-        stream = self._fs.create(self._child(IDENTITY_FILE), True)
+        """Replace surelane.json; killed at any point, `identity` finds the old or the new one.
+
+        Not every file system can rename onto a file that is there, so that one goes first.
+        """
+        new, current = self._child(NEW_IDENTITY_FILE), self._child(IDENTITY_FILE)
+        if self._fs.exists(new) and not self._fs.exists(current):
+            self._rename(new, current)  # the last writer was killed just before this
+        stream = self._fs.create(new, True)
         try:
             stream.write(bytearray(json.dumps(asdict(identity)).encode()))
         finally:
             stream.close()
+        self._fs.delete(current, False)
+        self._rename(new, current)
 
     def is_empty(self) -> bool:
         """Whether nothing but surelane.json is there."""
         if not self._fs.exists(self._root):
             return True
-        return all(status.getPath().getName() == IDENTITY_FILE for status in self._fs.listStatus(self._root))
+        names = {str(status.getPath().getName()) for status in self._fs.listStatus(self._root)}
+        return names <= {IDENTITY_FILE, NEW_IDENTITY_FILE}
 
     def archive(self) -> str:
         """Move this checkpoint aside, complete, and return where to."""
         target = f"{self.location.rstrip('/')}.{uuid.uuid4().hex[:8]}"
-        if not self._fs.rename(self._root, self._path(target)):
-            raise Diverged(
-                f"cannot move checkpoint {self.location} to {target}", hint="move or delete one of them by hand"
-            )
+        self._rename(self._root, self._path(target))
         return target
 
     def last_planned(self) -> int | None:
@@ -133,5 +139,17 @@ class Checkpoint:
         finally:
             stream.close()
 
+    def _rename(self, old: Any, new: Any) -> None:
+        if not self._fs.rename(old, new):
+            raise Diverged(f"cannot move {old} to {new}", hint="look who else writes there, then move it by hand")
+
     def _child(self, name: str) -> Any:
         return self._path(self._root, name)
+
+
+def _parsed(text: str | None) -> Identity | None:
+    """None also for a file whose writer was killed."""
+    try:
+        return Identity(**json.loads(text)) if text else None
+    except ValueError:
+        return None

@@ -22,6 +22,7 @@ from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.spark.checkpoint import IDENTITY_FILE, NEW_IDENTITY_FILE
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Topic
@@ -336,6 +337,34 @@ def test_0001_older_copy_of_the_checkpoint_is_put_aside(scene: MakeScene, mode: 
     assert made.target.ledger_sum().duplicate == 0
     assert made.target.ledger_sum().consumed == made.topic.end
     assert [it.name for it in made.lane.checkpoint.parent.glob("checkpoint.*")], "the copy is kept, beside"
+    made.questions()
+
+
+@pytest.mark.parametrize("killed", ["before the new file was complete", "before it had its name"])
+def test_a_start_that_was_killed_while_it_said_whose_the_checkpoint_is(scene: MakeScene, killed: str) -> None:
+    """The next one finds the old or the new word, and goes on with the checkpoint that is there."""
+    made = scene()
+    file, new = (made.lane.checkpoint / name for name in (IDENTITY_FILE, NEW_IDENTITY_FILE))
+    if killed == "before the new file was complete":
+        new.touch()
+    else:
+        file.rename(new)
+    made.run()
+    assert made.since(EARLIER) == [(EARLIER, "applied")]
+    assert made.lane.checkpoint_files.complete() == list(range(EARLIER + 1)), "the checkpoint is the same"
+    made.questions()
+
+
+def test_a_first_start_that_was_killed_while_it_made_the_checkpoint(
+    lane: MakeLane, target: Target, topic: Topic
+) -> None:
+    """Nothing was planned yet: the next start is the first."""
+    target.create(COUNTER)
+    topic.send(counters(0, EPOCH))
+    made = Scene(lane(CommitMode.TWO_PHASE), target, topic)
+    made.lane.checkpoint.mkdir()
+    (made.lane.checkpoint / NEW_IDENTITY_FILE).touch()
+    made.run()
     made.questions()
 
 
