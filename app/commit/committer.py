@@ -106,8 +106,8 @@ class TwoPhase:
             if transaction is None or not self._ended(transaction, gid):
                 end_prepared(self._engine, self._ledger, gid)
             self.pending = None
-        failpoint.reach("after-commit")
-        self._on_commit()
+            failpoint.reach("after-commit")
+            self._on_commit()  # under the lock: the next epoch, which waits for it, would take this one's place
         return True
 
     def _ended(self, transaction: TwoPhaseTransaction, gid: Gid) -> bool:
