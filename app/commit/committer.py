@@ -35,6 +35,13 @@ class Committer(Protocol):
         """
         ...
 
+    def abort(self) -> None:
+        """Roll back what is pre-committed and will never be decided, because Spark's query has ended.
+
+        Raises Unreachable when the server is away; the next start rolls back then.
+        """
+        ...
+
     @property
     def pending(self) -> Gid | None:
         """What is pre-committed and waits for its checkpoint entry."""
@@ -64,6 +71,9 @@ class OnePhase:
     def commit(self) -> bool:
         """Nothing is left to do."""
         return False
+
+    def abort(self) -> None:
+        """Nothing is left undecided."""
 
 
 class TwoPhase:
@@ -109,6 +119,20 @@ class TwoPhase:
             failpoint.reach("after-commit")
             self._on_commit()  # under the lock: the next epoch, which waits for it, would take this one's place
         return True
+
+    def abort(self) -> None:
+        """See Committer."""
+        with self._ending:
+            gid, self.pending, self._transaction = self.pending, None, None
+            if gid is None:
+                return
+            with translated(f"ROLLBACK PREPARED {gid}"), self._engine.connect() as connection:
+                try:
+                    connection.rollback_prepared(str(gid), recover=True)
+                except (DBAPIError, psycopg2.Error) as error:
+                    connection.rollback()
+                    if sqlstate(error) != UNDEFINED_OBJECT:
+                        raise
 
     def _ended(self, transaction: TwoPhaseTransaction, gid: Gid) -> bool:
         try:

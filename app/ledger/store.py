@@ -148,7 +148,7 @@ class Ledger:
         """Checkpoint id of every generation: tells which checkpoint a gid's epoch number belongs to."""
         table = self._tables.generation
         rows = connection.execute(select(table.c.generation, table.c.checkpoint).where(table.c.lane == self.lane))
-        return dict(rows.tuples().all())
+        return {row.generation: row.checkpoint for row in rows}
 
     def lane_row(self, connection: Connection) -> Row[Any] | None:
         """The lane's row (generation, cluster_id)."""
@@ -167,7 +167,7 @@ class Ledger:
         if row is not None and row.cluster_id is None:
             connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
         rows = connection.execute(select(topic.c.topic, topic.c.topic_id).where(topic.c.lane == self.lane))
-        pinned = dict(rows.tuples().all())
+        pinned = {row.topic: row.topic_id for row in rows}
         for name, topic_id in topic_ids.items():
             if pinned.get(name, topic_id) != topic_id:
                 raise TopicChanged(

@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from app.config.settings import Settings
+from app.decode.interface import Decoder
 from app.model.offsets import Offsets
 
 #: what makes an epoch's content depend on nothing but its offsets; the configuration cannot override it
@@ -23,12 +24,16 @@ DEFAULT_OPTIONS = {
 def start_query(
     spark: SparkSession,
     settings: Settings,
+    decoder: Decoder,
     start: Offsets,
     on_epoch: Callable[[DataFrame, int], None],
     *,
     until_caught_up: bool,
 ) -> StreamingQuery:
-    """Start reading at the checkpoint, or at `start` when it is empty; calls `on_epoch(messages, epoch)`."""
+    """Start reading at the checkpoint, or at `start` when it is empty; calls `on_epoch(decoded, epoch)`.
+
+    Decoding is part of the query, so that Spark analyses it once and not in each epoch.
+    """
     source, epoch = settings.source, settings.epoch
     cores = spark.sparkContext.defaultParallelism
     options = {
@@ -41,7 +46,8 @@ def start_query(
         "startingOffsets": start.to_json(),
         **_subscription(settings),
     }
-    writer = spark.readStream.format("kafka").options(**options).load().writeStream.foreachBatch(on_epoch)
+    messages = spark.readStream.format("kafka").options(**options).load()
+    writer = decoder.decode(messages).writeStream.foreachBatch(on_epoch)
     writer = writer.option("checkpointLocation", settings.checkpoint).queryName(_query_name(settings.lane))
     if until_caught_up:
         return writer.trigger(availableNow=True).start()

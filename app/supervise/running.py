@@ -10,6 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 import structlog
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
@@ -20,7 +21,7 @@ from app.config.settings import Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.decode.debezium import DebeziumJson
-from app.errors import PartitionAdded
+from app.errors import PartitionAdded, SurelaneError
 from app.kafka.broker import Broker
 from app.lane.lane import Lane
 from app.metrics.health import Health
@@ -61,11 +62,11 @@ class Running:
         self._broker = Broker(settings.source)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
-        self._decoder = DebeziumJson()
         self._closing = ExitStack()
         self._closing.callback(self._broker.close)
         self._stop = threading.Event()
         self._in_epoch = threading.Event()
+        self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
         #: epochs that this attempt has processed
         self.epochs = 0
@@ -96,12 +97,16 @@ class Running:
         self._watcher = CheckpointWatcher(
             lambda: [lane.committer for lane in self._lanes.values()], self._checkpoint.is_complete
         )
+        self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
         self._watcher.start()
         monitor = Monitor(self._settings, self._writers, self._metrics)
         self._closing.callback(monitor.stop)
         monitor.start()
-        query = start_query(self._spark, self._settings, start, self._on_epoch, until_caught_up=until_caught_up)
+        query = start_query(
+            self._spark, self._settings, DebeziumJson(), start, self._on_epoch, until_caught_up=until_caught_up
+        )
+        self._query = query
         self._closing.callback(query.stop)
         self.started = True
         self.say("running")
@@ -133,13 +138,13 @@ class Running:
     def _publish(self, partition: TopicPartition | None) -> None:
         self._lanes[partition].publish()
 
-    def _on_epoch(self, messages: DataFrame, number: int) -> None:
+    def _on_epoch(self, decoded: DataFrame, number: int) -> None:
         """Spark's callback, on a thread of its bridge. Whatever it raises ends the query."""
         try:
             if self._stop.is_set():
                 raise StopRequested
             self._in_epoch.set()
-            self._process(messages, number)
+            self._process(decoded, number)
             self.epochs += 1
             self._watcher.notice()
         except BaseException as error:
@@ -148,9 +153,8 @@ class Running:
         finally:
             self._in_epoch.clear()
 
-    def _process(self, messages: DataFrame, number: int) -> None:
+    def _process(self, decoded: DataFrame, number: int) -> None:
         span = self._checkpoint.span(number)
-        decoded = self._decoder.decode(messages)
         lane = self._lanes.get(None)
         if lane is not None:
             lane.process_epoch(number, span, decoded.toArrow)
@@ -192,6 +196,23 @@ class Running:
     def _at_rest(self) -> bool:
         """No epoch is being processed, and none waits for its checkpoint entry."""
         return not self._in_epoch.is_set() and not any(lane.committer.pending for lane in self._lanes.values())
+
+    def _end_pending(self) -> None:
+        """Leave nothing prepared behind where that can be helped: it would hold locks until the next start.
+
+        With the query ended, no checkpoint entry will come any more that is not there.
+        """
+        try:
+            if self._query is None or self._query.isActive:
+                return
+            for lane in self._lanes.values():
+                pending = lane.committer.pending
+                if pending and self._checkpoint.is_complete(pending.epoch):
+                    lane.committer.commit()
+                elif pending:
+                    lane.committer.abort()
+        except (SurelaneError, Py4JError) as error:
+            log.warning("left for the next start to settle", because=str(error).splitlines()[0])
 
     def _finish(self) -> None:
         """Commit what the checkpoint has decided; what it has not is settled by the next start."""
