@@ -83,7 +83,7 @@ class Lane:
 
     def _jvm_pid(self) -> int | None:
         if self._jvm is None and self.process.poll() is None:
-            children = psutil.Process(self.process.pid).children(recursive=True)
+            children = psutil.Process(self.process.pid).children()
             self._jvm = next((child.pid for child in children if child.name() == "java"), None)
         return self._jvm
 
