@@ -7,19 +7,30 @@ import os
 import uuid
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from app.embedded import Kafka, Postgres, Stack
+from app.embedded.places import root_dir
 
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Stack]:
     """The session's stack, of which nothing runs yet."""
+    _clear_away_what_killed_sessions_left()
     stack = Stack(f"test-{os.getpid()}-{uuid.uuid4().hex[:6]}")
     try:
         yield stack
     finally:
         stack.down(wipe=True)
+
+
+def _clear_away_what_killed_sessions_left() -> None:
+    """The name of a session's directory says which process made it; one that is gone needs its servers no more."""
+    for folder in root_dir().glob("test-*-*"):
+        maker = folder.name.split("-")[1]
+        if maker.isdigit() and not psutil.pid_exists(int(maker)):
+            Stack(folder.name).down(wipe=True)
 
 
 @pytest.fixture(scope="session")

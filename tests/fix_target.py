@@ -25,6 +25,8 @@ from tests.messages import Key, Table
 
 SCHEMA = "surelane"
 TEMPLATE = "template_of_tests"
+#: a lane that leaves locks behind fails a test instead of hanging it
+LOCK_TIMEOUT_SECONDS = 20
 _KEY = text("""
     select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
     where i.indrelid = cast(:table as regclass) and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)
@@ -42,7 +44,8 @@ class Target:
         self.server, self.database, self.lane = server, database, lane
         #: what a lane's configuration says; the role owns the database and is no superuser
         self.url = sqlalchemy_url(server, database)
-        self.engine = create_engine(self.url, poolclass=NullPool, connect_args={"options": "-c timezone=UTC"})
+        options = f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_SECONDS}s"
+        self.engine = create_engine(self.url, poolclass=NullPool, connect_args={"options": options})
 
     def execute(self, statement: str, **parameters: Any) -> Sequence[Row[Any]]:
         """Run one statement in a transaction of its own; gives its rows."""

@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka import IsolationLevel, KafkaError, Producer
 from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
 from app.embedded import Kafka
 from app.model.offsets import Position, TopicPartition
 from tests.messages import Message
+from tests.waiting import eventually
 
 TIMEOUT_SECONDS = 30.0
 #: order of sending over all topics
@@ -80,6 +81,14 @@ class Topic:
         answers = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)  # pyright: ignore[reportArgumentType]
         found = {TopicPartition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
         return dict(sorted(found.items()))
+
+    def add_partitions(self, count: int) -> None:
+        """Give the topic more partitions, so that it has `count`."""
+        for done in self._admin.create_partitions([NewPartitions(self.name, count)]).values():
+            done.result()
+        eventually(lambda: len(self._admin.list_topics(self.name).topics[self.name].partitions) == count)
+        self.partitions = count
+        self._producer = self._transactional = None  # they remember how many there were
 
     def recreate(self) -> None:
         """Delete the topic and make another one of its name."""
