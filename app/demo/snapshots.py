@@ -14,7 +14,7 @@ from app.demo.tables import TABLES
 from app.ledger.tables import Tables
 
 #: seconds between two looks
-EVERY_SECONDS = 0.25
+EVERY_SECONDS = 0.5
 
 
 class Snapshots:
