@@ -27,8 +27,8 @@ from tests.waiting import eventually
 MODES = tuple(CommitMode)
 ROOT = Path(__file__).resolve().parents[1]
 #: a cold start of Python, Java and Spark on a busy machine
-START_SECONDS = 90.0
-STOP_SECONDS = 60.0
+START_SECONDS = 300.0
+STOP_SECONDS = 180.0
 _FAILPOINT = failpoint.VARIABLE
 
 _DELIVERY = {
@@ -123,7 +123,7 @@ class LaneUnderTest:
         ends = {tp: offset for topic in topics for tp, offset in topic.ends.items()}
         return dict(self._target.position(self.name)) == ends
 
-    def until_caught_up(self, *topics: Topic, timeout: float = 60.0) -> None:
+    def until_caught_up(self, *topics: Topic, timeout: float = 240.0) -> None:
         """Wait for that."""
         eventually(lambda: self.caught_up(*topics), timeout, f"lane {self.name} to catch up")
 
@@ -262,7 +262,7 @@ class Held:
         self.file = folder / name
         self.setting = f"{name}=wait:{folder}"
 
-    def reached(self, timeout: float = 60.0) -> None:
+    def reached(self, timeout: float = 240.0) -> None:
         """Wait until the lane stands there."""
         eventually(self.file.exists, timeout, f"failpoint {self.file.name}")
 

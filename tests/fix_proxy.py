@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 LOOPBACK = "127.0.0.1"
 #: an answer on the loopback takes microseconds; this is for a machine that is busy
-CALL_SECONDS = 30.0
+CALL_SECONDS = 90.0
 CHUNK_BYTES = 1 << 16
 #: closing throws away what was not sent and resets the connection, as a broken network path does
 _RESET = struct.pack("ii", 1, 0)

@@ -9,7 +9,7 @@ Answer = TypeVar("Answer")
 LOOK_SECONDS = 0.02
 
 
-def eventually(condition: Callable[[], Answer], timeout: float = 30.0, why: str = "") -> Answer:
+def eventually(condition: Callable[[], Answer], timeout: float = 120.0, why: str = "") -> Answer:
     """Ask `condition` until its answer is true and give that; fails after `timeout` seconds, saying `why` it waited."""
     end = time.monotonic() + timeout
     while not (answer := condition()):

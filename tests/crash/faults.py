@@ -10,7 +10,7 @@ from tests.fix_proxy import Proxy
 from tests.waiting import eventually
 
 #: the lane looks for the target at least once a second
-NOTICE_SECONDS = 60.0
+NOTICE_SECONDS = 180.0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from app.embedded import Endpoints, Stack
 
 #: Long enough for a busy machine; a message is there within a tenth of a second otherwise.
-ARRIVAL_SECONDS = 60.0
+ARRIVAL_SECONDS = 180.0
 
 Change = dict[str, object]
 

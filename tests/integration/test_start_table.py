@@ -39,7 +39,7 @@ PLANNED = 7
 #: plan of ledger rows that are made here
 BY_HAND = "by hand"
 OTHER_TABLE = "not_the_lanes"
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 240.0
 
 _DEBEZIUM = Debezium()
 _UPSERT = text("insert into public.counter values (:id, :hits) on conflict (id) do update set hits = excluded.hits")
