@@ -15,4 +15,5 @@ pytest_plugins = [
     "tests.fix_decode",
     "tests.fix_lane",
     "tests.fix_bare_lane",
+    "tests.fix_cli",
 ]

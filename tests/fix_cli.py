@@ -84,7 +84,7 @@ def surelane(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 @pytest.fixture
 def site(
     kafka: Kafka,
-    target: Postgres,
+    target_server: Postgres,
     surelane: Callable[..., Ended],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -92,8 +92,8 @@ def site(
     """A new topic and a new database, in a folder with a configuration for them."""
     name = f"cli_{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name)
-    target.create_database(name, LANE_ROLE)
+    target_server.create_database(name, LANE_ROLE)
     monkeypatch.chdir(tmp_path)
-    made = Site(kafka, target, name, name, tmp_path, surelane)
+    made = Site(kafka, target_server, name, name, tmp_path, surelane)
     made.configure()
     return made
