@@ -27,9 +27,10 @@ class Committer(Protocol):
         """Transaction of one epoch on `connection`; leaving it normally pre-commits, an exception rolls back."""
         ...
 
-    def commit(self) -> bool:
+    def commit(self, only: Gid | None = None) -> bool:
         """Commit what is pre-committed, now that its checkpoint entry exists; True if there was something.
 
+        With `only` nothing else: whoever saw that entry may be slow, and the next epoch pre-committed by now.
         Idempotent and safe from any thread. Raises Unreachable when it has to be tried again, Diverged when the
         transaction is gone without having been committed.
         """
@@ -68,8 +69,9 @@ class OnePhase:
             failpoint.reach("after-ledger")
         failpoint.reach("after-pre-commit")
 
-    def commit(self) -> bool:
+    def commit(self, only: Gid | None = None) -> bool:
         """Nothing is left to do."""
+        del only
         return False
 
     def abort(self) -> None:
@@ -105,11 +107,11 @@ class TwoPhase:
         self._transaction, self.pending, self.prepared_at = transaction, gid, time.monotonic()
         failpoint.reach("after-pre-commit")
 
-    def commit(self) -> bool:
+    def commit(self, only: Gid | None = None) -> bool:
         """See Committer. The connection that prepared is used while it lives, a new one after it died."""
         with self._ending:
             gid = self.pending
-            if gid is None:
+            if gid is None or only not in (None, gid):
                 return False
             failpoint.reach("before-commit")
             transaction, self._transaction = self._transaction, None

@@ -64,4 +64,4 @@ class CheckpointWatcher:
 
     def _commit(self, committer: Committer) -> bool:
         gid = committer.pending
-        return gid is not None and self._is_complete(gid.epoch) and committer.commit()
+        return gid is not None and self._is_complete(gid.epoch) and committer.commit(gid)

@@ -12,8 +12,8 @@ from app.errors import TargetMismatch, Unreachable, Verdict
 UNDEFINED_OBJECT = "42704"
 #: the environment failed; the same transaction may succeed later
 RETRY_CLASSES = ("08", "40", "53", "57P", "55P03", "55006", "25P02")
-#: the data itself is refused
-POISON_CLASSES = ("22", "23", "21")
+#: the data itself is refused: by its type, a constraint, a limit (a value too large for an index), or a trigger
+POISON_CLASSES = ("21", "22", "23", "44", "54", "P0")
 
 #: what to type next for the refusals an operator meets most
 HINTS = {

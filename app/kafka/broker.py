@@ -7,6 +7,7 @@ Topics are looked up among the existing ones, because asking Kafka for a missing
 
 import concurrent.futures
 import re
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -84,6 +85,8 @@ class Broker:
         self._complaint = ""
         self._admin = AdminClient(self._client())
         self._consumer: Consumer | None = None
+        #: lanes of several partitions share this connection, and a consumer reads one place at a time
+        self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -140,7 +143,11 @@ class Broker:
         )
 
     def messages(self, start: Position, limit: int, timeout_seconds: float = FETCH_TIMEOUT_SECONDS) -> list[RawMessage]:
-        """Up to `limit` messages from `start` on; fewer where the partition ends."""
+        """Up to `limit` messages from `start` on; fewer where the partition ends. Safe from any thread."""
+        with self._reading:
+            return self._messages(start, limit, timeout_seconds)
+
+    def _messages(self, start: Position, limit: int, timeout_seconds: float) -> list[RawMessage]:
         consumer = self._reader()
         consumer.assign([KafkaPartition(start.topic, start.partition, start.offset)])
         found: list[RawMessage] = []

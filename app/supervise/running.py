@@ -33,6 +33,7 @@ from app.spark.checkpoint import Checkpoint
 from app.supervise.assembly import add_writers, any_is_new, make_lane
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
+from app.supervise.spark_errors import spark_errors
 
 log = structlog.get_logger()
 
@@ -94,9 +95,7 @@ class Running:
         """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
         self._stop = stop
         start = self._open()
-        self._watcher = CheckpointWatcher(
-            lambda: [lane.committer for lane in self._lanes.values()], self._checkpoint.is_complete
-        )
+        self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._is_complete)
         self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
         self._watcher.start()
@@ -114,6 +113,10 @@ class Running:
         self._watch(query, monitor)
         self._finish()
         self.say("stopped")
+
+    def _is_complete(self, epoch: int) -> bool:
+        with spark_errors():  # storage that is away for a moment is asked again
+            return self._checkpoint.is_complete(epoch)
 
     def _open(self) -> Offsets:
         """Open the lanes; returns where an empty checkpoint starts."""
