@@ -22,7 +22,7 @@ class Recorder:
     def __init__(self, *failures: Exception) -> None:
         self.pending: Gid | None = FIRST
         self.committed: list[Gid] = []
-        self.failures = list(failures)
+        self.failures: list[Exception] = list(failures)
 
     def transaction(self, connection: Connection, gid: Gid) -> AbstractContextManager[None]:
         """Not used here."""
