@@ -15,7 +15,7 @@ from structlog.typing import Processor
 
 #: loggers that say too much at INFO, and what they may say
 QUIET = {
-    "py4j": logging.ERROR,  # logs every lost gateway connection, also those of an orderly stop
+    "py4j": logging.CRITICAL,  # logs what a callback raises, which the lane logs once, and every orderly stop
     "pyspark": logging.WARNING,
     "sqlalchemy": logging.WARNING,
     "alembic": logging.WARNING,

@@ -66,8 +66,9 @@ def open_writers(writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, 
     identity = checkpoint.identity()
     known = identity.checkpoint if identity else FROM_LEDGER
     wanted = [_claim_and_lock(writer, known, delivery, identity.generation if identity else 0) for writer in writers]
+    identity = checkpoint.identity()  # once more: before the lock was ours, another writer may have replaced it
     for writer in writers:
-        settle(_open(writer), writer.ledger, checkpoint, known or None)
+        settle(_open(writer), writer.ledger, checkpoint, identity.checkpoint if identity else None)
     planned = None if FROM_LEDGER in wanted else _planned(checkpoint)
     how = {writer.name: _decide(writer, planned) for writer in writers}
     ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned).items()}

@@ -84,6 +84,7 @@ class Running:
     def say(self, state: str, error: str | None = None) -> None:
         """Tell the target what this lane is doing, for `surelane status`; not worth failing for."""
         for writer in self._writers.values():
+            self._metrics.setdefault(writer.name, LaneMetrics(writer.name)).set_state(state)
             try:
                 with writer.engine.begin() as connection:
                     if _may_speak(connection, writer):
