@@ -30,7 +30,7 @@ class Committer(Protocol):
     def commit(self, only: Gid | None = None) -> bool:
         """Commit what is pre-committed, now that its checkpoint entry exists; True if there was something.
 
-        With `only` nothing else: whoever saw that entry may be slow, and the next epoch pre-committed by now.
+        With `only` nothing but that: whoever saw the entry may be late, and the next epoch pre-committed by now.
         Idempotent and safe from any thread. Raises Unreachable when it has to be tried again, Diverged when the
         transaction is gone without having been committed.
         """

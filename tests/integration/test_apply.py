@@ -5,6 +5,7 @@ Without Kafka and Spark, so that many histories and many ways to cut them into e
 
 import dataclasses
 import datetime
+import random
 from decimal import Decimal
 
 import pytest
@@ -393,6 +394,37 @@ def test_what_cannot_be_applied_is_named(
     assert target.rows("public.flat") == {}
     lane.apply([good])
     lane.check()
+
+
+@pytest.mark.parametrize(
+    ("ddl", "says"),
+    [
+        ("create index on flat (v)", ["index row", "54000"]),
+        ("alter table flat add check (length(v) < 9)", ["check constraint", "23514"]),
+        ("alter table flat add constraint x exclude (length(v) with =) where (length(v) > 9)", ["exclusion", "23P01"]),
+        (
+            "create function no() returns trigger language plpgsql as"
+            " $$ begin if length(new.v) > 9 then raise 'too much'; end if; return new; end $$;"
+            " create trigger t before insert on flat for each row execute function no()",
+            ["too much", "P0001"],
+        ),
+    ],
+)
+def test_whatever_of_the_target_refuses_a_row_the_message_is_named(
+    ddl: str, says: list[str], target: Target, bare_lane: MakeBareLane
+) -> None:
+    target.create(FLAT)
+    target.execute(ddl)
+    target.execute("insert into flat values (0, :long)", long="-" * 8)
+    if "exclusion" in says:
+        target.execute("insert into flat values (9, :long)", long="-" * 20_000)
+    lane = bare_lane()
+    large = "".join(random.Random(1).choices("0123456789abcdef", k=20_000))
+    with pytest.raises(BadMessage) as refused:
+        lane.apply([d.create(FLAT, {"id": 1, "v": "a"}), d.create(FLAT, {"id": 2, "v": large})])
+    for word in ["made-up[0]@1 of table public.flat", *says]:
+        assert word in str(refused.value)
+    assert (1,) not in target.rows("public.flat")
 
 
 def test_routes_and_tables_that_are_left_out(target: Target, bare_lane: MakeBareLane) -> None:

@@ -1,5 +1,8 @@
 """`source.order: partition`: lanes side by side, each with a place of its own in ledger and gid."""
 
+import datetime
+from decimal import Decimal
+
 import pytest
 
 from app.errors import BadMessage
@@ -57,6 +60,25 @@ def test_each_partition_prepares_a_transaction_of_its_own(
     held.release()
     made.until_caught_up(topic)
     made.stop()
+    questions(target, topic)
+
+
+def test_lanes_side_by_side_read_the_schemas_of_their_own_messages(
+    lane: MakeLane, target: Target, new_topic: NewTopic
+) -> None:
+    """With envelope each lane fetches a message of each shape, all at the same moment."""
+    kinds = (m.DATE, m.numeric(9, 2), m.numeric(9, 4), m.BYTEA)
+    values = (datetime.date(2024, 2, 29), Decimal("1.50"), Decimal("1.5000"), b"x")
+    tables = [Table(f"t{number}", {"id": m.INT, "v": kind}) for number, kind in enumerate(kinds)]
+    target.create(*tables)
+    d, topic = Debezium(envelope=True), new_topic(partitions=4)
+    made = lane("two-phase", topics=(topic,), **ORDER)
+    topic.send(
+        at(partition, d.create(table, {"id": partition, "v": value}))
+        for partition in range(4)
+        for table, value in zip(tables, values, strict=True)
+    )
+    made.run_until_caught_up()
     questions(target, topic)
 
 
