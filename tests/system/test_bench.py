@@ -27,7 +27,8 @@ DRAIN = EVERY | {
     "epochs",
     "step_milliseconds",
 }
-LATENCY = EVERY | {"mode", "asked_rate", "p50_milliseconds", "p90_milliseconds", "p99_milliseconds", "max_milliseconds"}
+PERCENTILES = {"p50_milliseconds", "p90_milliseconds", "p99_milliseconds", "max_milliseconds"}
+LATENCY = EVERY - {"cpu_seconds", "other_load"} | {"mode", "asked_rate"} | PERCENTILES
 
 
 @pytest.fixture
