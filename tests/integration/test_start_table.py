@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from sqlalchemy import Connection, text
 
 from app.config.settings import CommitMode
@@ -22,7 +23,8 @@ from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.spark.checkpoint import IDENTITY_FILE, NEW_IDENTITY_FILE
+from app.spark.checkpoint import IDENTITY_FILE, NEW_IDENTITY_FILE, Checkpoint, Identity
+from app.supervise.opening import Writer, open_writers
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Topic
@@ -57,11 +59,8 @@ class Scene:
     lane: LaneUnderTest
     target: Target
     topic: Topic
-
-    @property
-    def epoch(self) -> int:
-        """N: the epoch that the states are about."""
-        return EARLIER
+    #: N: the epoch that the states are about
+    epoch: int = EARLIER
 
     @property
     def gid(self) -> Gid:
@@ -366,6 +365,40 @@ def test_a_first_start_that_was_killed_while_it_made_the_checkpoint(
     (made.lane.checkpoint / NEW_IDENTITY_FILE).touch()
     made.run()
     made.questions()
+
+
+class LateLook(Checkpoint):
+    """A checkpoint that was replaced after a start had its first look at it."""
+
+    def __init__(self, spark: SparkSession, location: str, before: Identity) -> None:
+        super().__init__(spark, location)
+        self._seen: Identity | None = before
+
+    def identity(self) -> Identity | None:
+        """At first the old one."""
+        seen, self._seen = self._seen, None
+        return seen or super().identity()
+
+
+def test_the_checkpoint_decides_that_is_there_when_the_lock_is_held(scene: MakeScene, spark: SparkSession) -> None:
+    """Of two writers that start at once the first replaces the checkpoint and decides an epoch before it is fenced."""
+    made = scene()
+    before = Checkpoint(spark, str(made.lane.checkpoint)).identity()
+    assert before is not None
+    shutil.rmtree(made.lane.checkpoint)
+    made.run()
+    made.topic.send(counters(made.topic.end, EPOCH))
+    decided = replace(made, epoch=1)
+    decided.prepare()
+    decided.plan()
+    decided.decide()
+    writer = Writer(made.lane.name, made.target.engine, Ledger(SCHEMA, made.lane.name), None)
+    try:
+        open_writers([writer], LateLook(spark, str(made.lane.checkpoint), before), Offsets(), "two-phase")
+    finally:
+        writer.close()
+    assert made.target.prepared() == []
+    assert BY_HAND in [how for _, how in made.since(1)]
 
 
 def test_foreign_prepared_transactions_are_not_touched(scene: MakeScene) -> None:
