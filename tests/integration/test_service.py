@@ -115,7 +115,7 @@ def test_a_running_process_shows_what_it_does_and_ends_on_sigterm_with_nothing_i
 
 
 def test_sigterm_in_the_middle_of_an_epoch_lets_it_end(
-    lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
 ) -> None:
     """The epoch in progress is applied and committed, the next one is not begun."""
     target.create(FLAT)
@@ -131,8 +131,7 @@ def test_sigterm_in_the_middle_of_an_epoch_lets_it_end(
     assert process.wait() == ExitStatus.OK
     assert sorted(target.rows("public.flat")) == [(0,), (1,), (2,), (3,)]
     assert target.prepared() == []
-    again = lane_process("two-phase", epoch={"max_messages": 2}, until_caught_up=True)
-    assert again.start().wait() == ExitStatus.OK
+    lane("two-phase").run_until_caught_up()
     questions(target, topic)
 
 
