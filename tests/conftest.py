@@ -1,6 +1,9 @@
 """Fixtures of all tests; each concern has a file `fix_*.py` of its own. See README.md."""
 
+import pytest
 from hypothesis import settings
+
+pytest.register_assert_rewrite("tests.oracle")  # a failed question shows what it saw
 
 # Examples are the same in every run; `--hypothesis-profile=explore` looks for others. No deadline: machines differ.
 settings.register_profile("surelane", deadline=None, derandomize=True, print_blob=True)
