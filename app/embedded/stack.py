@@ -158,6 +158,9 @@ class Stack:
         wait_for(self._is_streaming, reason="Debezium to read the source's log", seconds=STREAMING_SECONDS, hint=hint)
 
     def _is_streaming(self) -> bool:
+        """Whether the connector runs, which raises when it has failed, and reads the source's log."""
+        if not self.connect.is_running(DATABASE):
+            return False
         return bool(self.source.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s AND active", DATABASE))
 
 
