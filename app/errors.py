@@ -111,6 +111,13 @@ class SparkFailed(SurelaneError):
     exit_status = ExitStatus.ENVIRONMENT
 
 
+class JobFailed(SurelaneError):
+    """A job of Spark failed over what it read: one of its messages may be the cause."""
+
+    verdict = Verdict.POISON
+    exit_status = ExitStatus.BAD_MESSAGE
+
+
 class SparkGone(SurelaneError):
     """The Spark driver's JVM is gone; this process cannot go on without it."""
 

@@ -157,6 +157,38 @@ class Epoch(_Section):
     min_partitions: Annotated[int, Field(ge=1)] | None = None
 
 
+class OnSkip(enum.StrEnum):
+    """What becomes of a message that cannot be applied."""
+
+    CONTINUE = "continue"  #: it goes into quarantine, the lane goes on
+    STOP = "stop"  #: the lane stops in front of it
+
+
+class Guard(_Section):
+    """When a message is skipped."""
+
+    #: database of the guard's own tables; None: the target
+    url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    #: lost connections to the target, each with this one message in progress: rather the server's fault than its own
+    max_losses: Annotated[int, Field(ge=1, le=1000)] = 5
+    on_skip: OnSkip = OnSkip.CONTINUE
+
+
+class Where(enum.StrEnum):
+    """Where a transform runs."""
+
+    WORKERS = "workers"  #: Spark's Python workers, in parallel
+    DRIVER = "driver"  #: the lane's own process: what it does to its process it does to the lane
+
+
+class Transform(_Section):
+    """The user's code between decoding and applying."""
+
+    function: Annotated[str, AfterValidator(values.function)]
+    where: Where = Where.WORKERS
+
+
 class Spark(_Section):
     """The Spark session."""
 
@@ -194,6 +226,8 @@ class Settings(BaseSettings):
     #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
     checkpoint: Annotated[str, Field(validate_default=True)] = ""
     epoch: Epoch = Epoch()
+    guard: Guard = Guard()
+    transform: Annotated[Transform, BeforeValidator(values.transform)] | None = None
     spark: Spark = Spark()
     metrics: Metrics = Metrics()
 

@@ -168,3 +168,16 @@ def interval(text: str) -> str:
 def location(text: str) -> str:
     """A directory: a URL as it is, a path made absolute from the current directory."""
     return text if _SCHEME.match(text) else str(Path(text).expanduser().absolute())
+
+
+def function(text: str) -> str:
+    """`module:function`."""
+    module, _, name = text.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), name]):
+        raise fault(f"{text!r} does not name a function", "write module:function, e.g. rules.shop:clean")
+    return text
+
+
+def transform(value: Any) -> Any:
+    """A bare `module:function` is short for the section."""
+    return {"function": value} if isinstance(value, str) else value
