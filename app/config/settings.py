@@ -97,7 +97,7 @@ class Source(_Section):
     """Where the messages come from."""
 
     bootstrap_servers: Annotated[str, AfterValidator(values.bootstrap_servers)]
-    topics: Annotated[tuple[str, ...], BeforeValidator(values.topic_list)] = ()
+    topics: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
@@ -173,6 +173,12 @@ class Metrics(_Section):
     host: str = "0.0.0.0"  # scraped from another machine, and nothing served here is secret
 
 
+class Guard(_Section):
+    """What becomes of a message that cannot be applied."""
+
+    redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
+
+
 class Settings(BaseSettings):
     """Everything one lane is told. The constructor looks at its arguments only; `app.config.load` reads the rest."""
 
@@ -196,6 +202,7 @@ class Settings(BaseSettings):
     epoch: Epoch = Epoch()
     spark: Spark = Spark()
     metrics: Metrics = Metrics()
+    guard: Guard = Guard()
 
     @field_validator("checkpoint")
     @classmethod
