@@ -29,6 +29,8 @@ from app.guard.quarantine import OPEN, State
 
 #: entries of one `list`, whose messages are in memory together
 MAX_LISTED = 1_000
+#: columns of a list that goes to another program: each entry on one line
+PIPED_WIDTH = 250
 _AGO = re.compile(r"(\d{1,6})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -96,7 +98,7 @@ def list_entries(
     if as_json:
         typer.echo(json.dumps({"total": total, "entries": [summary(row, redaction) for row in rows]}))
     elif rows:
-        Console().print(listed(rows, redaction))
+        Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(listed(rows, redaction))
         typer.echo(f"{len(rows)} of {total}")
     else:
         typer.echo("no such entries")

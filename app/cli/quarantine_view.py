@@ -55,19 +55,18 @@ def whole(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> d
 
 def listed(rows: Sequence[Row[Any]], redaction: Redaction) -> Table:
     """Entries as a table."""
-    table = Table("id", "state", "skipped at", "position", "table", "key", "tries", "error")
+    table = Table("id", "state", "skipped at (UTC)", "position", "table", "key", "error", box=None, pad_edge=False)
     for row in rows:
         columns = redaction.columns(row.source_schema, row.source_table)
         key = "-" if row.key is None else " ".join(shown(row.key, columns).split())
-        error = (row.sqlstate, row.error_class, _error(row, columns))
+        error = (row.sqlstate or row.error_class, _error(row, columns))
         cells = (
             str(row.id),
             _state(row),
-            _time(row.quarantined_at),
+            _time(row.quarantined_at).removesuffix(" UTC"),
             f"{row.topic}[{row.partition}]@{row.offset}",
             _table(row) or "-",
             _cell(key),
-            str(row.attempts),
             _cell(" ".join(part for part in error if part)),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
