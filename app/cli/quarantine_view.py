@@ -55,7 +55,9 @@ def whole(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> d
 
 def listed(rows: Sequence[Row[Any]], redaction: Redaction) -> Table:
     """Entries as a table."""
-    table = Table("id", "state", "skipped at (UTC)", "position", "table", "key", "error", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in ("id", "state", "skipped at (UTC)", "position", "table", "key", "error"):
+        table.add_column(name, overflow="fold")
     for row in rows:
         columns = redaction.columns(row.source_schema, row.source_table)
         key = "-" if row.key is None else " ".join(shown(row.key, columns).split())
@@ -106,20 +108,20 @@ def shown(data: bytes | None, columns: Columns) -> str:
     if data is None:
         return "null"
     if found := document(data, columns):
-        text = printable(found.render())
-    elif columns:
+        return printable(_beginning(found.render()))
+    if columns:
         return _WITHHELD
-    else:
-        text = _text(data)
-        if text is None:
-            return _dump(data)
-        text = printable(text)
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n... ({len(text):,} characters in all)"
+    text = _text(data)
+    return _dump(data) if text is None else printable(_beginning(text))
 
 
 def printable(text: str) -> str:
     """Text in which nothing commands the terminal or turns its direction; in JSON the escapes are JSON's own."""
     return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n... ({len(text):,} characters in all)"
 
 
 def _escape(character: str) -> str:
