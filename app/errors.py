@@ -31,6 +31,7 @@ class ExitStatus(enum.IntEnum):
     TARGET = 9  #: the target database refuses: missing table, key, column, privilege, migration
     FAULTS_FOUND = 10  #: doctor found at least one fault
     ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug, stopped before anything was committed
+    REFUSED = 12  #: what was asked for is not allowed in this state; nothing was changed
 
 
 class SurelaneError(Exception):
@@ -102,6 +103,12 @@ class AccountingBroken(SurelaneError):
     """The counts of an epoch do not add up; nothing of it was committed."""
 
     exit_status = ExitStatus.ACCOUNTING
+
+
+class Refused(SurelaneError):
+    """What was asked for is not allowed in this state."""
+
+    exit_status = ExitStatus.REFUSED
 
 
 class SparkFailed(SurelaneError):

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from app.apply.applier import Applier
 from app.apply.shapes import Shapes
 from app.commit.committer import OnePhase
+from app.config.redaction import Redaction
 from app.config.routes import Routes
 from app.config.settings import OnSkip
 from app.db.engine import make_engine
@@ -105,6 +106,7 @@ class BareLane:
             self._guard,
             Quarantine(SCHEMA, self.name),
             self._on_skip,
+            Redaction(()),
             LaneMetrics(self.name, CollectorRegistry()),
         )
         self._guard.open(self._generation, self.lane.position, None)

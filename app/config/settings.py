@@ -97,7 +97,7 @@ class Source(_Section):
     """Where the messages come from."""
 
     bootstrap_servers: Annotated[str, AfterValidator(values.bootstrap_servers)]
-    topics: Annotated[tuple[str, ...], BeforeValidator(values.topic_list)] = ()
+    topics: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
@@ -173,6 +173,8 @@ class Guard(_Section):
     #: lost connections to the target, each with this one message in progress: rather the server's fault than its own
     max_losses: Annotated[int, Field(ge=1, le=1000)] = 5
     on_skip: OnSkip = OnSkip.CONTINUE
+    #: columns of the source that no command, log or error text shows
+    redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
 
 
 class Where(enum.StrEnum):

@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from app.config.redaction import Redaction
 from app.config.routes import RouteInvalid, Routes
 from app.model.gid import LANE_NAME
 from app.model.offsets import Offsets
@@ -64,7 +65,7 @@ def bootstrap_servers(text: str) -> str:
     return ",".join(servers)
 
 
-def topic_list(value: object) -> object:
+def names(value: object) -> object:
     """A list, or text with commas (the environment's form)."""
     return tuple(filter(None, (part.strip() for part in value.split(",")))) if isinstance(value, str) else value
 
@@ -156,6 +157,15 @@ def routes(tables: dict[str, str]) -> dict[str, str]:
     except RouteInvalid as error:
         raise fault(error.problem, error.hint) from None
     return tables
+
+
+def redacted(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Source columns whose values are not shown."""
+    try:
+        Redaction(patterns)
+    except RouteInvalid as error:
+        raise fault(error.problem, error.hint) from None
+    return patterns
 
 
 def interval(text: str) -> str:

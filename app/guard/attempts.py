@@ -68,16 +68,17 @@ class Suspect:
     losses: int = 0
     #: of the last failure
     cause: str = ""
-    error_class: str | None = None
+    error_class: str = ""
     sqlstate: str | None = None
 
 
 class Attempts:
     """Attempts and suspects of `lane`. Raises Unreachable when the guard's database is away."""
 
-    def __init__(self, engine: Engine, schema: str, lane: str) -> None:
+    def __init__(self, engine: Engine, schema: str, lane: str, *, discreet: bool = False) -> None:
+        """`discreet`: keep no words of an error, which may repeat what the message says."""
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self.lane = lane
+        self.lane, self._discreet = lane, discreet
         metadata = MetaData(schema=schema)
         self._attempt = Table(
             "attempt",
@@ -185,7 +186,7 @@ class Attempts:
         news = {
             "attempts": suspect.attempts,
             "losses": suspect.losses,
-            "cause": storable(suspect.cause),
+            "cause": suspect.error_class if self._discreet else storable(suspect.cause),
             "error_class": suspect.error_class,
             "sqlstate": suspect.sqlstate,
         }

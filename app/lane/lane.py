@@ -17,6 +17,7 @@ from app.apply.arrange import Epoch
 from app.apply.plan import Plan
 from app.apply.shapes import Shape
 from app.commit.committer import Committer
+from app.config.redaction import Redaction
 from app.config.settings import OnSkip
 from app.db.failures import is_connection_loss, translated
 from app.errors import AccountingBroken, Diverged, SurelaneError
@@ -64,6 +65,7 @@ class Lane:
         guard: Guard,
         quarantine: Quarantine,
         on_skip: OnSkip,
+        redaction: Redaction,
         metrics: LaneMetrics,
     ) -> None:
         self.name = name
@@ -72,7 +74,7 @@ class Lane:
         self._connection = connection
         self._ledger = ledger
         self._applier = applier
-        self._guard, self._kept, self._on_skip = guard, quarantine, on_skip
+        self._guard, self._kept, self._on_skip, self._redaction = guard, quarantine, on_skip, redaction
         self._metrics = metrics
         self._unpublished: _Unpublished | None = None
         with translated(f"lane {name}: reading the ledger"), connection.begin():
@@ -158,8 +160,8 @@ class Lane:
         if self._on_skip is OnSkip.STOP:
             for one in skipped:
                 self._guard.pardon(one.suspect)
-            raise skipped[0].error(self.name)
-        self._kept.add(self._connection, self._generation, number, [one.entry() for one in skipped])
+            raise skipped[0].error(self.name, self._redaction)
+        self._kept.add(self._connection, self._generation, number, [one.entry(self._redaction) for one in skipped])
         for one in skipped:
             log.warning("quarantined", lane=self.name, **one.described())
 

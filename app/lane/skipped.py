@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from app.apply.arrange import Epoch
+from app.config.redaction import Redaction
 from app.errors import BadMessage, Verdict
 from app.guard.attempts import Stage, Suspect
 from app.guard.quarantine import Entry, State
+from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
 from app.model.rows import Layout
 
@@ -28,8 +30,8 @@ class Skipped:
         key, layout = epoch.rows["key"][ordinal].as_py(), epoch.layout(ordinal)
         return cls(message=message, suspect=suspect, key=key, layout=layout if layout.table else None)
 
-    def entry(self) -> Entry:
-        """For the quarantine."""
+    def entry(self, redaction: Redaction) -> Entry:
+        """For the quarantine: the message whole, the words of the error without redacted values."""
         stage = Stage.DECODE if self.suspect.stage is Stage.MESSAGE else self.suspect.stage
         return Entry(
             message=self.message,
@@ -40,20 +42,24 @@ class Skipped:
             stage=stage,
             verdict=Verdict.POISON,
             error_class=self.suspect.error_class,
-            error=self.suspect.cause,
+            error=self._words(redaction),
             sqlstate=self.suspect.sqlstate,
             attempts=max(self.suspect.attempts, self.suspect.losses),
         )
 
-    def error(self, lane: str) -> BadMessage:
+    def error(self, lane: str, redaction: Redaction) -> BadMessage:
         """For a lane that stops instead of skipping."""
         of_table = f" of table {self.layout.source}" if self.layout else ""
         refused = "is refused by the target" if self.suspect.stage is Stage.APPLY else "cannot be applied"
         return BadMessage(
-            f"lane {lane}: message {self.message.position}{of_table} {refused}: {self.suspect.cause}",
+            f"lane {lane}: message {self.message.position}{of_table} {refused}: {self._words(redaction)}",
             hint="mend it and start again, the lane goes on at this epoch; or write guard.on_skip: continue, which "
             "puts such messages into quarantine",
         )
+
+    def _words(self, redaction: Redaction) -> str:
+        columns = redaction.columns(*((self.layout.schema, self.layout.table) if self.layout else (None, None)))
+        return error_text(self.suspect.cause, columns, self.message.key, self.message.value)
 
     def described(self) -> dict[str, object]:
         """For a log line; no value of the message is in it."""

@@ -8,6 +8,7 @@ from sqlalchemy import Engine
 from app.apply.applier import Applier
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.config.redaction import Redaction
 from app.config.routes import Routes
 from app.config.settings import CommitMode, Order, Settings, UnknownTable
 from app.db.engine import make_engine
@@ -78,6 +79,7 @@ def make_lane(
         writer.guard,
         Quarantine(target.db_schema, writer.name),
         settings.guard.on_skip,
+        Redaction(settings.guard.redact),
         metrics,
     )
     writer.guard.open(writer.generation, lane.position, death)
@@ -109,7 +111,7 @@ def _guard(settings: Settings, lane: str, target: Engine) -> Guard:
     told = settings.guard
     engine = target if told.url is None else make_engine(told.url, application_name=f"surelane {lane} guard")
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
-    return Guard(Attempts(engine, settings.target.db_schema, lane), limits)
+    return Guard(Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact)), limits)
 
 
 def _schema(broker: Broker, position: Position, layout: Layout) -> Fields:

@@ -30,7 +30,7 @@ create table suspect (
     attempts    int not null,              -- failures that count against it
     losses      int not null,              -- connections to the target lost while it was in progress
     cause       text not null,             -- of the last failure, in words
-    error_class text,
+    error_class text not null,
     sqlstate    text,
     first_at    timestamptz not null default clock_timestamp(),
     last_at     timestamptz not null default clock_timestamp(),

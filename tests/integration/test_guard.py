@@ -61,7 +61,7 @@ def kept(lane: BareLane) -> dict[int, tuple[int, str | None]]:
     rows = lane.target.execute(
         'select "offset", attempts, sqlstate from surelane.quarantine where lane = :lane', lane=lane.name
     )
-    return {row[0]: (row[1], row[2]) for row in rows}
+    return {row.offset: (row.attempts, row.sqlstate) for row in rows}
 
 
 def suspects(lane: BareLane) -> int:
