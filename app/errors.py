@@ -31,6 +31,7 @@ class ExitStatus(enum.IntEnum):
     TARGET = 9  #: the target database refuses: missing table, key, column, privilege, migration
     FAULTS_FOUND = 10  #: doctor found at least one fault
     ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug, stopped before anything was committed
+    CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
 
 
 class SurelaneError(Exception):
@@ -112,9 +113,15 @@ class SparkFailed(SurelaneError):
 
 
 class SparkGone(SurelaneError):
-    """The Spark driver's JVM is gone; this process cannot go on without it."""
+    """The Spark driver's JVM is gone; this process cannot go on without it, its supervisor starts another one."""
 
     exit_status = ExitStatus.ENVIRONMENT
+
+
+class CrashLoop(SurelaneError):
+    """The worker died and is not started again."""
+
+    exit_status = ExitStatus.CRASH_LOOP
 
 
 class PartitionAdded(SurelaneError):

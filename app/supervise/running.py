@@ -25,12 +25,13 @@ from app.errors import PartitionAdded, SurelaneError
 from app.kafka.broker import Broker
 from app.lane.lane import Lane
 from app.metrics.health import Health
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane import AllMetrics
 from app.model.arrow import compute
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
 from app.supervise.assembly import add_writers, any_is_new, make_lane
+from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
 from app.supervise.spark_errors import spark_errors
@@ -56,10 +57,11 @@ class Running:
         spark: SparkSession,
         writers: dict[str, Writer],
         health: Health,
-        metrics: dict[str, LaneMetrics],
+        metrics: AllMetrics,
+        link: Link,
     ) -> None:
         self._settings, self._spark, self._writers = settings, spark, writers
-        self._health, self._metrics = health, metrics
+        self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
@@ -84,7 +86,7 @@ class Running:
     def say(self, state: str, error: str | None = None) -> None:
         """Tell the target what this lane is doing, for `surelane status`; not worth failing for."""
         for writer in self._writers.values():
-            self._metrics.setdefault(writer.name, LaneMetrics(writer.name)).set_state(state)
+            self._metrics[writer.name].set_state(state)
             try:
                 with writer.engine.begin() as connection:
                     if _may_speak(connection, writer):
@@ -134,8 +136,8 @@ class Running:
             assert writer.connection is not None, "just opened"
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
                 writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
-            metrics = self._metrics.setdefault(writer.name, LaneMetrics(writer.name))
             publish = partial(self._publish, writer.partition)
+            metrics = self._metrics[writer.name]
             self._lanes[writer.partition] = make_lane(settings, writer, metrics, self._broker, publish)
         return opened.start
 
@@ -148,6 +150,7 @@ class Running:
             if self._stop.is_set():
                 raise StopRequested
             self._in_epoch.set()
+            self._link.begin(self._settings.epoch.max_messages)
             self._process(decoded, number)
             self.epochs += 1
             self._watcher.notice()
@@ -155,6 +158,7 @@ class Running:
             self._error = error
             raise
         finally:
+            self._link.end()
             self._in_epoch.clear()
 
     def _process(self, decoded: DataFrame, number: int) -> None:
