@@ -3,6 +3,7 @@
 A fault is pydantic's own custom error, so that one validation collects all of them; the hint travels in its context.
 """
 
+import datetime
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -173,6 +174,24 @@ def interval(text: str) -> str:
     if not _INTERVAL.fullmatch(text.strip()):
         raise fault(f"{text!r} is not an interval", 'write it like "0 seconds" (no pause) or "500 milliseconds"')
     return text.strip()
+
+
+def duration(value: object) -> datetime.timedelta:
+    """A length of time, written as an interval."""
+    if isinstance(value, datetime.timedelta):
+        return value
+    text = str(value).strip()
+    if not _INTERVAL.fullmatch(text):
+        raise fault(f"{text!r} is not a length of time", 'write it like "30 seconds", "500 milliseconds", "2 minutes"')
+    number, unit = text.split()
+    return datetime.timedelta(**{f"{unit.removesuffix('s')}s": int(number)})
+
+
+def longer_than_nothing(value: datetime.timedelta) -> datetime.timedelta:
+    """A length of time that is not zero."""
+    if not value:
+        raise fault("no time at all", 'write it like "1 second"')
+    return value
 
 
 def location(text: str) -> str:

@@ -6,8 +6,8 @@ a single message is ever condemned: when failures that count have reached `max_a
 lost while it was in progress have reached `max_losses`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import psycopg2
 import structlog
@@ -16,7 +16,8 @@ from sqlalchemy.exc import DBAPIError
 from app.db.failures import describe, sqlstate
 from app.errors import SparkGone, SurelaneError, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
-from app.guard.narrowing import contains, is_before, only_position
+from app.guard.narrowing import contains, is_before, only_position, size
+from app.model.death import Death
 from app.model.offsets import Offsets, Span
 
 log = structlog.get_logger()
@@ -46,20 +47,36 @@ class Failure:
             return cls(describe(error), type(original).__name__, sqlstate(error))
         return cls(error.message if isinstance(error, SurelaneError) else str(error), type(error).__name__)
 
+    @classmethod
+    def of_death(cls, death: Death | None) -> "Failure":
+        """From the end of the process that had begun it; None: nobody knows how that was."""
+        return cls(f"the worker died: {death}", death.label) if death else cls("the worker died", "unknown")
+
+
+class Watch(Protocol):
+    """Who looks after the time that a span takes."""
+
+    def begin(self, messages: int) -> None:
+        """This thread begins a span of at most so many messages, in place of the one it began before."""
+        ...
+
+    def end(self) -> None:
+        """This thread is through."""
+        ...
+
 
 class Guard:
     """The guard of one writer. Used by the lane's thread only."""
 
-    def __init__(self, attempts: Attempts, limits: Limits, on_begin: Callable[[Span], None] = lambda _: None) -> None:
-        """`on_begin` is told of each span before it is processed: the watchdog's input."""
-        self._attempts, self.limits, self._on_begin = attempts, limits, on_begin
+    def __init__(self, attempts: Attempts, limits: Limits, watch: Watch | None = None) -> None:
+        self._attempts, self.limits, self._watch = attempts, limits, watch
         self._suspects: list[Suspect] = []
         self._generation = 0
         self._current: Attempt | None = None
         #: how the span in progress failed, when this process has seen it
         self._seen: SurelaneError | None = None
 
-    def open(self, generation: int, position: Offsets, death: str | None) -> None:
+    def open(self, generation: int, position: Offsets, death: Death | None) -> None:
         """Begin to guard. What was in progress and has not passed `position` is suspected from here on.
 
         `death`: how the worker before this one ended.
@@ -70,7 +87,7 @@ class Guard:
         self._seen = self._current = None
         if last is not None and not last.finished and not is_before(last.span, position):
             if seen is None:
-                self._accuse(last.span, last.stage, Failure(death or "the worker died", "Death"), counts=True)
+                self._accuse(last.span, last.stage, Failure.of_death(death), counts=True)
             else:
                 self._accuse(last.span, last.stage, Failure.of(seen), counts=False)
         self._attempts.finish(generation)
@@ -93,7 +110,8 @@ class Guard:
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
         self._attempts.begin(attempt)
         self._current = attempt
-        self._on_begin(span)
+        if self._watch is not None:
+            self._watch.begin(size(span))
 
     def cover(self, epoch: int, span: Span, stage: Stage) -> None:
         """As `begin`, unless the whole epoch is recorded as being in progress, as it is while nothing is suspected."""
@@ -116,6 +134,7 @@ class Guard:
 
     def passed(self, position: Offsets) -> None:
         """An epoch has been processed: nothing is in progress, nothing before `position` is suspected."""
+        self._end_watch()
         self._attempts.finish(self._generation)
         self._current = None
         self._forget(position)
@@ -123,6 +142,7 @@ class Guard:
     def laid_down(self, error: SurelaneError, *, lost_target: bool) -> None:
         """The epoch was given up. Spark's death and a lost connection to the target are held against the span that was
         in progress, when the lane opens again; everything else has nothing to do with it."""
+        self._end_watch()
         if self._current is None or isinstance(error, SparkGone):
             return
         if lost_target and error.verdict is Verdict.RETRY:
@@ -130,6 +150,10 @@ class Guard:
         else:
             self._attempts.finish(self._generation)
             self._current = None
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
 
     def _accuse(self, span: Span, stage: Stage, failure: Failure, *, counts: bool) -> Suspect:
         """Hold a failure against the span, in place of every larger one that it is part of."""

@@ -16,25 +16,26 @@ from app.db.failures import translated
 from app.decode.schema import Fields, fields_of
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
-from app.guard.guard import Guard, Limits
+from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
 from app.kafka.broker import Broker
 from app.lane.lane import Lane
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
+from app.model.death import Death
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import Layout
 from app.supervise.opening import Writer
 
 
-def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list[TopicPartition]) -> None:
+def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list[TopicPartition], watch: Watch) -> None:
     """Add a writer for each lane that has none yet: one for everything, or one for each partition."""
     target = settings.target
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
             engine = make_engine(target.url, target.owner_role, f"surelane {name}")
             writers[name] = Writer(
-                name, engine, Ledger(target.db_schema, name), partition, _guard(settings, name, engine)
+                name, engine, Ledger(target.db_schema, name), partition, _guard(settings, name, engine, watch)
             )
 
 
@@ -53,7 +54,7 @@ def make_lane(
     metrics: LaneMetrics,
     broker: Broker,
     publish: Callable[[], None],
-    death: str | None = None,
+    death: Death | None = None,
 ) -> Lane:
     """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death` is how the
     worker before this one ended."""
@@ -106,12 +107,12 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
-def _guard(settings: Settings, lane: str, target: Engine) -> Guard:
+def _guard(settings: Settings, lane: str, target: Engine, watch: Watch) -> Guard:
     """The guard of a lane, with connections of its own."""
     told = settings.guard
     engine = target if told.url is None else make_engine(told.url, application_name=f"surelane {lane} guard")
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
-    return Guard(Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact)), limits)
+    return Guard(Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact)), limits, watch)
 
 
 def _schema(broker: Broker, position: Position, layout: Layout) -> Fields:

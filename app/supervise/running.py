@@ -26,13 +26,15 @@ from app.errors import PartitionAdded, SurelaneError
 from app.kafka.broker import Broker
 from app.lane.lane import Lane
 from app.metrics.health import Health
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane import AllMetrics
 from app.model.arrow import compute
+from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.stream import read_span, start_query
 from app.spark.checkpoint import Checkpoint
 from app.supervise.assembly import add_writers, any_is_new, make_lane
 from app.supervise.epoch_source import EpochSource
+from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
 from app.supervise.spark_errors import spark_errors
@@ -59,10 +61,14 @@ class Running:
         spark: SparkSession,
         writers: dict[str, Writer],
         health: Health,
-        metrics: dict[str, LaneMetrics],
+        metrics: AllMetrics,
+        link: Link,
+        death: Death | None = None,
     ) -> None:
+        """`death`: how the worker before this one died."""
+        self._death = death
         self._settings, self._spark, self._writers = settings, spark, writers
-        self._health, self._metrics = health, metrics
+        self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
         self._decoder, self._collect = DebeziumJson(), collector(settings.transform)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
@@ -88,7 +94,7 @@ class Running:
     def say(self, state: str, error: str | None = None) -> None:
         """Tell the target what this lane is doing, for `surelane status`; not worth failing for."""
         for writer in self._writers.values():
-            self._metrics.setdefault(writer.name, LaneMetrics(writer.name)).set_state(state)
+            self._metrics[writer.name].set_state(state)
             try:
                 with writer.engine.begin() as connection:
                     if _may_speak(connection, writer):
@@ -127,7 +133,7 @@ class Running:
         """Open the lanes; returns where an empty checkpoint starts."""
         settings = self._settings
         topics = self._broker.topics()
-        add_writers(settings, self._writers, sorted(self._broker.partitions()))
+        add_writers(settings, self._writers, sorted(self._broker.partitions()), self._link)
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)
@@ -138,9 +144,9 @@ class Running:
             assert writer.connection is not None, "just opened"
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
                 writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
-            metrics = self._metrics.setdefault(writer.name, LaneMetrics(writer.name))
             publish = partial(self._publish, writer.partition)
-            self._lanes[writer.partition] = make_lane(settings, writer, metrics, self._broker, publish)
+            metrics = self._metrics[writer.name]
+            self._lanes[writer.partition] = make_lane(settings, writer, metrics, self._broker, publish, self._death)
         return opened.start
 
     def _publish(self, partition: TopicPartition | None) -> None:

@@ -45,7 +45,7 @@ def meaning(error: Exception) -> SurelaneError:
         # An older writer that was frozen may have woken up: opening again asks the target which of the two is fenced.
         return SparkFailed(f"another query writes to this checkpoint: {text[:_SHOWN]}")
     if isinstance(error, Py4JNetworkError | ConnectionError):
-        return SparkGone(hint="start it again; if it happens again look for the kernel's out-of-memory killer")
+        return SparkGone(hint="if it happens again look for the kernel's out-of-memory killer")
     if any(part in text for part in _KAFKA_AWAY):
         return Unreachable(f"Kafka does not answer Spark: {text[:_SHOWN]}")
     if any(part in text for part in _JOB) and not any(part in text for part in _SURROUNDINGS):

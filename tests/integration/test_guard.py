@@ -214,7 +214,7 @@ def test_a_span_that_the_lane_is_past_is_not_suspected(open_attempts: Open) -> N
     """Killed after the target had it, before the guard could say so."""
     open_attempts().begin(attempt(1, 0, 10))
     guard = Guard(open_attempts(), LIMITS)
-    guard.open(2, Offsets.of({TOPIC: 10}), "SIGKILL")
+    guard.open(2, Offsets.of({TOPIC: 10}), None)
     assert guard.spans(Stage.DECODE, Stage.APPLY) == []
     assert open_attempts().suspects() == []
 
