@@ -27,7 +27,11 @@ class Skipped:
         """A decoded message."""
         if message is None:
             raise AssertionError(f"{epoch.position(ordinal)} was read and is not there")
-        key, layout = epoch.rows["key"][ordinal].as_py(), epoch.layout(ordinal)
+        try:
+            key = epoch.rows["key"][ordinal].as_py()
+        except UnicodeDecodeError:  # a malformed message's
+            key = None
+        layout = epoch.layout(ordinal)
         return cls(message=message, suspect=suspect, key=key, layout=layout if layout.table else None)
 
     def entry(self, redaction: Redaction) -> Entry:
