@@ -31,7 +31,8 @@ class ExitStatus(enum.IntEnum):
     TARGET = 9  #: the target database refuses: missing table, key, column, privilege, migration
     FAULTS_FOUND = 10  #: doctor found at least one fault
     ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug, stopped before anything was committed
-    REFUSED = 12  #: what was asked for is not allowed in this state; nothing was changed
+    CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
+    REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
 
 
 class SurelaneError(Exception):
@@ -118,10 +119,23 @@ class SparkFailed(SurelaneError):
     exit_status = ExitStatus.ENVIRONMENT
 
 
+class JobFailed(SurelaneError):
+    """A job of Spark failed over what it read: one of its messages may be the cause."""
+
+    verdict = Verdict.POISON
+    exit_status = ExitStatus.BAD_MESSAGE
+
+
 class SparkGone(SurelaneError):
-    """The Spark driver's JVM is gone; this process cannot go on without it."""
+    """The Spark driver's JVM is gone; this process cannot go on without it, its supervisor starts another one."""
 
     exit_status = ExitStatus.ENVIRONMENT
+
+
+class CrashLoop(SurelaneError):
+    """The worker died and is not started again."""
+
+    exit_status = ExitStatus.CRASH_LOOP
 
 
 class PartitionAdded(SurelaneError):

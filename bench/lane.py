@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -29,6 +29,8 @@ FOLDER = Path("var/bench/lane")
 TOP = Path(__file__).resolve().parents[1]
 STOP_SECONDS = 60.0
 LOG_TAIL_LINES = 15
+#: the processes of a lane, each a child of the one before
+PARTS = ("supervisor", "driver", "jvm")
 
 
 class LaneFailed(Exception):
@@ -43,16 +45,16 @@ class Lane:
     log: Path
     #: seconds since 1970, just before the process was made
     started_at: float
-    _jvm: int | None = None
+    #: part -> pid; parts that have not been seen yet are missing
+    _parts: dict[str, int] = field(default_factory=dict)
 
     def cpu(self) -> Mapping[str, Cpu]:
-        """What the driver and its JVM have used."""
-        return {"driver": single(self.process.pid), "jvm": single(self._jvm_pid() or 0)}
+        """What supervisor, driver (the worker) and its JVM have used."""
+        return {part: single(self._pids().get(part, 0)) for part in PARTS}
 
     def peaks(self) -> dict[str, int]:
         """Megabytes at most so far."""
-        driver, jvm = peak_megabytes(self.process.pid), peak_megabytes(self._jvm_pid() or 0)
-        return {"driver": round(driver), "jvm": round(jvm)}
+        return {part: round(peak_megabytes(self._pids().get(part, 0))) for part in PARTS}
 
     def must_live(self) -> None:
         """Raise with the end of the log if the process has ended."""
@@ -70,7 +72,8 @@ class Lane:
         try:
             return self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            for process in [*psutil.Process(self.process.pid).children(recursive=True), self.process]:
+                process.kill()
             return self.process.wait()
 
     def epochs(self) -> list[Epoch]:
@@ -81,11 +84,14 @@ class Lane:
         """The end of its log."""
         return "\n".join(self.log.read_text().splitlines()[-LOG_TAIL_LINES:])
 
-    def _jvm_pid(self) -> int | None:
-        if self._jvm is None and self.process.poll() is None:
-            children = psutil.Process(self.process.pid).children()
-            self._jvm = next((child.pid for child in children if child.name() == "java"), None)
-        return self._jvm
+    def _pids(self) -> Mapping[str, int]:
+        if len(self._parts) < len(PARTS) and self.process.poll() is None:
+            supervisor = psutil.Process(self.process.pid)
+            drivers = supervisor.children()
+            jvms = [child for driver in drivers for child in driver.children() if child.name() == "java"]
+            found = zip(PARTS, ([supervisor], drivers, jvms), strict=True)
+            self._parts.update({part: processes[0].pid for part, processes in found if processes})
+        return self._parts
 
 
 @contextmanager

@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fix_spark",
     "tests.fix_decode",
     "tests.fix_lane",
+    "tests.fix_http",
     "tests.fix_bare_lane",
     "tests.fix_cli",
 ]

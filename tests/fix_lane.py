@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from pyspark.sql import SparkSession
@@ -177,6 +178,17 @@ class LaneProcess:
         assert self.process is not None, "started"
         return self.process.pid
 
+    @property
+    def worker(self) -> psutil.Process | None:
+        """The process that runs the lane: the child of the one that was started."""
+        return next(iter(psutil.Process(self.pid).children()), None)
+
+    @property
+    def jvm(self) -> psutil.Process | None:
+        """The JVM of that."""
+        children = self.worker.children() if self.worker else []
+        return next((child for child in children if child.name() == "java"), None)
+
     def wait(self, timeout: float = START_SECONDS) -> int:
         """Exit status, negative for a signal; fails when it still runs after `timeout` seconds."""
         assert self.process is not None, "started"
@@ -186,7 +198,7 @@ class LaneProcess:
             raise AssertionError(f"still running after {timeout:g} s:\n{self.tail()}") from None
 
     def kill(self) -> None:
-        """SIGKILL of the whole process group: Python, Java and Python workers."""
+        """SIGKILL of the whole process group: supervisor, worker, Java and Spark's Python workers."""
         self._signal_group(signal.SIGKILL)
         if self.process is not None:
             self.process.wait(STOP_SECONDS)

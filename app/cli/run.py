@@ -1,5 +1,7 @@
 """`surelane run`: run the lane."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,26 +9,46 @@ import typer
 from app import logs
 from app.cli.options import ConfigFile
 from app.config.load import load
+from app.model.death import Death
+from app.supervise.link import Link
+from app.supervise.supervisor import Supervisor
 
 app = typer.Typer(add_completion=False)
 
 UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Apply what Kafka holds at the start, then end with status 0.")
 ]
+#: what the supervisor tells a worker: the file descriptor of its link, and how the worker before it died
+Worker = Annotated[int | None, typer.Option(hidden=True)]
+AfterDeath = Annotated[Death | None, typer.Option(hidden=True, parser=Death.from_json)]
 
 
 @app.command(
     epilog="Examples:\n\n  surelane run --config surelane.yaml\n\n"
     "  SURELANE_COMMIT=ledger surelane run --until-caught-up",
 )
-def run(config: ConfigFile = None, until_caught_up: UntilCaughtUp = False) -> None:
+def run(
+    config: ConfigFile = None,
+    until_caught_up: UntilCaughtUp = False,
+    worker: Worker = None,
+    after_death: AfterDeath = None,
+) -> None:
     """Apply changes until told to stop (SIGTERM or Ctrl-C), going on where the target's ledger says.
 
     What an earlier run left in doubt is settled first. Logs are JSON lines on stderr, for people when it is a terminal.
+    The lane runs in a process of its own, which is started again when it dies (`restart` in the configuration).
     """
     settings = load(config)
     logs.configure(settings.lane)
-    # after the configuration is checked: Spark's imports take a second
+    if worker is None:
+        raise typer.Exit(Supervisor(settings, _worker(config, until_caught_up)).run())
+    # in the worker only, and after the configuration is checked: Spark's imports take a second
     from app.supervise.service import run as run_lane
 
-    run_lane(settings, until_caught_up=until_caught_up)
+    run_lane(settings, until_caught_up, Link(worker), after_death)
+
+
+def _worker(config: Path | None, until_caught_up: bool) -> list[str]:
+    """The command that starts a worker of the same lane."""
+    options = (["--config", str(config)] if config else []) + (["--until-caught-up"] if until_caught_up else [])
+    return [sys.executable, "-m", "app.cli", "run", *options]

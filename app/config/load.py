@@ -48,7 +48,7 @@ def load(path: Path | None = None) -> Settings:
     from_file, from_environment = _from_file(file), _Environment(Settings)()
     faults = _misspelt_variables()
     try:
-        settings = Settings.of(_merged(from_file, from_environment))
+        settings = Settings.of(_merged(from_file, from_environment, Settings))
     except ValidationError as error:
         faults += [_fault(details, from_environment) for details in error.errors(include_input=False)]
         raise _invalid(file, faults) from None
@@ -96,20 +96,18 @@ class _Environment(EnvSettingsSource):
             return value
 
 
-def _merged(file: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """The environment's keys over the file's; whole sections are merged, a value is replaced as a whole."""
+def _merged(file: Mapping[str, Any], environment: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """The environment's keys over the file's; sections are merged key by key, a value is replaced as a whole."""
     merged = dict(file) | dict(environment)
-    for section in _sections(Settings):
-        lower, upper = file.get(section), environment.get(section)
-        if isinstance(lower, Mapping) and isinstance(upper, Mapping):
-            merged[section] = {**lower, **upper}
-        elif merged.get(section) is None:
-            merged[section] = {}
+    for name, field in model.model_fields.items():
+        if (section := _section(field)) is None:
+            continue
+        lower, upper = file.get(name), merged.get(name)
+        if upper is None:
+            merged[name] = {}
+        elif isinstance(upper, Mapping):
+            merged[name] = _merged(lower if isinstance(lower, Mapping) else {}, upper, section)
     return merged
-
-
-def _sections(model: type[BaseModel]) -> list[str]:
-    return [name for name, field in model.model_fields.items() if _section(field) is not None]
 
 
 def _section(field: FieldInfo | None) -> type[BaseModel] | None:

@@ -4,6 +4,7 @@ Names are exactly the file's; `docs/CONFIG.md` explains each. A check that needs
 looks at what was valid of the earlier one, so that one validation finds every fault.
 """
 
+import datetime
 import enum
 from typing import Annotated, Any, Self
 
@@ -78,6 +79,15 @@ class CommitMode(enum.Enum):
     LEDGER = "ledger"
 
 
+class Strategy(enum.StrEnum):
+    """When a worker that died is started again: Flink's restart strategies."""
+
+    EXPONENTIAL_DELAY = "exponential-delay"  #: always, after longer and longer pauses
+    FIXED_DELAY = "fixed-delay"  #: so many times
+    FAILURE_RATE = "failure-rate"  #: as long as it does not happen too often
+    NONE = "none"  #: never
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(
         frozen=True,
@@ -91,6 +101,8 @@ class _Section(BaseModel):
 
 
 _Texts = Annotated[dict[str, str], BeforeValidator(values.texts)]
+_Duration = Annotated[datetime.timedelta, PlainValidator(values.duration)]
+_SomeTime = Annotated[_Duration, AfterValidator(values.longer_than_nothing)]
 
 
 class Source(_Section):
@@ -157,6 +169,42 @@ class Epoch(_Section):
     min_partitions: Annotated[int, Field(ge=1)] | None = None
 
 
+class OnSkip(enum.StrEnum):
+    """What becomes of a message that cannot be applied."""
+
+    CONTINUE = "continue"  #: it goes into quarantine, the lane goes on
+    STOP = "stop"  #: the lane stops in front of it
+
+
+class Guard(_Section):
+    """When a message is skipped."""
+
+    #: database of the guard's own tables; None: the target
+    url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    #: lost connections to the target, each with this one message in progress: rather the server's fault than its own
+    max_losses: Annotated[int, Field(ge=1, le=1000)] = 5
+    #: longest time for one message, and 10 ms more for each further one: whoever takes longer hangs
+    message_timeout: _SomeTime = datetime.timedelta(seconds=60)
+    on_skip: OnSkip = OnSkip.CONTINUE
+    #: columns of the source that no command, log or error text shows
+    redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
+
+
+class Where(enum.StrEnum):
+    """Where a transform runs."""
+
+    WORKERS = "workers"  #: Spark's Python workers, in parallel
+    DRIVER = "driver"  #: the lane's own process: what it does to its process it does to the lane
+
+
+class Transform(_Section):
+    """The user's code between decoding and applying."""
+
+    function: Annotated[str, AfterValidator(values.function)]
+    where: Where = Where.WORKERS
+
+
 class Spark(_Section):
     """The Spark session."""
 
@@ -165,18 +213,56 @@ class Spark(_Section):
     conf: _Texts = Field(default_factory=dict, repr=False)
 
 
+class FixedDelay(_Section):
+    """`strategy: fixed-delay`."""
+
+    attempts: Annotated[int, Field(ge=0)] = 3
+    delay: _Duration = datetime.timedelta(seconds=1)
+
+
+class ExponentialDelay(_Section):
+    """`strategy: exponential-delay`."""
+
+    initial_backoff: _SomeTime = datetime.timedelta(seconds=1)
+    max_backoff: _SomeTime = datetime.timedelta(minutes=1)
+    backoff_multiplier: Annotated[float, Field(ge=1)] = 1.5
+    reset_backoff_threshold: _SomeTime = datetime.timedelta(hours=1)
+    jitter_factor: Annotated[float, Field(ge=0, le=1)] = 0.1
+    #: within one row of restarts; None: as many as it takes
+    attempts: Annotated[int, Field(ge=0)] | None = None
+
+    @field_validator("max_backoff")
+    @classmethod
+    def _not_below_the_initial(cls, longest: datetime.timedelta, info: ValidationInfo) -> datetime.timedelta:
+        first = info.data.get("initial_backoff")
+        if first is not None and longest < first:
+            raise values.fault("shorter than initial_backoff", "make it at least as long, or initial_backoff shorter")
+        return longest
+
+
+class FailureRate(_Section):
+    """`strategy: failure-rate`."""
+
+    max_failures_per_interval: Annotated[int, Field(ge=0)] = 1
+    failure_rate_interval: _SomeTime = datetime.timedelta(minutes=1)
+    delay: _Duration = datetime.timedelta(seconds=1)
+
+
+class Restart(_Section):
+    """What follows the death of a worker process."""
+
+    strategy: Strategy = Strategy.EXPONENTIAL_DELAY
+    fixed_delay: FixedDelay = FixedDelay()
+    exponential_delay: ExponentialDelay = ExponentialDelay()
+    failure_rate: FailureRate = FailureRate()
+
+
 class Metrics(_Section):
     """Where /metrics, /healthz and /readyz are served."""
 
     #: 0 or null: not served
     port: Annotated[int, Field(ge=0, le=65535)] | None = DEFAULT_METRICS_PORT
     host: str = "0.0.0.0"  # scraped from another machine, and nothing served here is secret
-
-
-class Guard(_Section):
-    """What becomes of a message that cannot be applied."""
-
-    redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
 
 
 class Settings(BaseSettings):
@@ -200,9 +286,11 @@ class Settings(BaseSettings):
     #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
     checkpoint: Annotated[str, Field(validate_default=True)] = ""
     epoch: Epoch = Epoch()
-    spark: Spark = Spark()
-    metrics: Metrics = Metrics()
     guard: Guard = Guard()
+    transform: Annotated[Transform, BeforeValidator(values.transform)] | None = None
+    spark: Spark = Spark()
+    restart: Restart = Restart()
+    metrics: Metrics = Metrics()
 
     @field_validator("checkpoint")
     @classmethod

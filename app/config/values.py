@@ -3,6 +3,7 @@
 A fault is pydantic's own custom error, so that one validation collects all of them; the hint travels in its context.
 """
 
+import datetime
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -175,6 +176,37 @@ def interval(text: str) -> str:
     return text.strip()
 
 
+def duration(value: object) -> datetime.timedelta:
+    """A length of time, written as an interval."""
+    if isinstance(value, datetime.timedelta):
+        return value
+    text = str(value).strip()
+    if not _INTERVAL.fullmatch(text):
+        raise fault(f"{text!r} is not a length of time", 'write it like "30 seconds", "500 milliseconds", "2 minutes"')
+    number, unit = text.split()
+    return datetime.timedelta(**{f"{unit.removesuffix('s')}s": int(number)})
+
+
+def longer_than_nothing(value: datetime.timedelta) -> datetime.timedelta:
+    """A length of time that is not zero."""
+    if not value:
+        raise fault("no time at all", 'write it like "1 second"')
+    return value
+
+
 def location(text: str) -> str:
     """A directory: a URL as it is, a path made absolute from the current directory."""
     return text if _SCHEME.match(text) else str(Path(text).expanduser().absolute())
+
+
+def function(text: str) -> str:
+    """`module:function`."""
+    module, _, name = text.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), name]):
+        raise fault(f"{text!r} does not name a function", "write module:function, e.g. rules.shop:clean")
+    return text
+
+
+def transform(value: Any) -> Any:
+    """A bare `module:function` is short for the section."""
+    return {"function": value} if isinstance(value, str) else value

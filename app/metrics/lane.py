@@ -18,10 +18,15 @@ STATES = ("starting", "running", "stopped", "failed")
 class LaneMetrics:
     """The metrics of one lane; safe to call from any thread."""
 
-    def __init__(self, lane: str, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self, lane: str, registry: CollectorRegistry | None = None, *, restarts: Mapping[str, int] | None = None
+    ) -> None:
+        """`restarts`: those before this process, by cause."""
         self._lane = lane
         self._families = families_of(registry or REGISTRY)
         self.set_state("starting")
+        for cause, count in (restarts or {}).items():
+            self._families.restarts.labels(lane, cause).inc(count)
 
     def epoch_done(
         self, record: EpochRecord, steps: Mapping[str, float], freshness_seconds: NDArray[np.float64]
@@ -85,3 +90,15 @@ class LaneMetrics:
 
     def _at(self, gauge: Gauge, tp: TopicPartition) -> Gauge:
         return gauge.labels(self._lane, tp.topic, str(tp.partition))
+
+
+class AllMetrics(dict[str, LaneMetrics]):
+    """The metrics of every lane of this process by name, made when they are first asked for."""
+
+    def __init__(self, restarts: Mapping[str, int]) -> None:
+        """`restarts` of the whole process, so of each of its lanes."""
+        super().__init__()
+        self._restarts = restarts
+
+    def __missing__(self, lane: str) -> LaneMetrics:
+        return self.setdefault(lane, LaneMetrics(lane, restarts=self._restarts))

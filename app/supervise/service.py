@@ -1,4 +1,4 @@
-"""The service: one process that keeps one configuration's lanes running until it is told to stop."""
+"""The service: what a worker process does, keep one configuration's lanes running until it is told to stop."""
 
 import random
 import signal
@@ -16,12 +16,15 @@ from app.jars import jars
 from app.java import java_home
 from app.logs import configure
 from app.metrics.health import Health
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane import AllMetrics
 from app.metrics.server import serve
+from app.model.death import Death
 from app.spark.session import make_session
+from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.running import Running, StopRequested
 from app.supervise.spark_errors import spark_errors
+from app.supervise.worker import STOP_SIGNALS
 
 log = structlog.get_logger()
 
@@ -33,36 +36,56 @@ START_PATIENCE_SECONDS = 60.0
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
 
 
-def run(settings: Settings, until_caught_up: bool) -> None:
-    """Run until SIGTERM or SIGINT, or until caught up; raises the SurelaneError that ended it otherwise."""
+def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | None) -> None:
+    """Run until told to stop, or until caught up; raises the SurelaneError that ended it otherwise.
+
+    `death`: how the worker before this one died.
+    """
     configure(settings.lane)
     stop = threading.Event()
 
-    def on_signal(number: int, _: FrameType | None) -> None:
-        log.info("stopping at the end of the epoch", lane=settings.lane, signal=signal.Signals(number).name)
-        stop.set()
+    def stop_because(reason: str) -> None:
+        if not stop.is_set():
+            log.info("stopping at the end of the epoch", lane=settings.lane, because=reason)
+            stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    def on_signal(number: int, _: FrameType | None) -> None:
+        stop_because(signal.Signals(number).name)
+
+    for number in STOP_SIGNALS:
         signal.signal(number, on_signal)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    if death is not None:
+        log.info("started after a death", lane=settings.lane, cause=death.cause.value, detail=death.detail)
     health = Health()
-    with ExitStack() as stack:
+    with link, ExitStack() as stack:
+        link.on_stop(stop_because)
         if settings.metrics.port:
             server = serve(settings.metrics.host, settings.metrics.port, None, health)
             stack.callback(server.stop)
         spark = make_session(settings.lane, settings.spark.master, settings.spark.conf, java_home(), jars("spark"))
         stack.callback(spark.stop)
-        Service(settings, spark, health, stop, until_caught_up).keep_running()
+        Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 
 class Service:
     """Attempts at running, with what lasts from one to the next. Tests use it with a session of their own."""
 
     def __init__(
-        self, settings: Settings, spark: SparkSession, health: Health, stop: threading.Event, until_caught_up: bool
+        self,
+        settings: Settings,
+        spark: SparkSession,
+        health: Health,
+        stop: threading.Event,
+        until_caught_up: bool,
+        link: Link | None = None,
+        death: Death | None = None,
     ) -> None:
+        """`link` to the supervisor, if there is one; `death` of the worker before."""
         self._settings, self._spark, self._health = settings, spark, health
         self._stop, self._until_caught_up = stop, until_caught_up
-        self._metrics: dict[str, LaneMetrics] = {}
+        self._link, self._death = link or Link(), death
+        self._metrics = AllMetrics(death.restarts if death else {})
         self._writers: dict[str, Writer] = {}
         self._without_progress = 0
         self._begun_at = time.monotonic()
@@ -71,7 +94,9 @@ class Service:
     def keep_running(self) -> None:
         """Run, and run again after each failure that a retry may mend."""
         while not self._stop.is_set():
-            running = Running(self._settings, self._spark, self._writers, self._health, self._metrics)
+            running = Running(
+                self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death
+            )
             try:
                 with spark_errors(), running:
                     running.run(self._stop, until_caught_up=self._until_caught_up)
@@ -81,6 +106,7 @@ class Service:
                 return
             except SurelaneError as error:
                 self._ever_started = self._ever_started or running.started
+                self._death = None if running.started else self._death
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
                 running.say("failed", str(error))
                 if not self._try_again(error):

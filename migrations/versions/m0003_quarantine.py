@@ -17,7 +17,7 @@ from alembic import op
 from app.db.sql import run
 
 revision = "0003"
-down_revision = "0001"
+down_revision = "0002"
 
 DDL = """
 create table quarantine (

@@ -1,17 +1,11 @@
 """`surelane run` as a process: how it ends, and what it tells whoever watches it."""
 
 import json
-import urllib.error
-import urllib.request
 from pathlib import Path
 
-import pytest
-from prometheus_client import Metric
-from prometheus_client.parser import text_string_to_metric_families
-
-from app.embedded.ports import remembered_port
 from app.errors import ExitStatus
 from tests import messages as m
+from tests.fix_http import Http, Metrics
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -21,48 +15,6 @@ from tests.waiting import eventually
 from tests.workload import TABLES, Shop
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
-
-
-class Http:
-    """The process' HTTP server."""
-
-    def __init__(self, port: int) -> None:
-        self.port = port
-
-    def get(self, path: str) -> tuple[int, str]:
-        """Status and body; (0, "") when nobody listens."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
-
-    @property
-    def settings(self) -> dict[str, object]:
-        """What the lane's configuration says."""
-        return {"port": self.port, "host": "127.0.0.1"}
-
-
-class Metrics:
-    """A scrape of /metrics."""
-
-    def __init__(self, text: str) -> None:
-        self.families: dict[str, Metric] = {family.name: family for family in text_string_to_metric_families(text)}
-
-    def value(self, name: str, **labels: str) -> float:
-        """The one sample of that name which has these labels; 0 for a counter that was never counted."""
-        samples = [sample for family in self.families.values() for sample in family.samples if sample.name == name]
-        found = [sample.value for sample in samples if labels.items() <= sample.labels.items()]
-        assert len(found) <= 1, f"{name}{labels} is not one sample: {found}"
-        return found[0] if found else 0.0
-
-
-@pytest.fixture
-def http(tmp_path: Path) -> Http:
-    """A free port to serve metrics on."""
-    return Http(remembered_port(tmp_path / "port"))
 
 
 def test_a_running_process_shows_what_it_does_and_ends_on_sigterm_with_nothing_in_doubt(
@@ -141,7 +93,7 @@ def test_an_error_ends_the_process_with_its_own_status_and_is_logged_once(
     target.create(FLAT)
     d = Debezium()
     sent = topic.send([d.create(FLAT, {"id": 2**31, "v": "too large"})])
-    process = lane_process("two-phase").start()
+    process = lane_process("two-phase", guard={"on_skip": "stop"}).start()
     assert process.wait() == ExitStatus.BAD_MESSAGE
     (line,) = process.events("stopped")
     assert line["error"] == "BadMessage"

@@ -1,11 +1,21 @@
 """The settings: every fault in one go, environment over file, and no password anywhere."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from app.config.load import load
-from app.config.settings import Commit, CommitMode, Order, Settings, StartAt
+from app.config.settings import (
+    Commit,
+    CommitMode,
+    FailureRate,
+    FixedDelay,
+    Order,
+    Settings,
+    StartAt,
+    Strategy,
+)
 from app.errors import ConfigInvalid
 from app.model.offsets import Offsets, TopicPartition
 
@@ -210,6 +220,42 @@ def test_settings_made_in_code_ignore_the_environment(monkeypatch: pytest.Monkey
     source = {"bootstrap_servers": "h:1", "topics": ["a"]}
     raw = {"lane": "orders", "source": source, "target": {"url": "postgresql://h/d"}}
     assert Settings.of(raw).lane == "orders"
+
+
+def test_what_follows_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections in a section are merged key by key, too."""
+    monkeypatch.setenv("SURELANE_RESTART__FIXED_DELAY__ATTEMPTS", "7")
+    monkeypatch.setenv("SURELANE_RESTART__STRATEGY", "fixed-delay")
+    restart = loaded(SMALL + 'restart: {fixed_delay: {delay: "2 minutes"}, failure_rate: null}').restart
+    assert restart.strategy is Strategy.FIXED_DELAY
+    assert restart.fixed_delay == FixedDelay(attempts=7, delay=timedelta(minutes=2))
+    assert restart.failure_rate == FailureRate()
+    assert loaded(SMALL).guard.message_timeout == timedelta(seconds=60)
+
+
+def test_faults_of_restart_come_with_path_and_hint() -> None:
+    message = faults(
+        f"""{SMALL}
+        restart:
+          strategy: sometimes
+          fixed_delay: {{attempts: -1, delay: 5}}
+          exponential_delay: {{initial_backoff: "5 seconds", max_backoff: "1 second", jitter_factor: 2, atempts: 1}}
+          failure_rate: {{failure_rate_interval: "0 seconds"}}
+        guard: {{message_timeout: forever}}
+    """.replace("\n        ", "\n")
+    )
+    for path in (
+        "restart.strategy:",
+        "restart.fixed_delay.attempts:",
+        "restart.fixed_delay.delay: '5' is not a length of time",
+        "restart.exponential_delay.max_backoff: shorter than initial_backoff",
+        "restart.exponential_delay.jitter_factor:",
+        "restart.exponential_delay.atempts: unknown key\n      did you mean restart.exponential_delay.attempts?",
+        "restart.failure_rate.failure_rate_interval: no time at all",
+        "guard.message_timeout: 'forever' is not a length of time\n      write it like",
+    ):
+        assert f"\n  {path}" in message
+    assert "8 faults" in message
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+"""How a worker process died: what the supervisor saw, told to the next worker."""
+
+import datetime
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+
+class Cause(enum.StrEnum):
+    """What ended the worker."""
+
+    SIGNAL = "signal"  #: something killed it; `detail` is the signal's name
+    EXIT = "exit"  #: it ended by itself; `detail` is the exception's class, or the exit status where none is known
+    HANG = "hang"  #: it took too long for a span and was killed by the supervisor
+    OOM = "oom"  #: it or its JVM was killed by the kernel for want of memory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Death:
+    """One death of a worker."""
+
+    cause: Cause
+    detail: str
+    at: datetime.datetime
+    #: how often a worker was started again so far, this time included, by `label`
+    restarts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """A short word, of few: fit to count by."""
+        return self.cause.value if self.cause in (Cause.HANG, Cause.OOM) else self.detail
+
+    def to_json(self) -> str:
+        """For the command line of the next worker."""
+        fields = {"cause": self.cause.value, "detail": self.detail, "at": self.at.isoformat()}
+        return json.dumps({**fields, "restarts": dict(self.restarts)})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """What `to_json` wrote; raises ValueError, KeyError or TypeError for anything else."""
+        raw = json.loads(text)
+        at = datetime.datetime.fromisoformat(raw["at"])
+        return cls(cause=Cause(raw["cause"]), detail=raw["detail"], at=at, restarts=raw["restarts"])
+
+    def __str__(self) -> str:
+        said = {
+            Cause.SIGNAL: f"killed ({self.detail})",
+            Cause.EXIT: f"ended with {self.detail}",
+            Cause.HANG: f"hung: {self.detail}",
+            Cause.OOM: f"out of memory ({self.detail})",
+        }
+        return said[self.cause]

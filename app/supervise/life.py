@@ -1,0 +1,96 @@
+"""The life of one worker: from its start to what it ended with, and what that was."""
+
+import datetime
+import signal
+import time
+from collections.abc import Sequence
+
+from app.errors import ExitStatus, SparkGone
+from app.model.death import Cause, Death
+from app.supervise.memory import oom_kills
+from app.supervise.watchdog import Watchdog
+from app.supervise.worker import Worker
+
+#: seconds between two looks
+LOOK_SECONDS = 0.1
+#: seconds; a worker that lived longer was well, though there may have been nothing to do
+EARLY_SECONDS = 600.0
+
+
+class Life:
+    """Begins with the start of a worker by `command`."""
+
+    def __init__(self, command: Sequence[str], message_timeout_seconds: float) -> None:
+        self._oom_kills = oom_kills()
+        self._born_at = time.monotonic()
+        self._worker = Worker(command)
+        self._watchdog = Watchdog(message_timeout_seconds, self._born_at)
+        self._failure: str | None = None
+        self._hang: str | None = None
+
+    def go_on(self) -> bool:
+        """Listen for a moment, end what hangs; False when the worker is dead and everything it started is gone."""
+        status = self._worker.status
+        for words in self._worker.said(LOOK_SECONDS if status is None else 0.0):
+            self._note(words)
+        if status is not None:
+            self._worker.clean_up()
+            return False
+        if (hang := self._watchdog.look(time.monotonic())) is not None:
+            self._hang = hang
+            self._worker.kill()
+        return True
+
+    def stop(self, reason: str) -> None:
+        """Let it stop at the epoch's end."""
+        self._worker.stop(reason)
+
+    @property
+    def status(self) -> int:
+        """What it ended with, negative for a signal."""
+        status = self._worker.status
+        assert status is not None, "its life is over"
+        return status
+
+    @property
+    def was_early(self) -> bool:
+        """Whether it ended soon, with no work begun."""
+        return not self._watchdog.begun and time.monotonic() - self._born_at < EARLY_SECONDS
+
+    def death(self) -> Death | None:
+        """How it died; None when it ended in good order, or with an error that another worker would meet, too."""
+        killed_for_memory = oom_kills() != self._oom_kills
+        return death_of(self.status, failure=self._failure, hang=self._hang, killed_for_memory=killed_for_memory)
+
+    def _note(self, words: list[str]) -> None:
+        match words:
+            case ["begin", key, messages]:
+                self._watchdog.begin(key, int(messages))
+            case ["end", key]:
+                self._watchdog.end(key)
+            case ["failed", name]:
+                self._failure = name
+            case _:
+                raise ValueError(f"the worker said {words}")
+
+
+def death_of(status: int, *, failure: str | None, hang: str | None, killed_for_memory: bool) -> Death | None:
+    """What an exit status means, with the exception the worker named, and what the watchdog and the kernel did."""
+    cause, detail = Cause.EXIT, failure or f"status {status}"
+    spark_gone = failure == SparkGone.__name__
+    if hang is not None and status == -signal.SIGKILL:
+        cause, detail = Cause.HANG, hang
+    elif status < 0 or spark_gone:
+        fatal = status == -signal.SIGKILL or spark_gone
+        cause = Cause.OOM if fatal and killed_for_memory else Cause.EXIT if spark_gone else Cause.SIGNAL
+        detail = detail if spark_gone else _name(-status)
+    elif status != ExitStatus.BUG and status in set(ExitStatus):
+        return None
+    return Death(cause=cause, detail=detail, at=datetime.datetime.now(datetime.UTC))
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

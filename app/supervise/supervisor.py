@@ -1,0 +1,115 @@
+"""The supervisor: keeps a worker process alive that runs the lane. No Spark in here: it is light, and hard to kill.
+
+How it ends:
+1. the worker ends in good order, by itself or because SIGTERM or SIGINT asked for it: with the worker's status
+2. the worker ends with an error that another one would meet, too: with the worker's status
+3. the worker dies (a signal, an error nobody foresaw, its JVM gone, a span that takes for ever), and the strategy of
+   `restart` allows no other one, or it was to stop anyway: CrashLoop
+4. worker after worker dies before it begins any work: CrashLoop, whatever the strategy says
+5. SIGTERM or SIGINT while no worker lives: OK, there is nothing to stop
+"""
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from types import FrameType
+
+import structlog
+
+from app.config.settings import Settings
+from app.errors import CrashLoop, ExitStatus
+from app.model.death import Cause, Death
+from app.supervise.life import LOOK_SECONDS, Life
+from app.supervise.strategy import pause
+from app.supervise.worker import STOP_SIGNALS
+
+log = structlog.get_logger()
+
+#: deaths in a row before any work was begun that make a crash loop
+MOST_EARLY_DEATHS = 5
+#: seconds after which a worker that was told to stop and still runs is worth a word
+STOP_GRACE_SECONDS = 30.0
+
+
+class Supervisor:
+    """Worker after worker, with what lasts from one to the next."""
+
+    def __init__(self, settings: Settings, command: Sequence[str]) -> None:
+        """`command` starts a worker; what only a worker needs to know is added to it."""
+        self._settings, self._command = settings, command
+        self._restarts: Counter[str] = Counter()
+        #: monotonic times
+        self._deaths: list[float] = []
+        self._early_deaths = 0
+        #: the signal that asked to stop
+        self._wish: str | None = None
+
+    def run(self) -> int:
+        """Keep a worker alive; gives the exit status to end with, or raises CrashLoop."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._on_signal)
+        told: list[str] = []
+        while self._wish is None:
+            life = Life([*self._command, *told], self._settings.guard.message_timeout.total_seconds())
+            self._attend(life)
+            death = life.death()
+            if death is None or (self._wish is not None and life.status > 0):
+                return life.status
+            told = ["--after-death", self._mourn(life, death).to_json()]
+        return ExitStatus.OK
+
+    def _attend(self, life: Life) -> None:
+        """Until it is over."""
+        told_at: float | None = None
+        warned = False
+        while life.go_on():
+            if self._wish is not None and told_at is None:
+                life.stop(self._wish)
+                told_at = time.monotonic()
+            elif told_at is not None and not warned and time.monotonic() - told_at > STOP_GRACE_SECONDS:
+                log.warning("the worker has not stopped yet", seconds=STOP_GRACE_SECONDS)
+                warned = True
+
+    def _mourn(self, life: Life, death: Death) -> Death:
+        """Wait until the next worker may be started, and give what it is told; raises CrashLoop if there is none."""
+        self._deaths.append(time.monotonic())
+        self._early_deaths = self._early_deaths + 1 if life.was_early else 0
+        seconds = self._seconds_to_restart()
+        log.warning("worker died", cause=death.cause.value, detail=death.detail, restart_in_seconds=seconds)
+        if seconds is None:
+            raise CrashLoop(self._why_not_again(death), hint=_hint(death))
+        self._restarts[death.label] += 1
+        restart_at = time.monotonic() + seconds
+        while self._wish is None and time.monotonic() < restart_at:
+            time.sleep(LOOK_SECONDS)
+        return replace(death, restarts=dict(self._restarts))
+
+    def _seconds_to_restart(self) -> float | None:
+        if self._wish is not None or self._early_deaths >= MOST_EARLY_DEATHS:
+            return None
+        seconds = pause(self._settings.restart, self._deaths)
+        return None if seconds is None else round(seconds, 1)
+
+    def _why_not_again(self, death: Death) -> str:
+        if self._wish is not None:
+            return f"the worker died while it was stopping: {death}"
+        if self._early_deaths >= MOST_EARLY_DEATHS:
+            return f"{self._early_deaths} workers in a row died before they began any work, the last one: {death}"
+        strategy, times = self._settings.restart.strategy.value, len(self._deaths)
+        return f"the worker died and restart.strategy {strategy} allows no other one (deaths so far: {times}): {death}"
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._wish = self._wish or signal.Signals(number).name
+
+
+def _hint(death: Death) -> str:
+    """What to do about it; nothing is lost in any case, the next start settles what this one left."""
+    by_cause = {
+        Cause.SIGNAL: "find out who sent the signal",
+        Cause.EXIT: "read what the worker logged before it ended",
+        Cause.HANG: "see whether target and Kafka answer; if an epoch may take so long, raise guard.message_timeout",
+        Cause.OOM: "give it more memory, or lower epoch.max_messages or spark.driver.memory in spark.conf",
+    }
+    return f"{by_cause[death.cause]}; then start it again, it goes on where the ledger says"

@@ -1,0 +1,77 @@
+"""The link: lines survive whatever pieces they arrive in, and nobody is left behind when the other side goes."""
+
+import itertools
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.supervise.link import Lines, Link
+from tests.waiting import eventually
+
+TOP = Path(__file__).resolve().parents[2]
+WORDS = st.lists(st.lists(st.text("abc019", min_size=1), min_size=1))
+
+
+@given(lines=WORDS, cuts=st.lists(st.integers(0, 200)), unfinished=st.text("abc"))
+def test_lines_survive_being_cut_anywhere(lines: list[list[str]], cuts: list[int], unfinished: str) -> None:
+    sent = "".join(f"{' '.join(words)}\n" for words in lines) + unfinished
+    places = [0, *sorted(cut for cut in cuts if cut < len(sent)), len(sent)]
+    reader = Lines()
+    pieces = [sent[start:end].encode() for start, end in itertools.pairwise(places)]
+    assert [words for piece in pieces for words in reader.of(piece)] == lines
+
+
+def test_what_a_worker_says() -> None:
+    ours, theirs = socket.socketpair()
+    link = Link(theirs.detach())
+    link.begin(500)
+    link.end()
+    try:
+        with link:
+            raise KeyError("x")
+    except KeyError:
+        pass
+    thread = str(threading.get_native_id())
+    assert list(Lines().of(ours.recv(1000))) == [["begin", thread, "500"], ["end", thread], ["failed", "KeyError"]]
+    ours.close()
+    link.begin(1)  # harmless
+
+
+def test_a_worker_is_told_to_stop_once_and_with_the_reason() -> None:
+    ours, theirs = socket.socketpair()
+    reasons: list[str] = []
+    Link(theirs.detach()).on_stop(reasons.append)
+    ours.sendall(b"st")
+    ours.sendall(b"op SIGTERM\nstop SIGINT\n")
+    ours.close()
+    eventually(lambda: reasons, 10, "the reason")
+    eventually(lambda: not any(thread.name == "link" for thread in threading.enumerate()), 10, "the thread's end")
+    assert reasons == ["SIGTERM"]
+
+
+def test_a_worker_whose_supervisor_is_gone_stops() -> None:
+    ours, theirs = socket.socketpair()
+    reasons: list[str] = []
+    Link(theirs.detach()).on_stop(reasons.append)
+    ours.close()
+    eventually(lambda: reasons, 10, "the reason")
+    assert "gone" in reasons[0]
+
+
+def test_a_lane_without_a_supervisor_says_nothing() -> None:
+    with Link() as link:
+        link.begin(1)
+        link.end()
+        link.on_stop(lambda _: None)
+
+
+def test_the_supervisor_carries_no_spark() -> None:
+    program = "import sys, app.cli.run; print({name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, check=True)
+    assert "psutil" in done.stdout
+    assert not [name for name in ("pyspark", "pyarrow", "numpy", "confluent_kafka") if f"'{name}'" in done.stdout]

@@ -1,0 +1,250 @@
+"""The supervisor with workers of a few lines: real processes, no lane. A lane: `integration/test_supervisor.py`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.load import load
+from app.errors import ExitStatus
+from app.supervise.supervisor import MOST_EARLY_DEATHS
+from tests.waiting import eventually
+
+TOP = Path(__file__).resolve().parents[2]
+CONFIG = """
+lane: orders
+source: {bootstrap_servers: "127.0.0.1:9", topics: [none]}
+target: {url: "postgresql://nobody@127.0.0.1:9/none"}
+"""
+QUICK = 'restart: {exponential_delay: {initial_backoff: "10 milliseconds", max_backoff: "20 milliseconds"}}'
+SUPERVISE = """
+import sys
+from pathlib import Path
+from app import logs
+from app.config.load import load
+from app.errors import SurelaneError
+from app.supervise.supervisor import Supervisor
+logs.configure("orders")
+try:
+    sys.exit(Supervisor(load(Path("surelane.yaml")), [sys.executable, "-u", "worker.py"]).run())
+except SurelaneError as error:
+    print(error, file=sys.stderr)
+    sys.exit(error.exit_status)
+"""
+#: what every worker begins with: `start` counts the starts, `told` is what --after-death said
+WORKER = """
+import json, os, signal, subprocess, sys, threading, time
+import psutil
+from app.supervise.link import Link
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+link = Link(int(options["--worker"]))
+told = json.loads(options.get("--after-death", "null"))
+with open("starts", "a") as starts: print(json.dumps(told), file=starts)
+start = len(open("starts").readlines())
+def die(number=signal.SIGKILL): os.kill(os.getpid(), number)
+def runs(pid): return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+def wait_for_stop():
+    signal.signal(signal.SIGTERM, lambda *_: None); signal.signal(signal.SIGINT, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+    stop = threading.Event()
+    link.on_stop(lambda reason: (print("told", reason, flush=True), stop.set()))
+    print("waiting", flush=True)
+    stop.wait()
+"""
+
+
+@dataclass
+class Supervised:
+    """A supervisor in a process group of its own."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def output(self) -> str:
+        return (self.folder / "output").read_text()
+
+    @property
+    def told(self) -> list[dict[str, Any] | None]:
+        """What each worker was told of the death before it."""
+        return [json.loads(line) for line in (self.folder / "starts").read_text().splitlines()]
+
+    def ends(self) -> int:
+        return self.process.wait(60)
+
+    def until(self, text: str) -> None:
+        eventually(lambda: text in self.output, 60, f"{text!r} in the output")
+
+
+Supervise = Callable[..., Supervised]
+
+
+@pytest.fixture
+def supervise(tmp_path: Path) -> Iterator[Supervise]:
+    """`supervise(program, more configuration)`: with workers that run the program."""
+    made: list[Supervised] = []
+
+    def make(program: str, more: str = QUICK) -> Supervised:
+        (tmp_path / "surelane.yaml").write_text(f"{CONFIG}\n{more}\n")
+        (tmp_path / "worker.py").write_text(WORKER + program)
+        load(tmp_path / "surelane.yaml")
+        with (tmp_path / "output").open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISE],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(TOP)},
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        made.append(Supervised(process, tmp_path))
+        return made[-1]
+
+    yield make
+    for one in made:
+        if one.process.poll() is None:
+            os.killpg(one.process.pid, signal.SIGKILL)
+            one.process.wait()
+
+
+@pytest.mark.parametrize("status", [ExitStatus.OK, ExitStatus.BAD_MESSAGE])
+def test_a_status_that_is_known_is_passed_on_and_nothing_is_started_again(
+    supervise: Supervise, status: ExitStatus
+) -> None:
+    ended = supervise(f"sys.exit({status.value})")
+    assert ended.ends() == status
+    assert ended.told == [None]
+
+
+def test_deaths_are_counted_by_cause_and_told_to_the_next_worker(supervise: Supervise) -> None:
+    ended = supervise("""
+link.begin(1)
+if start == 3: sys.exit(1)
+if start == 4:
+    with link: raise KeyError("gone")
+if start == 5: sys.exit(134)
+if start <= 5: die(signal.SIGSEGV if start == 2 else signal.SIGKILL)
+""")
+    assert ended.ends() == ExitStatus.OK, ended.output
+    deaths = [death for death in ended.told if death is not None]
+    assert ended.told[0] is None
+    assert [(death["cause"], death["detail"]) for death in deaths] == [
+        ("signal", "SIGKILL"),
+        ("signal", "SIGSEGV"),
+        ("exit", "status 1"),
+        ("exit", "KeyError"),
+        ("exit", "status 134"),
+    ]
+    assert deaths[1]["restarts"] == {"SIGKILL": 1, "SIGSEGV": 1}
+    assert sum(deaths[-1]["restarts"].values()) == 5
+
+
+def test_workers_that_die_before_any_work_are_a_crash_loop(supervise: Supervise) -> None:
+    ended = supervise("die()")
+    assert ended.ends() == ExitStatus.CRASH_LOOP
+    assert len(ended.told) == MOST_EARLY_DEATHS
+    assert "killed (SIGKILL)" in ended.output
+    assert "what to do" in ended.output
+
+
+def test_work_that_was_begun_makes_it_none(supervise: Supervise) -> None:
+    ended = supervise(f"""
+if start > {3 * MOST_EARLY_DEATHS}: sys.exit(5)
+if start % {MOST_EARLY_DEATHS} == 0: link.begin(1)
+die()
+""")
+    assert ended.ends() == ExitStatus.BAD_MESSAGE, ended.output
+
+
+def test_a_strategy_without_a_restart_left_ends_it(supervise: Supervise) -> None:
+    ended = supervise("link.begin(1); die()", "restart: {strategy: none}")
+    assert ended.ends() == ExitStatus.CRASH_LOOP
+    assert ended.told == [None]
+    assert "restart.strategy none" in ended.output
+
+
+def test_what_hangs_is_killed_with_all_it_started(supervise: Supervise) -> None:
+    ended = supervise(
+        """
+if start == 2: sys.exit(5 if runs(int(open("child").read())) else 0)
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+open("child", "w").write(str(child.pid))
+link.begin(10)
+signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+time.sleep(600)
+""",
+        f'{QUICK}\nguard: {{message_timeout: "500 milliseconds"}}',
+    )
+    assert ended.ends() == ExitStatus.OK, ended.output
+    (_, death) = ended.told
+    assert death is not None
+    assert death["cause"] == "hang"
+    assert "at most 10 messages" in death["detail"]
+    assert death["restarts"] == {"hang": 1}
+
+
+def test_what_a_dead_worker_leaves_is_ended_before_the_next_starts(supervise: Supervise) -> None:
+    ended = supervise("""
+if start == 2: sys.exit(5 if runs(int(open("child").read())) else 0)
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+open("child", "w").write(str(child.pid))
+die()
+""")
+    assert ended.ends() == ExitStatus.OK, ended.output
+    assert len(ended.told) == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("group", [True, False], ids=["to the group", "to the supervisor"])
+def test_a_signal_is_one_wish_to_stop_and_the_status_is_the_workers(
+    supervise: Supervise, number: signal.Signals, group: bool
+) -> None:
+    ended = supervise("wait_for_stop(); time.sleep(0.3); sys.exit(0)")
+    ended.until("waiting")
+    for _ in range(2):
+        (os.killpg if group else os.kill)(ended.process.pid, number)
+    assert ended.ends() == ExitStatus.OK, ended.output
+    assert ended.output.count(f"told {number.name}") == 1
+
+
+def test_a_signal_to_the_group_before_the_worker_can_take_it_is_kept(supervise: Supervise) -> None:
+    ended = supervise("""
+print("early", flush=True)
+while not os.path.exists("go"): time.sleep(0.01)
+wait_for_stop()
+""")
+    ended.until("early")
+    os.killpg(ended.process.pid, signal.SIGINT)
+    (ended.folder / "go").touch()
+    assert ended.ends() == ExitStatus.OK, ended.output
+
+
+def test_a_wish_to_stop_while_no_worker_lives_is_granted_at_once(supervise: Supervise) -> None:
+    ended = supervise("die()", 'restart: {strategy: fixed-delay, fixed_delay: {delay: "10 minutes"}}')
+    ended.until("worker died")
+    ended.process.terminate()
+    assert ended.ends() == ExitStatus.OK
+    assert ended.told == [None]
+
+
+def test_a_death_while_stopping_is_said_and_not_mended(supervise: Supervise) -> None:
+    ended = supervise("wait_for_stop(); die()")
+    ended.until("waiting")
+    ended.process.terminate()
+    assert ended.ends() == ExitStatus.CRASH_LOOP
+    assert "while it was stopping" in ended.output
+
+
+def test_a_worker_whose_supervisor_was_killed_stops(supervise: Supervise) -> None:
+    ended = supervise('wait_for_stop(); open("stopped", "w").close()')
+    ended.until("waiting")
+    ended.process.kill()
+    eventually((ended.folder / "stopped").exists, 60, "the worker's end")
+    assert "told the supervisor is gone" in ended.output
