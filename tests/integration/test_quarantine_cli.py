@@ -310,7 +310,9 @@ def test_all_of_a_table(shelf: Shelf) -> None:
     assert shelf.states() == ["discarded"] * 3
 
 
-@pytest.mark.parametrize(("answer", "status"), [("y\n", ExitStatus.OK), ("n\n", 12), ("", 12)])
+@pytest.mark.parametrize(
+    ("answer", "status"), [("y\n", ExitStatus.OK), ("n\n", ExitStatus.REFUSED), ("", ExitStatus.REFUSED)]
+)
 def test_discarding_all_is_confirmed(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, answer: str, status: int, tmp_path: Path
 ) -> None:
