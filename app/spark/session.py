@@ -1,6 +1,7 @@
 """The Spark session of the service: classic PySpark, driver in this process."""
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ DEFAULTS = {
 def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, jars: list[Path]) -> SparkSession:
     """Start Spark with the Kafka connector's jars; the one session of this process."""
     os.environ["JAVA_HOME"] = str(java_home)
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
     defaults = DEFAULTS if master.startswith("local") else {k: v for k, v in DEFAULTS.items() if "driver." not in k}
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(f"surelane {lane}")
