@@ -32,6 +32,7 @@ class ExitStatus(enum.IntEnum):
     FAULTS_FOUND = 10  #: doctor found at least one fault
     ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug, stopped before anything was committed
     CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
+    REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
 
 
 class SurelaneError(Exception):
@@ -105,11 +106,24 @@ class AccountingBroken(SurelaneError):
     exit_status = ExitStatus.ACCOUNTING
 
 
+class Refused(SurelaneError):
+    """What was asked for is not allowed in this state."""
+
+    exit_status = ExitStatus.REFUSED
+
+
 class SparkFailed(SurelaneError):
     """Spark ended the query."""
 
     verdict = Verdict.RETRY
     exit_status = ExitStatus.ENVIRONMENT
+
+
+class JobFailed(SurelaneError):
+    """A job of Spark failed over what it read: one of its messages may be the cause."""
+
+    verdict = Verdict.POISON
+    exit_status = ExitStatus.BAD_MESSAGE
 
 
 class SparkGone(SurelaneError):

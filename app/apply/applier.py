@@ -12,11 +12,11 @@ from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
 from app.apply.arrange import CHANGES, Epoch, Indices
-from app.apply.plan import ATTEMPTS, Plan, parents_first, runs, single_changes
+from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
 from app.apply.shapes import Shape, Shapes
-from app.db.failures import describe, verdict_of
+from app.db.failures import depends_on_order
 from app.db.sql import run
-from app.errors import BadMessage, TargetMismatch, Verdict
+from app.errors import TargetMismatch
 from app.model.arrow import compute
 from app.model.counts import Counts
 from app.model.offsets import Position
@@ -27,7 +27,6 @@ UNAVAILABLE = "__debezium_unavailable_value"
 _UNAVAILABLE_FIELD = re.compile(rf"(^|\t){UNAVAILABLE}(\t|\n)")
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
-_COPY_LINE = re.compile(r"COPY \S+, line (\d+)")
 #: neither needs a scan of the whole target: the cost of an epoch follows its own size, not the table's
 _NESTED_LOOPS = "set local enable_hashjoin = off; set local enable_mergejoin = off"
 
@@ -50,50 +49,60 @@ class Applier:
     def prepare(self, epoch: Epoch) -> dict[int, Shape]:
         """Shapes of the epoch's layouts by index, tables that are left out not among them.
 
-        Works outside the epoch's transaction. Raises BadMessage or TargetMismatch, naming the first message that
-        cannot be applied whatever the target answers.
+        Works outside the epoch's transaction. Raises TargetMismatch, naming the first message of a kind that the target
+        is not made for.
         """
-        self._refuse_malformed(epoch)
         shapes: dict[int, Shape] = {}
         for index, layout in enumerate(epoch.layouts):
-            if layout.kind in (Kind.UPSERT, Kind.DELETE, Kind.TRUNCATE, Kind.KEYLESS):
-                example = epoch.position(int(np.flatnonzero(epoch.codes == index)[0]))
-                if layout.kind in (Kind.TRUNCATE, Kind.KEYLESS):
-                    if not self._shapes.leaves_out(layout):
-                        self._refuse(layout.kind, layout.source, example)
-                elif (shape := self._shapes.shape(layout, example)) is not None:
-                    shapes[index] = shape
+            example = _example(epoch, index)
+            if example is None or layout.kind not in (Kind.UPSERT, Kind.DELETE, Kind.TRUNCATE, Kind.KEYLESS):
+                continue
+            if layout.kind in (Kind.TRUNCATE, Kind.KEYLESS):
+                if not self._shapes.leaves_out(layout):
+                    self._refuse(layout.kind, layout.source, epoch.position(example))
+            elif (shape := self._shapes.shape(layout, epoch.position(example))) is not None:
+                shapes[index] = shape
         self._refuse_unavailable(epoch, shapes)
         self._shapes.reclaim()
         return shapes
 
-    def apply(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -> Applied:
-        """Send the changes; each plan in a subtransaction until one is accepted."""
+    def forget(self) -> None:
+        """The target may have been altered: read its catalog again for the next epoch."""
+        self._shapes.forget()
+
+    def apply(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], *, settle: bool) -> Applied:
+        """Send the changes, in a subtransaction for each plan until one is accepted; raises what the last one met.
+
+        With `settle` deferred constraints are checked at once, so that another plan may satisfy them.
+        """
         meant = epoch.of_kind(*CHANGES)
         meant = meant[np.isin(epoch.codes[meant], list(shapes))]
         if not len(meant):
             return Applied(counts=Counts(consumed=len(epoch), filtered=len(epoch)), plan=Plan.NONE)
-        plan, applied = self._attempt(connection, epoch, shapes)
+        present = set(np.unique(epoch.codes[meant]).tolist())
+        needed = {index: shape for index, shape in shapes.items() if index in present}
+        plan, applied = self._attempt(connection, epoch, needed, settle)
         counts = Counts(
             consumed=len(epoch), applied=applied, compacted=len(meant) - applied, filtered=len(epoch) - len(meant)
         )
         return Applied(counts=counts, plan=plan)
 
-    def _attempt(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, int]:
+    def _attempt(
+        self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], settle: bool
+    ) -> tuple[Plan, int]:
         run(connection, _NESTED_LOOPS)
-        for plan in _plans(epoch, shapes):
+        plans = _plans(epoch, shapes)
+        for plan in plans:
             try:
                 with connection.begin_nested():
                     applied = self._send(connection, epoch, shapes, plan)
-                    run(connection, "set constraints all immediate")
+                    if settle:
+                        settle_constraints(connection)
                     return plan, applied
             except (DBAPIError, psycopg2.Error) as error:
-                if verdict_of(error) is not Verdict.POISON:
+                if plan is plans[-1] or not depends_on_order(error):
                     raise
-                if plan is Plan.FAITHFUL:
-                    self._shapes.forget()
-                    raise self._refused(connection, epoch, shapes, error) from error
-        raise AssertionError("the faithful plan returns or raises")
+        raise AssertionError("the last plan returns or raises")
 
     def _send(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], plan: Plan) -> int:
         if plan is Plan.FAITHFUL:
@@ -106,15 +115,6 @@ class Applier:
         upserts.sort(key=lambda index: rank[shapes[index].target.oid])
         order = deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
         return sum(_send_last(connection, epoch, shapes[index], index) for index in order)
-
-    def _refuse_malformed(self, epoch: Epoch) -> None:
-        malformed = epoch.of_kind(Kind.MALFORMED)
-        if len(malformed):
-            raise BadMessage(
-                f"lane {self._lane}: message {epoch.position(int(malformed[0]))} is not a Debezium change event in JSON"
-                f" ({len(malformed)} such in this epoch)",
-                hint="look at it with a console consumer at that partition and offset; the lane stays in front of it",
-            )
 
     def _refuse(self, kind: Kind, table: str, example: Position) -> None:
         if kind is Kind.KEYLESS:
@@ -142,22 +142,16 @@ class Applier:
                     hint=f"at the source: alter table {table} replica identity full",
                 )
 
-    def _refused(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], error: Exception) -> Exception:
-        """The error of the first message that the target refuses, found by sending the changes one by one."""
-        found = _first_refused(connection, epoch, shapes)
-        if found is None:
-            return BadMessage(
-                f"lane {self._lane}: the target refuses the epoch as a whole, though each change alone passes: "
-                f"{describe(error)}",
-                hint="a deferred constraint that the source does not have, or an epoch that ends inside a source "
-                "transaction; drop or relax the constraint at the target",
-            )
-        ordinal, refusal = found
-        return BadMessage(
-            f"lane {self._lane}: message {epoch.position(ordinal)} of table {epoch.layout(ordinal).source}"
-            f" is refused by the target: {describe(refusal)}",
-            hint="change the target so that it takes the row; the lane goes on at this epoch when it is started again",
-        )
+
+def settle_constraints(connection: Connection) -> None:
+    """Check deferred constraints now, and every other one at its statement from here on."""
+    run(connection, "set constraints all immediate")
+
+
+def _example(epoch: Epoch, layout: int) -> int | None:
+    """The first row with this layout."""
+    found = np.flatnonzero(epoch.codes == layout)
+    return int(found[0]) if len(found) else None
 
 
 def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
@@ -222,30 +216,3 @@ def _stage_all(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -
 
 def _statement(shape: Shape, ordinals: tuple[int, int]) -> str:
     return shape.merge.upsert(ordinals) if shape.kind is Kind.UPSERT else shape.merge.delete(ordinals)
-
-
-def _first_refused(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -> tuple[int, Exception] | None:
-    """(ordinal, error) of the first change that the target refuses."""
-    try:
-        with connection.begin_nested():
-            _stage_all(connection, epoch, shapes)
-    except (DBAPIError, psycopg2.Error) as error:
-        line = _COPY_LINE.search(str(error))
-        return (_staged_ordinal(epoch, shapes, str(error), int(line[1])), error) if line else None
-    for layout, ordinal, _ in single_changes(epoch):
-        if layout in shapes:
-            try:
-                with connection.begin_nested():
-                    run(connection, _statement(shapes[layout], (ordinal, ordinal)))
-            except (DBAPIError, psycopg2.Error) as error:
-                return ordinal, error
-    return None
-
-
-def _staged_ordinal(epoch: Epoch, shapes: dict[int, Shape], message: str, line: int) -> int:
-    """Ordinal of the change that stands at a line of the COPY into the staging table that the message names."""
-    changes = epoch.of_kind(*CHANGES)
-    for index, shape in shapes.items():
-        if shape.staging.name.rsplit('"', 2)[-2] in message:
-            return int(epoch.of_layout(index, changes)[line - 1])
-    return int(changes[0])

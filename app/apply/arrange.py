@@ -40,6 +40,16 @@ class Epoch:
     def __len__(self) -> int:
         return self.rows.num_rows
 
+    def part(self, first: int, end: int) -> "Epoch":
+        """The rows from ordinal `first` on, `end` not among them, as an epoch of its own."""
+        return Epoch(self.rows.slice(first, end - first), self.layouts, self.codes[first:end])
+
+    def without(self, ordinals: Indices) -> "Epoch":
+        """The epoch with these rows left out."""
+        keep = np.ones(len(self), bool)
+        keep[ordinals] = False
+        return Epoch(self.rows.filter(pa.array(keep)), self.layouts, self.codes[keep])
+
     def of_kind(self, *kinds: Kind) -> Indices:
         """Ordinals of all rows of these kinds, ascending."""
         wanted = np.array([layout.kind in kinds for layout in self.layouts], dtype=bool)

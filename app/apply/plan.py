@@ -23,6 +23,7 @@ class Plan(enum.StrEnum):
     DELETES_FIRST = "deletes-first"
     UPSERTS_FIRST = "upserts-first"
     FAITHFUL = "faithful"
+    NARROWED = "narrowed"  #: in parts, because the guard suspected some of it: see `app.lane.applying`
 
 
 #: tried in this order
@@ -59,9 +60,3 @@ def runs(epoch: Epoch) -> Iterator[tuple[int, int, int]]:
         seen.add(identity)
     if ordinals:
         yield codes[start], ordinals[start], ordinals[-1]
-
-
-def single_changes(epoch: Epoch) -> Iterator[tuple[int, int, int]]:
-    """Every change as a run of its own: slow, for finding the message that is refused."""
-    for ordinal in epoch.of_kind(*CHANGES).tolist():
-        yield int(epoch.codes[ordinal]), ordinal, ordinal

@@ -35,7 +35,7 @@ class _Route:
 
     def reaches(self, schema: str, table: str) -> bool:
         halves = ((self.target_schema, schema), (self.target_table, table))
-        return all(_pattern(half).fullmatch(name) is not None for half, name in halves)
+        return all(pattern(half).fullmatch(name) is not None for half, name in halves)
 
 
 class Routes:
@@ -73,7 +73,7 @@ def _route(source: str, target: str) -> _Route:
                 f"{source!r} -> {target!r}: {to_half!r} has more * than {from_half!r}, so there is no text to put there"
             )
             raise RouteInvalid(problem)
-    return _Route(_pattern(source_schema), _pattern(source_table), target_schema, target_table)
+    return _Route(pattern(source_schema), pattern(source_table), target_schema, target_table)
 
 
 def _halves(text: str, side: str) -> tuple[str, str]:
@@ -83,7 +83,8 @@ def _halves(text: str, side: str) -> tuple[str, str]:
     return schema, table
 
 
-def _pattern(half: str) -> re.Pattern[str]:
+def pattern(half: str) -> re.Pattern[str]:
+    """A name in which `*` stands for any text."""
     return re.compile("(.*)".join(map(re.escape, half.split("*"))), re.DOTALL)
 
 

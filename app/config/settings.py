@@ -109,7 +109,7 @@ class Source(_Section):
     """Where the messages come from."""
 
     bootstrap_servers: Annotated[str, AfterValidator(values.bootstrap_servers)]
-    topics: Annotated[tuple[str, ...], BeforeValidator(values.topic_list)] = ()
+    topics: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
@@ -169,6 +169,42 @@ class Epoch(_Section):
     min_partitions: Annotated[int, Field(ge=1)] | None = None
 
 
+class OnSkip(enum.StrEnum):
+    """What becomes of a message that cannot be applied."""
+
+    CONTINUE = "continue"  #: it goes into quarantine, the lane goes on
+    STOP = "stop"  #: the lane stops in front of it
+
+
+class Guard(_Section):
+    """When a message is skipped."""
+
+    #: database of the guard's own tables; None: the target
+    url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    #: lost connections to the target, each with this one message in progress: rather the server's fault than its own
+    max_losses: Annotated[int, Field(ge=1, le=1000)] = 5
+    #: longest time for one message, and 10 ms more for each further one: whoever takes longer hangs
+    message_timeout: _SomeTime = datetime.timedelta(seconds=60)
+    on_skip: OnSkip = OnSkip.CONTINUE
+    #: columns of the source that no command, log or error text shows
+    redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
+
+
+class Where(enum.StrEnum):
+    """Where a transform runs."""
+
+    WORKERS = "workers"  #: Spark's Python workers, in parallel
+    DRIVER = "driver"  #: the lane's own process: what it does to its process it does to the lane
+
+
+class Transform(_Section):
+    """The user's code between decoding and applying."""
+
+    function: Annotated[str, AfterValidator(values.function)]
+    where: Where = Where.WORKERS
+
+
 class Spark(_Section):
     """The Spark session."""
 
@@ -221,12 +257,6 @@ class Restart(_Section):
     failure_rate: FailureRate = FailureRate()
 
 
-class Guard(_Section):
-    """What a message may do before it counts as one that cannot be applied."""
-
-    message_timeout: _SomeTime = datetime.timedelta(seconds=60)
-
-
 class Metrics(_Section):
     """Where /metrics, /healthz and /readyz are served."""
 
@@ -256,9 +286,10 @@ class Settings(BaseSettings):
     #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
     checkpoint: Annotated[str, Field(validate_default=True)] = ""
     epoch: Epoch = Epoch()
+    guard: Guard = Guard()
+    transform: Annotated[Transform, BeforeValidator(values.transform)] | None = None
     spark: Spark = Spark()
     restart: Restart = Restart()
-    guard: Guard = Guard()
     metrics: Metrics = Metrics()
 
     @field_validator("checkpoint")

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from app.config.redaction import Redaction
 from app.config.routes import RouteInvalid, Routes
 from app.model.gid import LANE_NAME
 from app.model.offsets import Offsets
@@ -65,7 +66,7 @@ def bootstrap_servers(text: str) -> str:
     return ",".join(servers)
 
 
-def topic_list(value: object) -> object:
+def names(value: object) -> object:
     """A list, or text with commas (the environment's form)."""
     return tuple(filter(None, (part.strip() for part in value.split(",")))) if isinstance(value, str) else value
 
@@ -159,6 +160,15 @@ def routes(tables: dict[str, str]) -> dict[str, str]:
     return tables
 
 
+def redacted(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Source columns whose values are not shown."""
+    try:
+        Redaction(patterns)
+    except RouteInvalid as error:
+        raise fault(error.problem, error.hint) from None
+    return patterns
+
+
 def interval(text: str) -> str:
     """A Spark interval of the processing-time trigger."""
     if not _INTERVAL.fullmatch(text.strip()):
@@ -187,3 +197,16 @@ def longer_than_nothing(value: datetime.timedelta) -> datetime.timedelta:
 def location(text: str) -> str:
     """A directory: a URL as it is, a path made absolute from the current directory."""
     return text if _SCHEME.match(text) else str(Path(text).expanduser().absolute())
+
+
+def function(text: str) -> str:
+    """`module:function`."""
+    module, _, name = text.partition(":")
+    if not all(part.isidentifier() for part in [*module.split("."), name]):
+        raise fault(f"{text!r} does not name a function", "write module:function, e.g. rules.shop:clean")
+    return text
+
+
+def transform(value: Any) -> Any:
+    """A bare `module:function` is short for the section."""
+    return {"function": value} if isinstance(value, str) else value

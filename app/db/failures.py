@@ -12,8 +12,13 @@ from app.errors import TargetMismatch, Unreachable, Verdict
 UNDEFINED_OBJECT = "42704"
 #: the environment failed; the same transaction may succeed later
 RETRY_CLASSES = ("08", "40", "53", "57P", "55P03", "55006", "25P02")
-#: the data itself is refused: by its type, a constraint, a limit (a value too large for an index), or a trigger
-POISON_CLASSES = ("21", "22", "23", "44", "54", "P0")
+#: the connection is gone or is being ended
+LOSS_CLASSES = ("08", "57P")
+#: the data itself is refused: by its type, a constraint, a limit (a value too large for an index), a trigger, or
+#: because the statement with it takes too long
+POISON_CLASSES = ("21", "22", "23", "44", "54", "57014", "P0")
+#: those of them that may pass when the changes are sent in another order
+ORDER_CLASSES = ("21", "23", "44", "P0")
 
 #: what to type next for the refusals an operator meets most
 HINTS = {
@@ -40,6 +45,19 @@ def verdict_of(error: BaseException) -> Verdict:
     if code is None or code.startswith(RETRY_CLASSES):
         return Verdict.RETRY
     return Verdict.POISON if code.startswith(POISON_CLASSES) else Verdict.STOP
+
+
+def depends_on_order(error: BaseException) -> bool:
+    """Whether sending the same changes in another order may help."""
+    return (sqlstate(error) or "").startswith(ORDER_CLASSES)
+
+
+def is_connection_loss(error: BaseException) -> bool:
+    """Whether the error, or what it was raised from, says that the connection is gone."""
+    if isinstance(error, DBAPIError | psycopg2.Error):
+        code = sqlstate(error)
+        return code is None or code.startswith(LOSS_CLASSES)
+    return error.__cause__ is not None and is_connection_loss(error.__cause__)
 
 
 def describe(error: BaseException) -> str:

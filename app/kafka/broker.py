@@ -142,6 +142,11 @@ class Broker:
             compacted="compact" in (values.get("cleanup.policy") or ""),
         )
 
+    def message(self, position: Position) -> RawMessage | None:
+        """The message at `position`; None where there is none (offsets have gaps)."""
+        found = self.messages(position, 1)
+        return found[0] if found and found[0].position == position else None
+
     def messages(self, start: Position, limit: int, timeout_seconds: float = FETCH_TIMEOUT_SECONDS) -> list[RawMessage]:
         """Up to `limit` messages from `start` on; fewer where the partition ends. Safe from any thread."""
         with self._reading:

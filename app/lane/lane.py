@@ -5,11 +5,9 @@ It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to
 
 import datetime
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 import structlog
 from sqlalchemy import Connection
 
@@ -17,9 +15,18 @@ from app import failpoint
 from app.apply.applier import Applier
 from app.apply.arrange import Epoch
 from app.apply.plan import Plan
+from app.apply.shapes import Shape
 from app.commit.committer import Committer
-from app.db.failures import translated
-from app.errors import AccountingBroken, Diverged
+from app.config.redaction import Redaction
+from app.config.settings import OnSkip
+from app.db.failures import is_connection_loss, translated
+from app.errors import AccountingBroken, Diverged, SurelaneError
+from app.guard.attempts import Suspect
+from app.guard.guard import Guard
+from app.guard.quarantine import Quarantine
+from app.lane.applying import Application
+from app.lane.reading import Reader, Source
+from app.lane.skipped import Skipped
 from app.lane.steps import Steps
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
@@ -55,6 +62,10 @@ class Lane:
         ledger: Ledger,
         committer: Committer,
         applier: Applier,
+        guard: Guard,
+        quarantine: Quarantine,
+        on_skip: OnSkip,
+        redaction: Redaction,
         metrics: LaneMetrics,
     ) -> None:
         self.name = name
@@ -63,6 +74,7 @@ class Lane:
         self._connection = connection
         self._ledger = ledger
         self._applier = applier
+        self._guard, self._kept, self._on_skip, self._redaction = guard, quarantine, on_skip, redaction
         self._metrics = metrics
         self._unpublished: _Unpublished | None = None
         with translated(f"lane {name}: reading the ledger"), connection.begin():
@@ -74,48 +86,84 @@ class Lane:
         #: where the next epoch has to start
         self.position: Offsets = last.span.end
 
-    def process_epoch(self, number: int, span: Span, read: Callable[[], pa.Table]) -> None:
+    def process_epoch(self, number: int, span: Span, source: Source) -> None:
         """Apply one epoch. Returning means pre-committed; raising means that nothing of it is left.
 
-        `read` gives the decoded rows (`app.model.rows`) of exactly `span`.
+        `source` gives the messages of exactly `span`.
         """
+        try:
+            self._process(number, span, source)
+        except SurelaneError as error:
+            self._guard.laid_down(error, lost_target=is_connection_loss(error))
+            raise
+        self._guard.passed(span.end)
+
+    def _process(self, number: int, span: Span, source: Source) -> None:
         steps = Steps()
         # 1. Settle: the epoch before has its checkpoint entry by now.
         with steps.of("settle"):
             self.committer.commit()
         failpoint.reach("epoch-start")
-        # 2. Read: Spark decodes in parallel, here the rows come into order.
+        # 2. Read, under guard: Spark decodes in parallel, here the rows come into order.
+        reader = Reader(self._guard, source, number)
         with steps.of("decode"):
-            epoch = Epoch.arrange(read())
+            epoch = reader.read(span)
         _check_span(self.name, epoch, span)
         failpoint.reach("after-decode")
         # 3. Known already? A crash between the target's commit and the checkpoint entry makes Spark replay the epoch.
         if self._is_applied(span) and not self.committer.reapplies:
-            self._skip(number, span, len(epoch))
+            self._skip_epoch(number, span, len(epoch) + len(reader.skipped))
             return
-        # 4. The guard's place: the span in progress is recorded here, before any of it is touched.
-        # 5. Prepare what lives outside the transaction: catalog, staging tables.
+        # 4. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
             shapes = self._applier.prepare(epoch)
             self._prune(number)
-        # 6. Write and pre-commit, all in one transaction.
+        # 5. Write and pre-commit, all in one transaction.
         gid = Gid(self.name, self._generation, number)
         with translated(f"lane {self.name}: epoch {number}"), self.committer.transaction(self._connection, gid):
             self._ledger.hold(self._connection, self._generation)
             self._check_continuity(number, span)
             failpoint.reach("after-begin")
             with steps.of("apply"):
-                applied = self._applier.apply(self._connection, epoch, shapes)
+                record = self._apply(number, span, source, epoch, reader.skipped, shapes)
             failpoint.reach("after-merge")
-            record = self._record(number, span, epoch, applied.counts, applied.plan)
             self._ledger.record(self._connection, record)
-            # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
+            # 6. Told when it is visible: at once, or by whoever commits the prepared transaction.
             self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times())
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self.position = span.end
         if self.committer.pending is None:
             self.publish()
+
+    def _apply(
+        self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]
+    ) -> EpochRecord:
+        """Apply what was read, put away what cannot be; the epoch's ledger row."""
+        skipped = list(unread)
+
+        def skip(ordinal: int, suspect: Suspect) -> None:
+            skipped.append(Skipped.of_row(epoch, ordinal, suspect, source.message(epoch.position(ordinal))))
+
+        application = Application(self._connection, self._applier, self._guard, number, epoch, shapes, skip)
+        applied = application.run()
+        if skipped:
+            self._applier.forget()
+            self._quarantine(number, skipped)
+        counts = applied.counts + Counts(consumed=len(unread), quarantined=len(unread))
+        if counts.consumed != len(epoch) + len(unread):
+            raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts} of {len(epoch)} messages read")
+        return self._record(number, span, epoch, counts, applied.plan)
+
+    def _quarantine(self, number: int, skipped: list[Skipped]) -> None:
+        """Keep what is skipped, in the epoch's own transaction."""
+        if self._on_skip is OnSkip.STOP:
+            for one in skipped:
+                self._guard.pardon(one.suspect)
+            raise skipped[0].error(self.name, self._redaction)
+        self._kept.add(self._connection, self._generation, number, [one.entry(self._redaction) for one in skipped])
+        for one in skipped:
+            log.warning("quarantined", lane=self.name, **one.described())
 
     def publish(self) -> None:
         """Count and log the epoch that has just become visible."""
@@ -146,7 +194,7 @@ class Lane:
     def _is_applied(self, span: Span) -> bool:
         return self.position == span.end and self.position != span.start
 
-    def _skip(self, number: int, span: Span, consumed: int) -> None:
+    def _skip_epoch(self, number: int, span: Span, consumed: int) -> None:
         """The target has this epoch: count it as duplicate, in a ledger row of its own."""
         counts = Counts(consumed=consumed, duplicate=consumed)
         record = EpochRecord(lane=self.name, generation=self._generation, epoch=number, span=span, counts=counts)
@@ -171,8 +219,8 @@ class Lane:
         )
 
     def _record(self, number: int, span: Span, epoch: Epoch, counts: Counts, plan: Plan) -> EpochRecord:
-        if not counts.adds_up or counts.consumed != len(epoch):
-            raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts} of {len(epoch)} messages read")
+        if not counts.adds_up:
+            raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts}")
         times = epoch.source_times()
         record = EpochRecord(
             lane=self.name, generation=self._generation, epoch=number, span=span, counts=counts, plan=plan

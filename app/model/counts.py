@@ -20,6 +20,9 @@ class Counts:
     #: skipped and kept in quarantine
     quarantined: int = 0
 
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(**{name: count + getattr(other, name) for name, count in self.as_dict().items()})
+
     @property
     def adds_up(self) -> bool:
         """Whether consumed = applied + compacted + filtered + duplicate + quarantined."""

@@ -16,10 +16,24 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
+import pyarrow as pa
+
 #: between the parts of a layout; not a character that names have
 SEPARATOR = "\x1f"
 
-COLUMNS = ("topic", "partition", "offset", "layout", "key", "line", "ts_ms", "sequence")
+_TEXTS = ("layout", "key", "line")
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        *((name, pa.string()) for name in _TEXTS),
+        ("ts_ms", pa.int64()),
+        ("sequence", pa.string()),
+    ]
+)
+COLUMNS = tuple(SCHEMA.names)
+NO_ROWS = SCHEMA.empty_table()
 
 
 class Kind(enum.StrEnum):
@@ -30,6 +44,7 @@ class Kind(enum.StrEnum):
     TRUNCATE = "truncate"  #: op t
     FILTERED = "filtered"  #: tombstone, heartbeat, transaction marker, schema change, logical message
     MALFORMED = "malformed"  #: not JSON, not UTF-8 or not a Debezium message; `schema` says which
+    FAILED = "failed"  #: the user's transform raised; `line` says what
     KEYLESS = "keyless"  #: op d without key and without before image: replica identity nothing
 
 

@@ -1,5 +1,6 @@
 """The streaming query: Spark's Kafka source cuts the topic into epochs and calls back with each of them."""
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -7,9 +8,9 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from app.config.settings import Epoch, Settings
+from app.config.settings import Epoch, Settings, Source
 from app.decode.interface import Decoder
-from app.model.offsets import Offsets
+from app.model.offsets import Offsets, Span
 
 #: what makes an epoch's content depend on nothing but its offsets; the configuration cannot override it
 FIXED_OPTIONS = {"failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
@@ -37,12 +38,9 @@ def start_query(
 
     Decoding is part of the query, so that Spark analyses it once and not in each epoch.
     """
-    source, epoch = settings.source, settings.epoch
+    epoch = settings.epoch
     options = {
-        **DEFAULT_OPTIONS,
-        **source.options,
-        **FIXED_OPTIONS,
-        "kafka.bootstrap.servers": source.bootstrap_servers,
+        **_client(settings.source),
         "maxOffsetsPerTrigger": str(epoch.max_messages),
         **_split(epoch, spark.sparkContext.defaultParallelism),
         "startingOffsets": start.to_json(),
@@ -54,6 +52,26 @@ def start_query(
     if until_caught_up:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=epoch.trigger).start()
+
+
+def read_span(spark: SparkSession, source: Source, decoder: Decoder, span: Span) -> DataFrame:
+    """The decoded messages of exactly `span`, with a query of their own."""
+    wanted: dict[str, list[int]] = {}
+    for tp in span.end:
+        wanted.setdefault(tp.topic, []).append(tp.partition)
+    options = {
+        **_client(source),
+        "assign": json.dumps(wanted),
+        "startingOffsets": span.start.only(set(span.end)).to_json(),
+        "endingOffsets": span.end.to_json(),
+    }
+    return decoder.decode(spark.read.format("kafka").options(**options).load())
+
+
+def _client(source: Source) -> dict[str, str]:
+    """Options of every reader."""
+    own = {"kafka.bootstrap.servers": source.bootstrap_servers}
+    return {**DEFAULT_OPTIONS, **source.options, **FIXED_OPTIONS, **own}
 
 
 def _split(epoch: Epoch, cores: int) -> dict[str, str]:

@@ -3,31 +3,40 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from sqlalchemy import Engine
+
 from app.apply.applier import Applier
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.config.redaction import Redaction
 from app.config.routes import Routes
 from app.config.settings import CommitMode, Order, Settings, UnknownTable
 from app.db.engine import make_engine
 from app.db.failures import translated
 from app.decode.schema import Fields, fields_of
 from app.errors import ConfigInvalid
+from app.guard.attempts import Attempts
+from app.guard.guard import Guard, Limits, Watch
+from app.guard.quarantine import Quarantine
 from app.kafka.broker import Broker
 from app.lane.lane import Lane
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
+from app.model.death import Death
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import Layout
 from app.supervise.opening import Writer
 
 
-def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list[TopicPartition]) -> None:
+def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list[TopicPartition], watch: Watch) -> None:
     """Add a writer for each lane that has none yet: one for everything, or one for each partition."""
     target = settings.target
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
             engine = make_engine(target.url, target.owner_role, f"surelane {name}")
-            writers[name] = Writer(name, engine, Ledger(target.db_schema, name), partition)
+            writers[name] = Writer(
+                name, engine, Ledger(target.db_schema, name), partition, _guard(settings, name, engine, watch)
+            )
 
 
 def any_is_new(writers: list[Writer]) -> bool:
@@ -40,9 +49,15 @@ def any_is_new(writers: list[Writer]) -> bool:
 
 
 def make_lane(
-    settings: Settings, writer: Writer, metrics: LaneMetrics, broker: Broker, publish: Callable[[], None]
+    settings: Settings,
+    writer: Writer,
+    metrics: LaneMetrics,
+    broker: Broker,
+    publish: Callable[[], None],
+    death: Death | None = None,
 ) -> Lane:
-    """The lane of an opened writer. `publish` is called when a prepared epoch has become visible."""
+    """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death` is how the
+    worker before this one ended."""
     assert writer.connection is not None, "just opened"
     target = settings.target
     shapes = Shapes(
@@ -55,9 +70,20 @@ def make_lane(
     )
     shapes.reset()
     metrics.set_generation(writer.generation)
-    committer = _committer(settings.mode, writer, publish)
-    applier = Applier(writer.name, shapes)
-    lane = Lane(writer.name, writer.generation, writer.connection, writer.ledger, committer, applier, metrics)
+    lane = Lane(
+        writer.name,
+        writer.generation,
+        writer.connection,
+        writer.ledger,
+        _committer(settings.mode, writer, publish),
+        Applier(writer.name, shapes),
+        writer.guard,
+        Quarantine(target.db_schema, writer.name),
+        settings.guard.on_skip,
+        Redaction(settings.guard.redact),
+        metrics,
+    )
+    writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)
     return lane
 
@@ -79,6 +105,14 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     if mode is CommitMode.TWO_PHASE:
         return TwoPhase(writer.engine, writer.ledger, publish)
     return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
+
+
+def _guard(settings: Settings, lane: str, target: Engine, watch: Watch) -> Guard:
+    """The guard of a lane, with connections of its own."""
+    told = settings.guard
+    engine = target if told.url is None else make_engine(told.url, application_name=f"surelane {lane} guard")
+    limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
+    return Guard(Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact)), limits, watch)
 
 
 def _schema(broker: Broker, position: Position, layout: Layout) -> Fields:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 from app.db.failures import translated
 from app.db.locks import lock_holder, terminate, try_lock
 from app.errors import Unreachable
+from app.guard.guard import Guard
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
@@ -37,6 +38,7 @@ class Writer:
     ledger: Ledger
     #: None: every partition of every topic
     partition: TopicPartition | None
+    guard: Guard
     #: the one it claimed last; 0 before the first opening
     generation: int = 0
     connection: Connection | None = None
@@ -47,6 +49,7 @@ class Writer:
 
     def close(self) -> None:
         """Give the connection back, and with it the lock; what was not prepared is rolled back."""
+        self.guard.close()
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.invalidate()

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -27,14 +28,17 @@ from app.lane.lane import Lane
 from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
 from app.model.arrow import compute
+from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.source.stream import start_query
+from app.source.stream import read_span, start_query
 from app.spark.checkpoint import Checkpoint
 from app.supervise.assembly import add_writers, any_is_new, make_lane
+from app.supervise.epoch_source import EpochSource
 from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
 from app.supervise.spark_errors import spark_errors
+from app.transform.stage import collector
 
 log = structlog.get_logger()
 
@@ -59,10 +63,14 @@ class Running:
         health: Health,
         metrics: AllMetrics,
         link: Link,
+        death: Death | None = None,
     ) -> None:
+        """`death`: how the worker before this one died."""
+        self._death = death
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
+        self._decoder, self._collect = DebeziumJson(), collector(settings.transform)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._closing = ExitStack()
@@ -106,7 +114,7 @@ class Running:
         self._closing.callback(monitor.stop)
         monitor.start()
         query = start_query(
-            self._spark, self._settings, DebeziumJson(), start, self._on_epoch, until_caught_up=until_caught_up
+            self._spark, self._settings, self._decoder, start, self._on_epoch, until_caught_up=until_caught_up
         )
         self._query = query
         self._closing.callback(query.stop)
@@ -125,7 +133,7 @@ class Running:
         """Open the lanes; returns where an empty checkpoint starts."""
         settings = self._settings
         topics = self._broker.topics()
-        add_writers(settings, self._writers, sorted(self._broker.partitions()))
+        add_writers(settings, self._writers, sorted(self._broker.partitions()), self._link)
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)
@@ -138,7 +146,7 @@ class Running:
                 writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
             publish = partial(self._publish, writer.partition)
             metrics = self._metrics[writer.name]
-            self._lanes[writer.partition] = make_lane(settings, writer, metrics, self._broker, publish)
+            self._lanes[writer.partition] = make_lane(settings, writer, metrics, self._broker, publish, self._death)
         return opened.start
 
     def _publish(self, partition: TopicPartition | None) -> None:
@@ -150,7 +158,6 @@ class Running:
             if self._stop.is_set():
                 raise StopRequested
             self._in_epoch.set()
-            self._link.begin(self._settings.epoch.max_messages)
             self._process(decoded, number)
             self.epochs += 1
             self._watcher.notice()
@@ -158,27 +165,31 @@ class Running:
             self._error = error
             raise
         finally:
-            self._link.end()
             self._in_epoch.clear()
 
     def _process(self, decoded: DataFrame, number: int) -> None:
         span = self._checkpoint.span(number)
         lane = self._lanes.get(None)
         if lane is not None:
-            lane.process_epoch(number, span, decoded.toArrow)
+            lane.process_epoch(number, span, self._source(lambda: self._collect(decoded)))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
-            self._process_partitions(number, span, decoded.toArrow())
+            self._process_partitions(number, span, _once(lambda: self._collect(decoded)))
 
-    def _process_partitions(self, number: int, span: Span, rows: pa.Table) -> None:
+    def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
+        return EpochSource(planned, self._read, self._broker)
+
+    def _read(self, span: Span) -> pa.Table:
+        return self._collect(read_span(self._spark, self._settings.source, self._decoder, span))
+
+    def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table]) -> None:
         """One lane for each partition, side by side; the first failure wins, the others finish first."""
 
         def one(tp: TopicPartition) -> None:
             own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
-            self._lanes[tp].process_epoch(
-                number, own, lambda: rows.filter(compute.equal(rows["partition"], tp.partition))
-            )
+            mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)))
+            self._lanes[tp].process_epoch(number, own, mine)
 
         moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]
         with ThreadPoolExecutor(max_workers=max(1, len(moved))) as pool:
@@ -231,6 +242,20 @@ class Running:
                 time.sleep(LOOK_SECONDS)
             if pending and self._checkpoint.is_complete(pending.epoch):
                 lane.committer.commit()
+
+
+def _once(read: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
+    """`read`, called by whoever comes first; the others wait for what it gives."""
+    reading = threading.Lock()
+    result: list[pa.Table] = []
+
+    def get() -> pa.Table:
+        with reading:
+            if not result:
+                result.append(read())
+        return result[0]
+
+    return get
 
 
 def _may_speak(connection: Connection, writer: Writer) -> bool:

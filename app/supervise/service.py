@@ -84,7 +84,7 @@ class Service:
         """`link` to the supervisor, if there is one; `death` of the worker before."""
         self._settings, self._spark, self._health = settings, spark, health
         self._stop, self._until_caught_up = stop, until_caught_up
-        self._link = link or Link()
+        self._link, self._death = link or Link(), death
         self._metrics = AllMetrics(death.restarts if death else {})
         self._writers: dict[str, Writer] = {}
         self._without_progress = 0
@@ -94,7 +94,9 @@ class Service:
     def keep_running(self) -> None:
         """Run, and run again after each failure that a retry may mend."""
         while not self._stop.is_set():
-            running = Running(self._settings, self._spark, self._writers, self._health, self._metrics, self._link)
+            running = Running(
+                self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death
+            )
             try:
                 with spark_errors(), running:
                     running.run(self._stop, until_caught_up=self._until_caught_up)
@@ -104,6 +106,7 @@ class Service:
                 return
             except SurelaneError as error:
                 self._ever_started = self._ever_started or running.started
+                self._death = None if running.started else self._death
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
                 running.say("failed", str(error))
                 if not self._try_again(error):

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from app.errors import Diverged, SparkFailed, SparkGone, SurelaneError, Unreachable
+from app.errors import Diverged, JobFailed, SparkFailed, SparkGone, SurelaneError, Unreachable
 
 #: parts of Spark's and Kafka's messages; there is no code to go by for all of them
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException", "PARTITION_OFFSET_CHANGED")
@@ -18,6 +18,16 @@ _KAFKA_AWAY = (
     "No resolvable bootstrap",
     "RetriableException",
 )
+#: the surroundings of a task failed, not the task: nothing is held against a message
+_SURROUNDINGS = (
+    "No space left on device",
+    "ExecutorLostFailure",
+    "FetchFailed",
+    "cancelled",
+    "shut down",
+    "interrupted",
+)
+_JOB = ("Job aborted", "PYTHON_WORKER", "PythonException", "Python worker exited", "FAILED_EXECUTE_UDF", "TASK_FAILED")
 #: characters of Spark's message that are repeated
 _SHOWN = 2000
 
@@ -38,6 +48,8 @@ def meaning(error: Exception) -> SurelaneError:
         return SparkGone(hint="if it happens again look for the kernel's out-of-memory killer")
     if any(part in text for part in _KAFKA_AWAY):
         return Unreachable(f"Kafka does not answer Spark: {text[:_SHOWN]}")
+    if any(part in text for part in _JOB) and not any(part in text for part in _SURROUNDINGS):
+        return JobFailed(f"Spark could not decode: {text[:_SHOWN]}")
     return SparkFailed(f"Spark ended the query: {text[:_SHOWN]}")
 
 

@@ -23,6 +23,7 @@ OTHER = Table("other", {"id": m.INT, "note": m.TEXT})
 DDL = "create table item (id int primary key, name varchar(10) not null, price numeric(6,2))"
 
 d = Debezium()
+STOP = {"on_skip": "stop"}
 
 
 def item(number: int, **more: object) -> dict[str, object]:
@@ -109,7 +110,7 @@ MODES = (CommitMode.TWO_PHASE, CommitMode.LEDGER, CommitMode.AT_LEAST_ONCE)
 def test_the_lane_stops_before_it_says_where_and_goes_on_there_after_the_fix(
     name: str, mode: CommitMode, lane: MakeLane, target: Target, topic: Topic
 ) -> None:
-    case, made = CASES[name], lane(mode, epoch={"max_messages": 4})
+    case, made = CASES[name], lane(mode, epoch={"max_messages": 4}, guard=STOP)
     target.execute(DDL)
     target.execute("create table keyless (id int, name text, price numeric(6,2))")
     target.execute("create table part (id int primary key, item int references item)")
@@ -135,7 +136,7 @@ def test_the_lane_stops_before_it_says_where_and_goes_on_there_after_the_fix(
 
 def test_starting_again_without_a_fix_changes_nothing(lane: MakeLane, target: Target, topic: Topic) -> None:
     target.execute(DDL)
-    made = lane("two-phase")
+    made = lane("two-phase", guard=STOP)
     topic.send([d.create(ITEM, item(1)), d.create(ITEM, item(2, name=None))])
     for _ in range(3):
         with pytest.raises(BadMessage, match=re.escape(f"{topic.name}[0]@1")):
@@ -150,7 +151,7 @@ def test_a_running_lane_that_meets_a_bad_message_stops_and_leaves_its_words(
 ) -> None:
     """In the ledger, where `status` finds them; health says no."""
     target.execute(DDL)
-    made = lane("two-phase")
+    made = lane("two-phase", guard=STOP)
     topic.send([d.create(ITEM, item(1))])
     made.start()
     made.until_caught_up(topic)

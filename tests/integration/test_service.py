@@ -93,7 +93,7 @@ def test_an_error_ends_the_process_with_its_own_status_and_is_logged_once(
     target.create(FLAT)
     d = Debezium()
     sent = topic.send([d.create(FLAT, {"id": 2**31, "v": "too large"})])
-    process = lane_process("two-phase").start()
+    process = lane_process("two-phase", guard={"on_skip": "stop"}).start()
     assert process.wait() == ExitStatus.BAD_MESSAGE
     (line,) = process.events("stopped")
     assert line["error"] == "BadMessage"

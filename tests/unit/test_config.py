@@ -274,3 +274,17 @@ def test_mode(more: str, mode: CommitMode) -> None:
 
 def test_one_lane_for_each_partition() -> None:
     assert loaded(with_source("topics: [a], order: partition")).source.order is Order.PARTITION
+
+
+def test_columns_that_are_hidden() -> None:
+    text = SMALL + 'guard: {redact: ["public.customers.email", "*.ssn"]}'
+    assert loaded(text).guard.redact == ("public.customers.email", "*.ssn")
+    assert loaded(SMALL).guard.redact == ()
+    message = faults(SMALL + "guard: {redact: [email]}")
+    assert "guard.redact: 'email' is not a source schema.table.column" in message
+    assert "*.email" in message
+
+
+def test_columns_that_are_hidden_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_GUARD__REDACT", "public.customers.email,*.ssn")
+    assert loaded(SMALL).guard.redact == ("public.customers.email", "*.ssn")

@@ -1,0 +1,228 @@
+"""`surelane quarantine`: look at the messages a lane skipped, have them applied after all, or give them up."""
+
+import datetime
+import enum
+import json
+import os
+import pwd
+import re
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from sqlalchemy import Connection
+
+from app.cli.options import ConfigFile, Json
+from app.cli.quarantine_view import facts, listed, sections, summary, whole
+from app.config.load import load
+from app.config.redaction import Redaction
+from app.config.settings import Order, Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.errors import Refused
+from app.guard.operator import Filter, Operator
+from app.guard.quarantine import OPEN, State
+
+#: entries of one `list`, whose messages are in memory together
+MAX_LISTED = 1_000
+#: columns of a list that goes to another program: each entry on one line
+PIPED_WIDTH = 250
+_AGO = re.compile(r"(\d{1,6})([mhd])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+
+app = typer.Typer(
+    name="quarantine",
+    help="Messages the lane skipped because they could not be applied: list, show, release, discard. Works while the "
+    "lane runs and while it does not.",
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+
+class Part(enum.StrEnum):
+    """A part of a message."""
+
+    KEY = "key"
+    VALUE = "value"
+
+
+def _since(text: str) -> datetime.datetime:
+    """A time, or how long ago."""
+    now = datetime.datetime.now(datetime.UTC)
+    try:
+        if ago := _AGO.fullmatch(text):
+            return now - datetime.timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        time = datetime.datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter("write it like 30m, 2h, 7d, or 2026-01-31T12:00:00Z") from None
+    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+
+
+Id = Annotated[int, typer.Argument(min=1, max=2**63 - 1, help="Number of the entry.", show_default=False)]
+Ids = Annotated[list[int] | None, typer.Argument(min=1, max=2**63 - 1, help="Numbers of entries.", show_default=False)]
+TableName = Annotated[
+    str | None, typer.Option("--table", help="Of this source schema.table; * stands for any text.", show_default=False)
+]
+All = Annotated[bool, typer.Option("--all", help="All that wait: quarantined and parked.")]
+
+
+@app.command(
+    "list",
+    epilog="Examples:\n\n  surelane quarantine list --state quarantined --table public.orders --since 2h\n\n"
+    "  surelane quarantine list --sqlstate 23 --json | jq '.entries[].id'",
+)
+def list_entries(
+    config: ConfigFile = None,
+    state: Annotated[list[State] | None, typer.Option("--state", help="In this state; may be given again.")] = None,
+    table: TableName = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Of this topic.")] = None,
+    since: Annotated[
+        datetime.datetime | None,
+        typer.Option("--since", parser=_since, metavar="TIME", help="Skipped since: 30m, 2h, 7d ago, or a time (UTC)."),
+    ] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="Part of the error or of its class.")] = None,
+    sqlstate: Annotated[str | None, typer.Option("--sqlstate", help="Beginning of the SQLSTATE.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MAX_LISTED, help="At most so many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show the skipped messages, the newest first."""
+    settings = load(config)
+    filters = Filter(states=tuple(state or ()), table=table, topic=topic, since=since, reason=reason, sqlstate=sqlstate)
+    with _opened(settings) as (connection, operator):
+        rows, total = operator.find(connection, filters, limit), operator.count(connection, filters)
+    redaction = Redaction(settings.guard.redact)
+    if as_json:
+        typer.echo(json.dumps({"total": total, "entries": [summary(row, redaction) for row in rows]}))
+    elif rows:
+        Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(listed(rows, redaction))
+        typer.echo(f"{len(rows)} of {total}")
+    else:
+        typer.echo("no such entries")
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane quarantine show 17\n\n  surelane quarantine show 17 --raw value > message.json",
+)
+def show(
+    entry: Id,
+    config: ConfigFile = None,
+    raw: Annotated[
+        Part | None, typer.Option("--raw", help="Write only these bytes, as they are, redacted or not.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show one message with headers, error, attempts and everything that was done with it."""
+    settings = load(config)
+    with _opened(settings) as (connection, operator):
+        row, history = operator.get(connection, entry), operator.history(connection, entry)
+    redaction = Redaction(settings.guard.redact)
+    if raw is not None:
+        data: bytes | None = row.key if raw is Part.KEY else row.value
+        if data is None:
+            raise Refused(f"entry {entry} has no {raw}: it is null")
+        sys.stdout.buffer.write(data)
+    elif as_json:
+        typer.echo(json.dumps(whole(row, history, redaction)))
+    else:
+        Console().print(facts(row))
+        for title, text in sections(row, history, redaction):
+            typer.echo(f"\n{title}\n{text}")
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane quarantine release 17 18\n\n"
+    '  surelane quarantine release 17 --force --reason "the newer row is wrong, see ticket"',
+)
+def release(
+    entries: Ids = None,
+    config: ConfigFile = None,
+    every: All = False,
+    table: TableName = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where a newer change of the key was applied: the row goes back.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; needed with --force.")] = None,
+) -> None:
+    """Have messages applied after all.
+
+    The request is recorded, and the lane applies the messages in order, in its next epoch. Where it has to refuse,
+    `show` says why.
+    """
+    if force and not (reason or "").strip():
+        raise typer.BadParameter('say why: --force needs --reason "..."')
+    settings = load(config)
+    found = _meant(settings, entries, every=every, table=table)
+    with _opened(settings) as (connection, operator):
+        operator.request_release(connection, found, _who(), reason, forced=force)
+    typer.echo(f"release of {_entries(found)} requested; the lane applies them in its next epoch, if it runs")
+
+
+@app.command(
+    epilog='Examples:\n\n  surelane quarantine discard 17 --reason "test data"\n\n'
+    '  surelane quarantine discard --all --table "public.tmp_*" --reason "table is gone" --yes',
+)
+def discard(
+    reason: Annotated[str, typer.Option("--reason", help="Why.")],
+    entries: Ids = None,
+    config: ConfigFile = None,
+    every: All = False,
+    table: TableName = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether all are meant.")] = False,
+) -> None:
+    """Give messages up: they are never applied. They stay in the table, as discarded."""
+    if not reason.strip():
+        raise typer.BadParameter("say why: --reason must not be empty")
+    settings = load(config)
+    found = _meant(settings, entries, every=every, table=table)
+    if every and found and not yes:
+        _confirm(f"discard {_entries(found)}?")
+    with _opened(settings) as (connection, operator):
+        operator.discard(connection, found, _who(), reason)
+    typer.echo(f"{_entries(found)} discarded")
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[tuple[Connection, Operator]]:
+    """A transaction on the target, short."""
+    target = settings.target
+    engine = make_engine(target.url, target.owner_role, "surelane quarantine")
+    operator = Operator(target.db_schema, settings.lane, several=settings.source.order is Order.PARTITION)
+    with translated("the quarantine"), engine.begin() as connection:
+        yield connection, operator
+
+
+def _meant(settings: Settings, entries: list[int] | None, *, every: bool, table: str | None) -> list[int]:
+    """The entries that the command line names."""
+    if every == bool(entries):
+        raise typer.BadParameter("name entries, or --all (with --table: all of that table)")
+    if entries:
+        if table is not None:
+            raise typer.BadParameter("--table narrows --all; entries are named by their numbers alone")
+        return sorted(set(entries))
+    with _opened(settings) as (connection, operator):
+        return operator.ids(connection, Filter(states=OPEN, table=table))
+
+
+def _confirm(question: str) -> None:
+    try:
+        sure = typer.confirm(question, err=True)
+    except typer.Abort:
+        sure = False
+    if not sure:
+        raise Refused("not confirmed, nothing was changed", hint="--yes confirms beforehand")
+
+
+def _entries(found: list[int]) -> str:
+    return f"entry {found[0]}" if len(found) == 1 else f"{len(found)} entries"
+
+
+def _who() -> str:
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = str(os.getuid())  # a container's user need not be in its passwd
+    return f"{name}@{socket.gethostname()}"

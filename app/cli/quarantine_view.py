@@ -1,0 +1,214 @@
+"""A skipped message for people and for programs: whatever its bytes are, the terminal and the JSON stay whole."""
+
+import base64
+import datetime
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import Row
+
+from app.config.redaction import Columns, Redaction
+from app.guard.quarantine import raw_message
+from app.guard.redact import document, error_text
+
+#: of a text that is longer only the beginning is shown; `--raw` and `--json` give all
+MAX_CHARACTERS = 100_000
+#: of bytes that are no text
+MAX_DUMPED_BYTES = 4_096
+_DUMP_WIDTH = 16
+#: of a key or an error in the list
+MAX_CELL_CHARACTERS = 60
+_WITHHELD = "not shown: guard.redact hides columns and these bytes cannot be told apart; --raw writes them"
+
+_FACTS = ("id", "lane", "state", "topic", "partition", "offset", "timestamp_ms")
+_FAILURE = ("stage", "verdict", "error_class")
+_NUMBERS = ("sqlstate", "attempts", "generation", "epoch")
+_TIMES = ("quarantined_at", "changed_at")
+_EVENT = ("what", "from_state", "to_state", "db_user", "who", "reason")
+
+
+def summary(row: Row[Any], redaction: Redaction) -> dict[str, Any]:
+    """An entry of the list."""
+    columns = redaction.columns(row.source_schema, row.source_table)
+    return {
+        **{name: getattr(row, name) for name in _FACTS},
+        "table": _table(row),
+        "key": _bytes_as_json(row.key, columns),
+        **{name: getattr(row, name) for name in _FAILURE},
+        "error": _error(row, columns),
+        **{name: getattr(row, name) for name in _NUMBERS},
+        **{name: getattr(row, name).isoformat() for name in _TIMES},
+        "release": _release(row),
+    }
+
+
+def whole(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> dict[str, Any]:
+    """An entry with its message and what was done with it."""
+    columns = redaction.columns(row.source_schema, row.source_table)
+    headers = [[name, _bytes_as_json(value, Columns(()))] for name, value in raw_message(row).headers]
+    events = [{"at": one.at.isoformat(), **{name: getattr(one, name) for name in _EVENT}} for one in history]
+    value = _bytes_as_json(row.value, columns)
+    return summary(row, redaction) | {"value": value, "headers": headers, "history": events}
+
+
+def listed(rows: Sequence[Row[Any]], redaction: Redaction) -> Table:
+    """Entries as a table."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("id", "state", "skipped at (UTC)", "position", "table", "key", "error"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        columns = redaction.columns(row.source_schema, row.source_table)
+        key = "-" if row.key is None else " ".join(shown(row.key, columns).split())
+        error = (row.sqlstate or row.error_class, _error(row, columns))
+        cells = (
+            str(row.id),
+            _state(row),
+            _time(row.quarantined_at).removesuffix(" UTC"),
+            f"{row.topic}[{row.partition}]@{row.offset}",
+            _table(row) or "-",
+            _cell(key),
+            _cell(" ".join(part for part in error if part)),
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def facts(row: Row[Any]) -> Table:
+    """What is known of an entry beside its message."""
+    table = Table("", "", show_header=False, title=f"entry {row.id}", title_justify="left")
+    lines = {
+        "state": f"{_state(row)}, since {_time(row.changed_at)}",
+        "position": f"{row.topic}[{row.partition}]@{row.offset}, lane {row.lane}",
+        "written at": _moment(row.timestamp_ms),
+        "table": _table(row) or "not known",
+        "skipped at": f"{_time(row.quarantined_at)}, epoch {row.epoch} of generation {row.generation}",
+        "failure": ", ".join(filter(None, (row.stage, row.verdict, row.error_class, row.sqlstate))) or "none",
+        "attempts": str(row.attempts),
+    }
+    for name, line in lines.items():
+        table.add_row(name, Text(printable(line)))
+    return table
+
+
+def sections(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> Iterator[tuple[str, str]]:
+    """Title and text of the longer parts of an entry."""
+    columns = redaction.columns(row.source_schema, row.source_table)
+    yield "error", printable(_error(row, columns) or "none")
+    yield f"key {_size(row.key)}", shown(row.key, columns)
+    yield f"value {_size(row.value)}", shown(row.value, columns)
+    headers = [f"{printable(name)}: {shown(value, Columns(()))}" for name, value in raw_message(row).headers]
+    yield "headers", "\n".join(headers) or "none"
+    yield "history", "\n".join(map(_told, history))
+
+
+def shown(data: bytes | None, columns: Columns) -> str:
+    """Bytes as people read them: JSON indented, other text with escapes, everything else as a dump."""
+    if data is None:
+        return "null"
+    if found := document(data, columns):
+        return printable(_beginning(found.render()))
+    if columns:
+        return _WITHHELD
+    text = _text(data)
+    return _dump(data) if text is None else printable(_beginning(text))
+
+
+def printable(text: str) -> str:
+    """Text in which nothing commands the terminal or turns its direction; in JSON the escapes are JSON's own."""
+    return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+
+
+def _beginning(text: str) -> str:
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n... ({len(text):,} characters in all)"
+
+
+def _escape(character: str) -> str:
+    code = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
+
+
+def _text(data: bytes) -> str | None:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _dump(data: bytes) -> str:
+    lines: list[str] = []
+    for at in range(0, min(len(data), MAX_DUMPED_BYTES), _DUMP_WIDTH):
+        part = data[at : at + _DUMP_WIDTH]
+        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {part.hex(' '):<{_DUMP_WIDTH * 3}} {letters}")
+    rest = [f"... ({len(data):,} bytes in all)"] if len(data) > MAX_DUMPED_BYTES else []
+    return "\n".join(lines + rest)
+
+
+def _bytes_as_json(data: bytes | None, columns: Columns) -> dict[str, Any] | None:
+    """Size, and text where it is text, else base64; neither when columns are hidden and cannot be told apart."""
+    if data is None:
+        return None
+    text = encoded = None
+    if columns:
+        found = document(data, columns)
+        text = found.render() if found else None
+    else:
+        text = _text(data)
+        encoded = base64.b64encode(data).decode() if text is None else None
+    return {"size": len(data), "text": text, "base64": encoded}
+
+
+def _error(row: Row[Any], columns: Columns) -> str | None:
+    return None if row.error is None else error_text(row.error, columns, row.key, row.value)
+
+
+def _release(row: Row[Any]) -> dict[str, Any] | None:
+    if row.release_requested_at is None:
+        return None
+    return {
+        "requested_at": row.release_requested_at.isoformat(),
+        "requested_by": row.release_requested_by,
+        "forced": row.release_forced,
+        "reason": row.release_reason,
+        "refused": row.release_refused,
+    }
+
+
+def _state(row: Row[Any]) -> str:
+    if row.release_requested_at is None or row.state in ("released", "discarded"):
+        return row.state
+    return f"{row.state} (release {'requested' if row.release_refused is None else 'refused'})"
+
+
+def _told(event: Row[Any]) -> str:
+    what = f"{event.from_state} -> {event.to_state}" if event.what == "changed" else f"{event.what}, {event.to_state}"
+    by = f"{event.who} as {event.db_user}" if event.who else event.db_user
+    return printable(f"{_time(event.at)}  {what}, by {by}" + (f": {event.reason}" if event.reason else ""))
+
+
+def _table(row: Row[Any]) -> str | None:
+    return None if row.source_table is None else f"{row.source_schema}.{row.source_table}"
+
+
+def _size(data: bytes | None) -> str:
+    return "" if data is None else f"({len(data):,} bytes)"
+
+
+def _cell(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 3] + "..."
+
+
+def _time(time: datetime.datetime) -> str:
+    return time.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _moment(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "not known"
+    try:
+        return _time(datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC))
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"

@@ -1,0 +1,7 @@
+"""The poison guard: attempts that survive every crash, narrowing down to one message, and the quarantine.
+
+attempts     the tables: what is in progress, what is suspected            (on a connection of its own)
+narrowing    pure: cutting an epoch along the suspects
+guard        one lane's guard: begin, count, condemn
+quarantine   where condemned messages are kept                             (in the epoch's own transaction)
+"""

@@ -1,0 +1,227 @@
+"""The guard's tables of one lane, written on a connection of their own that commits each statement at once.
+
+Nothing that happens to the epoch's transaction, to the worker or to the target (when `guard.url` is another database)
+takes back what was written here before a span was begun.
+"""
+
+import enum
+import os
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    DateTime,
+    Engine,
+    Integer,
+    MetaData,
+    Row,
+    Table,
+    Text,
+    select,
+    update,
+)
+from sqlalchemy import delete as delete_from
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.exc import DBAPIError
+
+from app.db.failures import translated
+from app.errors import Fenced
+from app.guard.quarantine import storable
+from app.model.offsets import Offsets, Span
+
+
+class Stage(enum.StrEnum):
+    """What is being done with a span."""
+
+    EPOCH = "epoch"  #: all of it: nothing is suspected yet
+    DECODE = "decode"  #: reading and decoding
+    MESSAGE = "message"  #: one message was found to be malformed: nothing else failed with it
+    TRANSFORM = "transform"  #: the user's transform raised for one message
+    APPLY = "apply"  #: writing to the target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A span that was begun."""
+
+    generation: int
+    epoch: int
+    stage: Stage
+    span: Span
+    finished: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """A span that was in progress at a failure."""
+
+    stage: Stage
+    span: Span
+    #: failures that count against it
+    attempts: int = 0
+    #: connections to the target lost while it was in progress
+    losses: int = 0
+    #: of the last failure
+    cause: str = ""
+    error_class: str = ""
+    sqlstate: str | None = None
+
+
+class Attempts:
+    """Attempts and suspects of `lane`. Raises Unreachable when the guard's database is away."""
+
+    def __init__(self, engine: Engine, schema: str, lane: str, *, discreet: bool = False) -> None:
+        """`discreet`: keep no words of an error, which may repeat what the message says."""
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self.lane, self._discreet = lane, discreet
+        metadata = MetaData(schema=schema)
+        self._attempt = Table(
+            "attempt",
+            metadata,
+            Column("lane", Text, primary_key=True),
+            Column("generation", BigInteger),
+            Column("epoch", BigInteger),
+            Column("stage", Text),
+            *_span_columns(),
+            Column("finished", Boolean),
+            Column("host", Text),
+            Column("pid", Integer),
+            Column("begun_at", DateTime(timezone=True)),
+        )
+        self._suspect = Table(
+            "suspect",
+            metadata,
+            Column("lane", Text),
+            Column("stage", Text),
+            *_span_columns(),
+            Column("attempts", Integer),
+            Column("losses", Integer),
+            Column("cause", Text),
+            Column("error_class", Text),
+            Column("sqlstate", Text),
+            Column("first_at", DateTime(timezone=True)),
+            Column("last_at", DateTime(timezone=True)),
+        )
+        self._connection: Connection | None = None
+
+    def close(self) -> None:
+        """Give the connection back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def begin(self, attempt: Attempt) -> None:
+        """Record that the span is in progress; raises Fenced when a newer writer has recorded one."""
+        start, end = attempt.span.start.nested(), attempt.span.end.nested()
+        values: dict[str, Any] = {
+            "generation": attempt.generation,
+            "epoch": attempt.epoch,
+            "stage": attempt.stage,
+            "span_start": start,
+            "span_end": end,
+            "finished": attempt.finished,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }
+        table = self._attempt
+        statement = insert(table).values(lane=self.lane, **values)
+        statement = statement.on_conflict_do_update(
+            index_elements=["lane"], set_=values, where=table.c.generation <= attempt.generation
+        )
+        if not self._execute(statement).rowcount:
+            raise Fenced(
+                f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work",
+                hint="another `surelane run` took the lane over; look for it before starting this one again",
+            )
+
+    def finish(self, generation: int) -> None:
+        """Nothing is in progress any more."""
+        table = self._attempt
+        where = (table.c.lane == self.lane, table.c.generation == generation)
+        self._execute(update(table).where(*where).values(finished=True))
+
+    def last(self) -> Attempt | None:
+        """The span begun last."""
+        row = self._execute(select(self._attempt).where(self._attempt.c.lane == self.lane)).first()
+        if row is None:
+            return None
+        return Attempt(
+            generation=row.generation,
+            epoch=row.epoch,
+            stage=Stage(row.stage),
+            span=_span(row),
+            finished=row.finished,
+        )
+
+    def suspects(self) -> list[Suspect]:
+        """Everything that is suspected."""
+        rows = self._execute(select(self._suspect).where(self._suspect.c.lane == self.lane)).all()
+        return [
+            Suspect(
+                stage=Stage(row.stage),
+                span=_span(row),
+                attempts=row.attempts,
+                losses=row.losses,
+                cause=row.cause,
+                error_class=row.error_class,
+                sqlstate=row.sqlstate,
+            )
+            for row in rows
+        ]
+
+    def suspect(self, suspect: Suspect) -> None:
+        """Write a suspect, or what is new of it."""
+        key = {
+            "lane": self.lane,
+            "stage": suspect.stage,
+            "span_start": suspect.span.start.nested(),
+            "span_end": suspect.span.end.nested(),
+        }
+        news = {
+            "attempts": suspect.attempts,
+            "losses": suspect.losses,
+            "cause": suspect.error_class if self._discreet else storable(suspect.cause),
+            "error_class": suspect.error_class,
+            "sqlstate": suspect.sqlstate,
+        }
+        statement = insert(self._suspect).values(**key, **news)
+        self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news))
+
+    def acquit(self, suspect: Suspect) -> None:
+        """Forget a suspect."""
+        table = self._suspect
+        self._execute(
+            delete_from(table).where(
+                table.c.lane == self.lane,
+                table.c.stage == suspect.stage,
+                table.c.span_start == suspect.span.start.nested(),
+                table.c.span_end == suspect.span.end.nested(),
+            )
+        )
+
+    def _execute(self, statement: Any) -> Any:
+        """Execute on the guard's connection, on a new one when it has died meanwhile."""
+        with translated(f"lane {self.lane}: the guard's tables"):
+            if self._connection is not None:
+                try:
+                    return self._connection.execute(statement)
+                except DBAPIError as error:
+                    if not error.connection_invalidated:
+                        raise
+                    self.close()
+            self._connection = self._engine.connect()
+            return self._connection.execute(statement)
+
+
+def _span_columns() -> tuple[Column[Any], Column[Any]]:
+    return Column("span_start", JSONB), Column("span_end", JSONB)
+
+
+def _span(row: Row[Any]) -> Span:
+    return Span(start=Offsets.from_nested(row.span_start), end=Offsets.from_nested(row.span_end))

@@ -1,0 +1,193 @@
+"""One lane's guard: which spans are suspected, how often each has failed, and when one message is condemned.
+
+Before a span is processed it is recorded (`begin`); what is recorded and not finished when the lane opens again was in
+progress at a death, and is suspected. Suspects are cut (`app.guard.narrowing`) until one is a single message, and only
+a single message is ever condemned: when failures that count have reached `max_attempts`, or connections to the target
+lost while it was in progress have reached `max_losses`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import psycopg2
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from app.db.failures import describe, sqlstate
+from app.errors import SparkGone, SurelaneError, Verdict
+from app.guard.attempts import Attempt, Attempts, Stage, Suspect
+from app.guard.narrowing import contains, is_before, only_position, size
+from app.model.death import Death
+from app.model.offsets import Offsets, Span
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a single message is condemned."""
+
+    max_attempts: int
+    max_losses: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong."""
+
+    cause: str
+    error_class: str
+    sqlstate: str | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failure":
+        """From an exception."""
+        if isinstance(error, DBAPIError | psycopg2.Error):
+            original = error.orig if isinstance(error, DBAPIError) else error
+            return cls(describe(error), type(original).__name__, sqlstate(error))
+        return cls(error.message if isinstance(error, SurelaneError) else str(error), type(error).__name__)
+
+    @classmethod
+    def of_death(cls, death: Death | None) -> "Failure":
+        """From the end of the process that had begun it; None: nobody knows how that was."""
+        return cls(f"the worker died: {death}", death.label) if death else cls("the worker died", "unknown")
+
+
+class Watch(Protocol):
+    """Who looks after the time that a span takes."""
+
+    def begin(self, messages: int) -> None:
+        """This thread begins a span of at most so many messages, in place of the one it began before."""
+        ...
+
+    def end(self) -> None:
+        """This thread is through."""
+        ...
+
+
+class Guard:
+    """The guard of one writer. Used by the lane's thread only."""
+
+    def __init__(self, attempts: Attempts, limits: Limits, watch: Watch | None = None) -> None:
+        self._attempts, self.limits, self._watch = attempts, limits, watch
+        self._suspects: list[Suspect] = []
+        self._generation = 0
+        self._current: Attempt | None = None
+        #: how the span in progress failed, when this process has seen it
+        self._seen: SurelaneError | None = None
+
+    def open(self, generation: int, position: Offsets, death: Death | None) -> None:
+        """Begin to guard. What was in progress and has not passed `position` is suspected from here on.
+
+        `death`: how the worker before this one ended.
+        """
+        self._generation = generation
+        self._suspects = self._attempts.suspects()
+        last, seen = self._attempts.last(), self._seen
+        self._seen = self._current = None
+        if last is not None and not last.finished and not is_before(last.span, position):
+            if seen is None:
+                self._accuse(last.span, last.stage, Failure.of_death(death), counts=True)
+            else:
+                self._accuse(last.span, last.stage, Failure.of(seen), counts=False)
+        self._attempts.finish(generation)
+        self._forget(position)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._attempts.close()
+
+    def spans(self, *stages: Stage) -> list[Span]:
+        """What is suspected of failing at one of these stages."""
+        return [suspect.span for suspect in self._suspects if suspect.stage in (Stage.EPOCH, *stages)]
+
+    def suspect(self, span: Span, stage: Stage) -> Suspect | None:
+        """What is held against exactly this span at this stage."""
+        return next((one for one in self._suspects if one.span == span and one.stage in (Stage.EPOCH, stage)), None)
+
+    def begin(self, epoch: int, span: Span, stage: Stage) -> None:
+        """Record that the span is in progress, before anything of it is touched."""
+        attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
+        self._attempts.begin(attempt)
+        self._current = attempt
+        if self._watch is not None:
+            self._watch.begin(size(span))
+
+    def cover(self, epoch: int, span: Span, stage: Stage) -> None:
+        """As `begin`, unless the whole epoch is recorded as being in progress, as it is while nothing is suspected."""
+        if self._current is None or self._current.stage is not Stage.EPOCH:
+            self.begin(epoch, span, stage)
+
+    def failed(self, span: Span, stage: Stage, failure: Failure) -> Suspect:
+        """Count a failure of the span that this process survived; what is held against the span now."""
+        return self._accuse(span, stage, failure, counts=True)
+
+    def pardon(self, suspect: Suspect) -> None:
+        """Hold nothing against it any more: it is to be tried again."""
+        self._attempts.acquit(suspect)
+        self._suspects.remove(suspect)
+
+    def condemns(self, suspect: Suspect) -> bool:
+        """Whether the suspect is a single message that is to be skipped."""
+        enough = suspect.attempts >= self.limits.max_attempts or suspect.losses >= self.limits.max_losses
+        return enough and only_position(suspect.span) is not None
+
+    def passed(self, position: Offsets) -> None:
+        """An epoch has been processed: nothing is in progress, nothing before `position` is suspected."""
+        self._end_watch()
+        self._attempts.finish(self._generation)
+        self._current = None
+        self._forget(position)
+
+    def laid_down(self, error: SurelaneError, *, lost_target: bool) -> None:
+        """The epoch was given up. Spark's death and a lost connection to the target are held against the span that was
+        in progress, when the lane opens again; everything else has nothing to do with it."""
+        self._end_watch()
+        if self._current is None or isinstance(error, SparkGone):
+            return
+        if lost_target and error.verdict is Verdict.RETRY:
+            self._seen = error
+        else:
+            self._attempts.finish(self._generation)
+            self._current = None
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
+
+    def _accuse(self, span: Span, stage: Stage, failure: Failure, *, counts: bool) -> Suspect:
+        """Hold a failure against the span, in place of every larger one that it is part of."""
+        known = self.suspect(span, stage) or Suspect(stage=stage, span=span)
+        suspect = replace(
+            known,
+            stage=stage,
+            attempts=known.attempts + counts,
+            losses=known.losses + (not counts),
+            cause=failure.cause,
+            error_class=failure.error_class,
+            sqlstate=failure.sqlstate,
+        )
+        wider = [one for one in self._suspects if one.stage in (Stage.EPOCH, stage) and contains(one.span, span)]
+        self._attempts.suspect(suspect)
+        for one in wider:
+            if (one.stage, one.span) != (suspect.stage, suspect.span):
+                self._attempts.acquit(one)
+        self._suspects = [one for one in self._suspects if one not in wider] + [suspect]
+        log.warning(
+            "suspected",
+            lane=self._attempts.lane,
+            stage=suspect.stage.value,
+            start=suspect.span.start.nested(),
+            end=suspect.span.end.nested(),
+            attempts=suspect.attempts,
+            losses=suspect.losses,
+            because=failure.error_class,
+            sqlstate=failure.sqlstate,
+        )
+        return suspect
+
+    def _forget(self, position: Offsets) -> None:
+        """Drop suspects that the lane is past."""
+        for suspect in [one for one in self._suspects if is_before(one.span, position)]:
+            self._attempts.acquit(suspect)
+            self._suspects.remove(suspect)

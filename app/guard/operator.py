@@ -1,0 +1,153 @@
+"""The quarantine as an operator uses it, from the command line, while the lane runs or while it does not.
+
+Nothing here waits long for the lane: an entry that its epoch in progress holds is refused with these very words. What
+is asked for is done for all entries named or for none.
+"""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, func, or_, select, text, update
+from sqlalchemy.exc import DBAPIError
+
+from app.db.failures import sqlstate
+from app.errors import Refused
+from app.guard.quarantine import OPEN, State, storable
+from app.guard.tables import Tables
+
+#: how long to wait for a lock: an epoch that commits now is through by then, one that is in doubt may take hours
+LOCK_TIMEOUT_SECONDS = 2
+_LOCK_NOT_AVAILABLE = "55P03"
+_SET = text("select set_config('lock_timeout', :lock_timeout, true)")
+_SAY = text("select set_config('surelane.who', :who, true), set_config('surelane.reason', :reason, true)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """Which entries; None or empty: whatever it is."""
+
+    states: tuple[State, ...] = ()
+    #: source schema.table, `*` stands for any text
+    table: str | None = None
+    topic: str | None = None
+    #: skipped at or after
+    since: datetime.datetime | None = None
+    #: part of the error or of its class, whatever the case
+    reason: str | None = None
+    #: beginning of the SQLSTATE
+    sqlstate: str | None = None
+
+
+class Operator:
+    """The entries of `lane`, with `several` those of its lanes `<lane>.<partition>`; in the caller's transaction."""
+
+    def __init__(self, schema: str, lane: str, *, several: bool) -> None:
+        tables = Tables.in_schema(schema)
+        self._table, self._event = tables.quarantine, tables.event
+        column = self._table.c.lane
+        self._mine = column.startswith(f"{lane}.", autoescape=True) if several else column == lane
+
+    def find(self, connection: Connection, filters: Filter, limit: int) -> Sequence[Row[Any]]:
+        """Matching entries with everything, the newest first."""
+        statement = select(self._table).where(*self._where(filters)).order_by(self._table.c.id.desc()).limit(limit)
+        return connection.execute(statement).all()
+
+    def count(self, connection: Connection, filters: Filter) -> int:
+        """How many entries match."""
+        statement = select(func.count()).select_from(self._table).where(*self._where(filters))
+        return connection.execute(statement).scalar_one()
+
+    def ids(self, connection: Connection, filters: Filter) -> list[int]:
+        """Ids of the matching entries, in the order in which they were skipped."""
+        statement = select(self._table.c.id).where(*self._where(filters)).order_by(self._table.c.id)
+        return list(connection.execute(statement).scalars())
+
+    def get(self, connection: Connection, entry: int) -> Row[Any]:
+        """One entry with everything; raises Refused when there is none."""
+        row = connection.execute(select(self._table).where(self._mine, self._table.c.id == entry)).first()
+        if row is None:
+            raise Refused(f"the quarantine of this lane has no entry {entry}", hint="surelane quarantine list")
+        return row
+
+    def history(self, connection: Connection, entry: int) -> Sequence[Row[Any]]:
+        """What was done with an entry, the oldest first."""
+        event = self._event
+        return connection.execute(select(event).where(event.c.id == entry).order_by(event.c.event)).all()
+
+    def request_release(
+        self, connection: Connection, entries: Sequence[int], who: str, reason: str | None, *, forced: bool
+    ) -> None:
+        """Ask the lane to apply these after all; by force also where a newer change of the key was applied."""
+        allowed = (*OPEN, State.SUPERSEDED) if forced else OPEN
+        self._lock(connection, entries, allowed, "released")
+        values = {
+            "release_requested_at": func.clock_timestamp(),
+            "release_requested_by": storable(who),
+            "release_forced": forced,
+            "release_reason": storable(reason) if reason else None,
+            "release_refused": None,
+        }
+        connection.execute(update(self._table).where(self._table.c.id.in_(entries)).values(values))
+
+    def discard(self, connection: Connection, entries: Sequence[int], who: str, reason: str) -> None:
+        """Give these up."""
+        self._lock(connection, entries, OPEN, "discarded")
+        connection.execute(_SAY, {"who": storable(who), "reason": storable(reason)})
+        connection.execute(update(self._table).where(self._table.c.id.in_(entries)).values(state=State.DISCARDED))
+
+    def _lock(self, connection: Connection, entries: Sequence[int], allowed: Sequence[State], to_be: str) -> None:
+        """Hold the entries; raises Refused unless all of them are there and in one of the allowed states."""
+        try:
+            connection.execute(_SET, {"lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s"})
+            found = self._states(connection, entries)
+        except DBAPIError as error:
+            if sqlstate(error) != _LOCK_NOT_AVAILABLE:
+                raise
+            raise Refused(
+                "one of these entries is held by an epoch of the lane that is not committed yet; nothing was changed",
+                hint="try again in a moment; if it stays so, `surelane status` shows what is in doubt",
+            ) from error
+        problems = [_problem(entry, found.get(entry)) for entry in entries if found.get(entry) not in allowed]
+        if problems:
+            hint = "surelane quarantine list --state quarantined --state parked"
+            raise Refused(f"cannot be {to_be}, nothing was changed: " + "; ".join(problems), hint=hint)
+
+    def _states(self, connection: Connection, entries: Sequence[int]) -> dict[int, State]:
+        table = self._table
+        statement = select(table.c.id, table.c.state).where(self._mine, table.c.id.in_(entries)).order_by(table.c.id)
+        rows = connection.execute(statement.with_for_update(key_share=True))
+        return {row.id: State(row.state) for row in rows}
+
+    def _where(self, filters: Filter) -> list[ColumnElement[bool]]:
+        table = self._table
+        where = [self._mine]
+        if filters.states:
+            where.append(table.c.state.in_(filters.states))
+        if filters.table is not None:
+            name = table.c.source_schema + "." + table.c.source_table
+            where.append(name.like(_like(filters.table), escape="\\"))
+        if filters.topic is not None:
+            where.append(table.c.topic == filters.topic)
+        if filters.since is not None:
+            where.append(table.c.quarantined_at >= filters.since)
+        if filters.reason is not None:
+            said = (table.c.error, table.c.error_class)
+            where.append(or_(*(column.icontains(filters.reason, autoescape=True) for column in said)))
+        if filters.sqlstate is not None:
+            where.append(table.c.sqlstate.startswith(filters.sqlstate, autoescape=True))
+        return where
+
+
+def _like(pattern: str) -> str:
+    """A pattern of LIKE in which `*` stands for any text and nothing else is special."""
+    return "%".join(part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in pattern.split("*"))
+
+
+def _problem(entry: int, state: State | None) -> str:
+    if state is None:
+        return f"there is no entry {entry}"
+    if state is State.SUPERSEDED:
+        return f"entry {entry} is superseded (a newer change of its key was applied; --force releases it all the same)"
+    return f"entry {entry} is {state} already"

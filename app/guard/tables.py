@@ -1,0 +1,52 @@
+"""SQLAlchemy tables of the quarantine; the DDL, with its state machine, is in migrations/."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, LargeBinary, MetaData, Table, Text
+
+_TIME = DateTime(timezone=True)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables, bound to one schema name."""
+
+    quarantine: Table
+    event: Table
+
+    @classmethod
+    def in_schema(cls, schema: str) -> "Tables":
+        """Tables of the schema that `target.schema` names."""
+        metadata = MetaData(schema=schema)
+        return cls(
+            quarantine=Table(
+                "quarantine",
+                metadata,
+                Column("id", BigInteger, primary_key=True),
+                Column("lane", Text),
+                Column("topic", Text),
+                Column("partition", Integer),
+                Column("offset", BigInteger),
+                *(Column(name, LargeBinary) for name in ("key", "value")),
+                Column("headers", JSON),
+                Column("timestamp_ms", BigInteger),
+                *(Column(name, Text) for name in ("source_schema", "source_table")),
+                Column("key_text", LargeBinary),
+                *(Column(name, Text) for name in ("stage", "verdict", "error_class", "error", "sqlstate")),
+                Column("attempts", Integer),
+                *(Column(name, BigInteger) for name in ("generation", "epoch")),
+                Column("state", Text),
+                *(Column(name, _TIME) for name in ("quarantined_at", "changed_at", "release_requested_at")),
+                Column("release_requested_by", Text),
+                Column("release_forced", Boolean),
+                *(Column(name, Text) for name in ("release_reason", "release_refused")),
+            ),
+            event=Table(
+                "quarantine_event",
+                metadata,
+                Column("event", BigInteger, primary_key=True),
+                Column("id", BigInteger),
+                Column("at", _TIME),
+                *(Column(name, Text) for name in ("what", "from_state", "to_state", "db_user", "who", "reason")),
+            ),
+        )

@@ -1,0 +1,104 @@
+"""Applying an epoch under guard: whole while nothing is suspected; else in parts, each in a subtransaction.
+
+A part that the target refuses is split until one message is refused. That one is tried again, and left out when it is
+condemned; everything before and after it is applied in its place.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import psycopg2
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from app.apply.applier import Applied, Applier, settle_constraints
+from app.apply.arrange import Epoch
+from app.apply.plan import Plan
+from app.apply.shapes import Shape
+from app.db.failures import describe, verdict_of
+from app.errors import BadMessage, Verdict
+from app.guard.attempts import Stage, Suspect
+from app.guard.guard import Failure, Guard
+from app.guard.narrowing import Rows, cut_rows, single, span_of, split_rows
+from app.model.counts import Counts
+
+#: ordinal of the message, and what is held against it
+OnSkip = Callable[[int, Suspect], None]
+
+
+@dataclass
+class Application:
+    """Applies one epoch, inside the transaction of `connection`."""
+
+    connection: Connection
+    applier: Applier
+    guard: Guard
+    number: int
+    epoch: Epoch
+    shapes: dict[int, Shape]
+    on_skip: OnSkip
+    _counts: Counts = field(default_factory=Counts)
+
+    def run(self) -> Applied:
+        """Apply it; raises what the target says that is no message's fault."""
+        suspects = self.guard.spans(Stage.APPLY)
+        parts = cut_rows(self.epoch.rows, suspects)
+        if not suspects or not len(self.epoch):
+            self.guard.cover(self.number, span_of(self.epoch.rows), Stage.APPLY)
+            whole = self._attempt((0, len(self.epoch)), settle=True)
+            if isinstance(whole, Applied):
+                return whole
+            parts = split_rows((0, len(self.epoch)))
+        for part in parts:
+            self._part(part)
+        self._settle()
+        return Applied(counts=self._counts, plan=Plan.NARROWED)
+
+    def _part(self, rows: Rows) -> None:
+        if rows[1] - rows[0] == 1:
+            self._one(rows[0])
+            return
+        self.guard.begin(self.number, span_of(self.epoch.part(*rows).rows), Stage.APPLY)
+        result = self._attempt(rows, settle=False)
+        if isinstance(result, Applied):
+            self._counts += result.counts
+            return
+        for part in split_rows(rows):
+            self._part(part)
+
+    def _one(self, ordinal: int) -> None:
+        """A single message: tried until it is taken or condemned."""
+        span = single(self.epoch.position(ordinal))
+        suspect = self.guard.suspect(span, Stage.APPLY)
+        while suspect is None or not self.guard.condemns(suspect):
+            self.guard.begin(self.number, span, Stage.APPLY)
+            result = self._attempt((ordinal, ordinal + 1), settle=False)
+            if isinstance(result, Applied):
+                self._counts += result.counts
+                return
+            suspect = self.guard.failed(span, Stage.APPLY, Failure.of(result))
+        self.on_skip(ordinal, suspect)
+        self._counts += Counts(consumed=1, quarantined=1)
+
+    def _attempt(self, rows: Rows, *, settle: bool) -> Applied | Exception:
+        """What came of it; the target's error when a message may be its cause. Nothing of it is left then."""
+        try:
+            with self.connection.begin_nested():
+                return self.applier.apply(self.connection, self.epoch.part(*rows), self.shapes, settle=settle)
+        except (DBAPIError, psycopg2.Error) as error:
+            if verdict_of(error) is not Verdict.POISON:
+                raise
+            return error
+
+    def _settle(self) -> None:
+        """Deferred constraints wait for the epoch's end: a source transaction may satisfy them later in the epoch."""
+        try:
+            settle_constraints(self.connection)
+        except (DBAPIError, psycopg2.Error) as error:
+            if verdict_of(error) is not Verdict.POISON:
+                raise
+            raise BadMessage(
+                f"the target refuses the epoch as a whole, though each change alone passes: {describe(error)}",
+                hint="a deferred constraint that the source does not have, or an epoch that ends inside a source "
+                "transaction; drop or relax the constraint at the target",
+            ) from error

@@ -1,0 +1,77 @@
+"""A message that is not applied: what is known of it, for the quarantine and for people."""
+
+from dataclasses import dataclass
+
+from app.apply.arrange import Epoch
+from app.config.redaction import Redaction
+from app.errors import BadMessage, Verdict
+from app.guard.attempts import Stage, Suspect
+from app.guard.quarantine import Entry, State
+from app.guard.redact import error_text
+from app.kafka.broker import RawMessage
+from app.model.rows import Layout
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """One condemned message."""
+
+    message: RawMessage
+    suspect: Suspect
+    #: the message's key as decoded; None when it could not be
+    key: str | None = None
+    layout: Layout | None = None
+
+    @classmethod
+    def of_row(cls, epoch: Epoch, ordinal: int, suspect: Suspect, message: RawMessage | None) -> "Skipped":
+        """A decoded message."""
+        if message is None:
+            raise AssertionError(f"{epoch.position(ordinal)} was read and is not there")
+        try:
+            key = epoch.rows["key"][ordinal].as_py()
+        except UnicodeDecodeError:  # a malformed message's
+            key = None
+        layout = epoch.layout(ordinal)
+        return cls(message=message, suspect=suspect, key=key, layout=layout if layout.table else None)
+
+    def entry(self, redaction: Redaction) -> Entry:
+        """For the quarantine: the message whole, the words of the error without redacted values."""
+        stage = Stage.DECODE if self.suspect.stage is Stage.MESSAGE else self.suspect.stage
+        return Entry(
+            message=self.message,
+            state=State.QUARANTINED,
+            schema=self.layout.schema if self.layout else None,
+            table=self.layout.table if self.layout else None,
+            key_text=self.key,
+            stage=stage,
+            verdict=Verdict.POISON,
+            error_class=self.suspect.error_class,
+            error=self._words(redaction),
+            sqlstate=self.suspect.sqlstate,
+            attempts=max(self.suspect.attempts, self.suspect.losses),
+        )
+
+    def error(self, lane: str, redaction: Redaction) -> BadMessage:
+        """For a lane that stops instead of skipping."""
+        of_table = f" of table {self.layout.source}" if self.layout else ""
+        refused = "is refused by the target" if self.suspect.stage is Stage.APPLY else "cannot be applied"
+        return BadMessage(
+            f"lane {lane}: message {self.message.position}{of_table} {refused}: {self._words(redaction)}",
+            hint="mend it and start again, the lane goes on at this epoch; or write guard.on_skip: continue, which "
+            "puts such messages into quarantine",
+        )
+
+    def _words(self, redaction: Redaction) -> str:
+        columns = redaction.columns(*((self.layout.schema, self.layout.table) if self.layout else (None, None)))
+        return error_text(self.suspect.cause, columns, self.message.key, self.message.value)
+
+    def described(self) -> dict[str, object]:
+        """For a log line; no value of the message is in it."""
+        return {
+            "position": str(self.message.position),
+            "table": self.layout.source if self.layout else None,
+            "stage": self.suspect.stage.value,
+            "attempts": self.suspect.attempts,
+            "losses": self.suspect.losses,
+            "sqlstate": self.suspect.sqlstate,
+        }

@@ -1,0 +1,110 @@
+"""Running the user's function over decoded rows: on Spark's Python workers, or in the driver.
+
+An exception of the function is no failure of the job: the row becomes one of kind FAILED, with the words in its line.
+What kills or stops the process that runs it is the guard's business.
+"""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from app.errors import ConfigInvalid
+from app.model.rows import SCHEMA, SEPARATOR, Kind, Layout
+from app.transform.change import Change
+
+Function = Callable[[Change], Change | None]
+
+#: as DDL, for Spark
+DDL = (
+    "topic string, partition int, offset bigint, layout string, key string, line string, ts_ms bigint, sequence string"
+)
+_NULL = "\\N"
+_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+_ESCAPE = str.maketrans(_ESCAPES)
+_UNESCAPE = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
+
+
+def load(name: str) -> Function:
+    """The function called `module:function`; raises ConfigInvalid when there is none."""
+    module, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigInvalid(
+            f"transform: {name} cannot be loaded: {error}",
+            hint="write module:function, and see that the module can be imported: PYTHONPATH=/where/it/is surelane run",
+        ) from error
+    if not callable(function):
+        raise ConfigInvalid(f"transform: {name} is not a function", hint="write module:function")
+    return function  # pyright: ignore[reportReturnType]  # what it takes and gives cannot be checked
+
+
+def over_batches(name: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `DataFrame.mapInArrow`; the module is loaded where it runs."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        function = load(name)
+        for batch in batches:
+            yield from over(function, pa.Table.from_batches([batch])).to_batches()
+
+    return run
+
+
+def over(function: Function, rows: pa.Table) -> pa.Table:
+    """`rows` (`app.model.rows`) with every change sent through the function."""
+    layouts: dict[str, Layout] = {}
+    result = [_row(function, row, layouts) for row in rows.to_pylist()]
+    return pa.Table.from_pylist(result, schema=SCHEMA)
+
+
+def _row(function: Function, row: dict[str, Any], layouts: dict[str, Layout]) -> dict[str, Any]:
+    text = row["layout"]
+    layout = layouts.get(text) or layouts.setdefault(text, Layout.parse(text))
+    if layout.kind not in (Kind.UPSERT, Kind.DELETE):
+        return row
+    values = row["line"][:-1].split("\t")
+    change = Change(
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        schema=layout.schema,
+        table=layout.table,
+        is_delete=layout.kind is Kind.DELETE,
+        row=dict(zip(layout.columns, map(_value, values), strict=True)),
+        ts_ms=row["ts_ms"],
+    )
+    try:
+        return {**row, **_rendered(function(change), layout)}
+    except Exception as error:  # noqa: BLE001  # the user's code: whatever it raises is about this message
+        named = SEPARATOR.join([Kind.FAILED, layout.schema_hash, layout.schema, layout.table])
+        return {**row, "layout": named, "line": f"{type(error).__name__}: {error}"}
+
+
+def _rendered(change: Change | None, layout: Layout) -> dict[str, str]:
+    if change is None:
+        return {"layout": SEPARATOR.join([Kind.FILTERED, "", "", ""]), "line": ""}
+    kind = Kind.DELETE if change.is_delete else Kind.UPSERT
+    named = SEPARATOR.join([kind, layout.schema_hash, change.schema, change.table, *change.row])
+    return {"layout": named, "line": "\t".join(map(_field, change.row.values())) + "\n"}
+
+
+def _field(value: str | None) -> str:
+    if value is None:
+        return _NULL
+    if not isinstance(value, str):
+        raise TypeError(f"a value must be a text or None, not {type(value).__name__}")
+    return value.translate(_ESCAPE)
+
+
+def _value(field: str) -> str | None:
+    if field == _NULL:
+        return None
+    if "\\" not in field:
+        return field
+    parts, at = [], 0
+    while (found := field.find("\\", at)) >= 0:
+        parts += [field[at:found], _UNESCAPE[field[found + 1]]]
+        at = found + 2
+    return "".join([*parts, field[at:]])

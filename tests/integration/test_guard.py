@@ -1,0 +1,252 @@
+"""The guard on a real database: what it records survives, deaths narrow down to one message, and only that is skipped.
+
+A death is an exception here that nothing catches; that real deaths behave alike is shown with real processes elsewhere.
+"""
+
+import math
+from collections.abc import Callable, Collection
+
+import pytest
+from sqlalchemy import make_url
+
+from app.config.settings import OnSkip
+from app.db.engine import make_engine
+from app.errors import Fenced, SurelaneError, Unreachable
+from app.guard.attempts import Attempt, Attempts, Stage
+from app.guard.guard import Guard
+from app.guard.narrowing import FAN_OUT, single
+from app.model.offsets import Offsets, Position, Span
+from tests import messages as m
+from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, Death, MakeBareLane
+from tests.fix_target import SCHEMA, Target
+from tests.messages import Debezium, Message, Table
+
+FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
+DDL = "create table flat (id int primary key, v varchar(10) not null check (v <> 'never'))"
+d = Debezium()
+
+Open = Callable[[], Attempts]
+
+
+@pytest.fixture
+def open_attempts(target: Target) -> Open:
+    """The guard's tables of one lane, as a process that has just started opens them."""
+    return lambda: Attempts(make_engine(target.url), SCHEMA, target.lane)
+
+
+@pytest.fixture
+def lane(target: Target, bare_lane: MakeBareLane) -> BareLane:
+    """A lane that skips."""
+    target.execute(DDL)
+    return bare_lane(on_skip=OnSkip.CONTINUE)
+
+
+def span(first: int, end: int) -> Span:
+    """Offsets of one topic."""
+    return Span(start=Offsets.of({TOPIC: first}), end=Offsets.of({TOPIC: end}))
+
+
+def attempt(generation: int, first: int, end: int) -> Attempt:
+    """A span that is begun."""
+    return Attempt(generation=generation, epoch=1, stage=Stage.EPOCH, span=span(first, end), finished=False)
+
+
+def row(number: int, v: str | None = "x") -> Message:
+    """A change of FLAT."""
+    return d.create(FLAT, {"id": number, "v": v})
+
+
+def kept(lane: BareLane) -> dict[int, tuple[int, str | None]]:
+    """What is in quarantine: (attempts, SQLSTATE) by offset."""
+    rows = lane.target.execute(
+        'select "offset", attempts, sqlstate from surelane.quarantine where lane = :lane', lane=lane.name
+    )
+    return {row.offset: (row.attempts, row.sqlstate) for row in rows}
+
+
+def suspects(lane: BareLane) -> int:
+    """How many spans are suspected."""
+    ((count,),) = lane.target.execute("select count(*) from surelane.suspect where lane = :lane", lane=lane.name)
+    return count
+
+
+def in_progress(lane: BareLane) -> bool:
+    """Whether the guard's record says that something is being processed."""
+    ((finished,),) = lane.target.execute("select finished from surelane.attempt where lane = :lane", lane=lane.name)
+    return not finished
+
+
+def check(lane: BareLane, bad: Collection[int]) -> None:
+    """Everything but the bad messages is applied, in order, and the books balance."""
+    for one in [one for one in lane.sent if one.position.offset in bad]:
+        lane.sent.remove(one)
+    lane.check()
+    record = lane.target.ledger(lane.name)
+    assert record is not None
+    assert record.counts.adds_up
+    assert record.counts.quarantined == len(bad)
+    assert (suspects(lane), in_progress(lane)) == (0, False)
+
+
+def deaths_until_done(lane: BareLane, messages: list[Message]) -> int:
+    """Apply one epoch whatever it takes; how often a process died over it."""
+    for deaths in range(300):
+        try:
+            lane.apply(messages)
+        except Death:
+            lane.reopen()
+        else:
+            return deaths
+    raise AssertionError("no end in sight")
+
+
+REFUSED = {
+    "a number too large": (row(2**31), "22003"),
+    "a value too long": (row(1, "x" * 11), "22001"),
+    "NOT NULL": (row(1, None), "23502"),
+    "CHECK": (row(1, "never"), "23514"),
+    "NUL in a text": (row(1, "a\0b"), "22021"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_target_refuses_is_kept_and_the_rest_applied(name: str, lane: BareLane) -> None:
+    message, sqlstate = REFUSED[name]
+    lane.apply([row(number) for number in range(2, 60)] + [message] + [row(number, "y") for number in range(30, 99)])
+    assert kept(lane) == {58: (LIMITS.max_attempts, sqlstate)}
+    check(lane, [58])
+
+
+@pytest.mark.parametrize(
+    "bad", [(0,), (199,), (0, 199), (50, 51, 52), tuple(range(0, 200, 9)), tuple(range(200))], ids=lambda bad: len(bad)
+)
+def test_several_refused_messages_in_one_epoch(bad: tuple[int, ...], lane: BareLane) -> None:
+    """First, last, neighbours, many, all."""
+    lane.apply([row(number, None if number in bad else f"v{number}") for number in range(200)])
+    assert kept(lane) == dict.fromkeys(bad, (LIMITS.max_attempts, "23502"))
+    check(lane, bad)
+
+
+def test_a_bad_row_that_a_later_one_of_its_key_mends_is_not_noticed(lane: BareLane) -> None:
+    """Only the last change of a key is sent."""
+    lane.apply([row(1, None), row(1, "good"), row(2)])
+    assert kept(lane) == {}
+    check(lane, [])
+
+
+def test_the_message_is_kept_whole(lane: BareLane) -> None:
+    message = row(2**31)
+    lane.apply([row(1), message, row(2)])
+    (found,) = lane.target.execute("select * from surelane.quarantine where lane = :lane", lane=lane.name)
+    assert (bytes(found.key), bytes(found.value)) == (message.key, message.value)
+    assert (found.topic, found.source_table, found.stage) == (TOPIC.topic, "flat", "apply")
+    assert found.state == "quarantined"
+
+
+def test_a_later_epoch_knows_nothing_of_it(lane: BareLane) -> None:
+    lane.apply([row(1), row(2, None)])
+    lane.apply([row(2), row(3)])
+    assert list(kept(lane)) == [1]
+    record = lane.target.ledger(lane.name)
+    assert record is not None
+    assert (record.counts.applied, record.plan) == (2, "deletes-first")
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 400, 5000])
+@pytest.mark.parametrize("where", ["first", "middle", "last"])
+def test_a_killer_is_found_in_few_deaths(size: int, where: str, lane: BareLane) -> None:
+    killer = {"first": 0, "middle": size // 2, "last": size - 1}[where]
+    lane.killers = {killer}
+    deaths = deaths_until_done(lane, [row(number % 300) for number in range(size)])
+    assert deaths <= LIMITS.max_attempts + 2 + math.log(size, FAN_OUT)
+    assert kept(lane) == {killer: (LIMITS.max_attempts, None)}
+    check(lane, [killer])
+
+
+@pytest.mark.parametrize("killers", [{7, 8}, {0, 399}, {10, 150, 151, 390}], ids=len)
+def test_several_killers_in_one_epoch(killers: set[int], lane: BareLane) -> None:
+    lane.killers = killers
+    deaths = deaths_until_done(lane, [row(number % 50) for number in range(400)])
+    assert deaths <= len(killers) * (LIMITS.max_attempts + 2 + math.log(400, FAN_OUT))
+    assert kept(lane) == dict.fromkeys(killers, (LIMITS.max_attempts, None))
+    check(lane, killers)
+
+
+def test_a_killer_beside_a_message_that_is_refused(lane: BareLane) -> None:
+    lane.killers = {100}
+    deaths_until_done(lane, [row(number, None if number in (99, 101) else "x") for number in range(200)])
+    assert sorted(kept(lane)) == [99, 100, 101]
+    check(lane, [99, 100, 101])
+
+
+def test_deaths_that_no_message_causes_skip_nothing(lane: BareLane) -> None:
+    """Killed anywhere, again and again: each time another part is in progress."""
+    messages = [row(number % 50) for number in range(400)]
+    for at in range(0, 400, 23):
+        lane.killers = {at}
+        with pytest.raises(Death):
+            lane.apply(messages)
+        lane.reopen()
+    lane.killers = ()
+    lane.apply(messages)
+    assert kept(lane) == {}
+    check(lane, [])
+
+
+def test_what_was_begun_survives_the_process(open_attempts: Open) -> None:
+    first = open_attempts()
+    first.begin(attempt(1, 0, 10))
+    assert open_attempts().last() == attempt(1, 0, 10)
+    first.finish(1)
+    last = open_attempts().last()
+    assert last is not None
+    assert last.finished
+
+
+def test_an_older_writer_records_nothing(open_attempts: Open) -> None:
+    open_attempts().begin(attempt(2, 0, 10))
+    with pytest.raises(Fenced):
+        open_attempts().begin(attempt(1, 0, 10))
+    assert open_attempts().last() == attempt(2, 0, 10)
+
+
+def test_a_span_that_the_lane_is_past_is_not_suspected(open_attempts: Open) -> None:
+    """Killed after the target had it, before the guard could say so."""
+    open_attempts().begin(attempt(1, 0, 10))
+    guard = Guard(open_attempts(), LIMITS)
+    guard.open(2, Offsets.of({TOPIC: 10}), None)
+    assert guard.spans(Stage.DECODE, Stage.APPLY) == []
+    assert open_attempts().suspects() == []
+
+
+def test_a_lost_connection_counts_by_itself(open_attempts: Open) -> None:
+    """More of them are needed: the server is to blame more often than the message."""
+    guard, message = Guard(open_attempts(), LIMITS), single(Position(*TOPIC, 3))
+    guard.open(1, Offsets(), None)
+    for losses in range(1, LIMITS.max_losses + 1):
+        guard.begin(1, message, Stage.APPLY)
+        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.open(1, Offsets(), None)
+        suspect = guard.suspect(message, Stage.APPLY)
+        assert suspect is not None
+        assert (suspect.attempts, suspect.losses) == (0, losses)
+        assert guard.condemns(suspect) == (losses == LIMITS.max_losses)
+
+
+@pytest.mark.parametrize("error", [Unreachable("Kafka is away"), SurelaneError("stop")])
+def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open_attempts: Open) -> None:
+    guard = Guard(open_attempts(), LIMITS)
+    guard.open(1, Offsets(), None)
+    guard.begin(1, span(0, 10), Stage.EPOCH)
+    guard.laid_down(error, lost_target=False)
+    guard.open(1, Offsets(), None)
+    assert guard.spans(Stage.DECODE, Stage.APPLY) == []
+
+
+def test_without_its_database_nothing_is_begun(target: Target) -> None:
+    url = make_url(target.url).set(port=1)
+    guard = Guard(Attempts(make_engine(url), SCHEMA, target.lane), LIMITS)
+    with pytest.raises(Unreachable):
+        guard.open(1, Offsets(), None)
+    with pytest.raises(Unreachable):
+        guard.begin(1, span(0, 1), Stage.EPOCH)
