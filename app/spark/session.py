@@ -2,9 +2,11 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -49,3 +51,9 @@ def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, 
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop Spark; there is nothing to stop in a JVM that is gone."""
+    with suppress(Py4JError, ConnectionError):
+        session.stop()
