@@ -55,6 +55,7 @@ create table quarantine (
     constraint forced_with_reason check (not release_forced or release_reason is not null)
 );
 create index on quarantine (lane, state);
+create index on quarantine (lane) where release_requested_at is not null and release_refused is null;
 create table quarantine_event (
     event       bigint generated always as identity primary key,
     id          bigint not null references quarantine on delete cascade,
