@@ -66,6 +66,10 @@ class DecodedSource:
             return None
         return RawMessage(position=position, key=found.key, value=found.value, headers=(), timestamp_ms=0)
 
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+        """As Kafka would give them."""
+        return [message for position in positions if (message := self.message(position)) is not None]
+
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):
             raise Death

@@ -22,7 +22,7 @@ from app.model.offsets import Position
 
 #: characters of an error that are kept; the message itself is kept whole beside it
 MAX_ERROR_CHARACTERS = 8_000
-#: entries released in one epoch, whose messages are in memory together
+#: entries released at one time, whose messages are in memory together
 RELEASES_AT_ONCE = 100
 
 

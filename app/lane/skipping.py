@@ -64,11 +64,10 @@ class Skips:
         return sorted(found, key=lambda entry: entry.message.position)
 
     def _parked_entries(self) -> Iterator[Entry]:
-        for ordinal in np.flatnonzero(self.parked).tolist():
-            position, layout = self.epoch.position(ordinal), self.epoch.layout(ordinal)
-            message = self._source.message(position)
-            if message is None:
-                raise AssertionError(f"{position} was read and is not there")
+        ordinals = np.flatnonzero(self.parked).tolist()
+        messages = self._source.messages([self.epoch.position(ordinal) for ordinal in ordinals])
+        for ordinal, message in zip(ordinals, messages, strict=True):
+            layout = self.epoch.layout(ordinal)
             yield Entry(
                 message=message,
                 state=State.PARKED,

@@ -45,7 +45,7 @@ create table quarantine (
         check (state in ('quarantined', 'parked', 'released', 'discarded', 'superseded')),
     quarantined_at        timestamptz not null default clock_timestamp(),
     changed_at            timestamptz not null default clock_timestamp(),
-    release_requested_at  timestamptz,         -- the lane releases it in one of its epochs, or says why not
+    release_requested_at  timestamptz,         -- the lane releases it between two epochs, or says why not
     release_requested_by  text,
     release_forced        boolean not null default false,
     release_reason        text,
