@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 import pytest
 from sqlalchemy import make_url
 
-from app.config.settings import OnSkip
+from app.config.on_skip import OnSkip
 from app.db.engine import make_engine
 from app.errors import Fenced, SurelaneError, Unreachable
 from app.guard.attempts import Attempt, Attempts, Stage
