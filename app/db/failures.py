@@ -30,7 +30,7 @@ HINTS = {
     "25006": "the target is read-only (a standby?): point target.url at the primary",
 }
 
-_UNREACHABLE_HINT = "is the server up, target.url right, and this machine let in? `surelane doctor` looks at all of it"
+_UNREACHABLE_HINT = "is the server up, its URL right, and this machine let in? `surelane doctor` looks at all of it"
 
 
 def sqlstate(error: BaseException) -> str | None:

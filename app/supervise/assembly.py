@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from sqlalchemy import Engine
-
 from app.apply.applier import Applier
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
@@ -16,6 +14,7 @@ from app.db.failures import translated
 from app.decode.schema import Fields, fields_of
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
+from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
 from app.kafka.broker import Broker
@@ -35,7 +34,7 @@ def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list
         if name not in writers:
             engine = make_engine(target.url, target.owner_role, f"surelane {name}")
             writers[name] = Writer(
-                name, engine, Ledger(target.db_schema, name), partition, _guard(settings, name, engine, watch)
+                name, engine, Ledger(target.db_schema, name), partition, _guard(settings, name, watch)
             )
 
 
@@ -107,10 +106,9 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
-def _guard(settings: Settings, lane: str, target: Engine, watch: Watch) -> Guard:
+def _guard(settings: Settings, lane: str, watch: Watch) -> Guard:
     """The guard of a lane, with connections of its own."""
-    told = settings.guard
-    engine = target if told.url is None else make_engine(told.url, application_name=f"surelane {lane} guard")
+    told, engine = settings.guard, guard_engine(settings, f"surelane {lane} guard")
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
     return Guard(Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact)), limits, watch)
 
