@@ -72,30 +72,55 @@ class BareLane:
     """A lane; `apply` is an epoch, `reopen` what a new process does. What was applied is in `sent`, for the oracle."""
 
     def __init__(
-        self, target: Target, name: str, routes: Mapping[str, str], *, ignore_unknown: bool, on_skip: OnSkip
+        self,
+        target: Target,
+        name: str,
+        routes: Mapping[str, str],
+        *,
+        ignore_unknown: bool,
+        on_skip: OnSkip,
+        guard: Target,
+        redact: Collection[str],
     ) -> None:
         self.target, self.name = target, name
+        #: the database of the guard's own tables
+        self.guard = guard
         self.sent: list[Sent] = []
         #: offsets of messages that kill whoever reads them
         self.killers: Collection[int] = ()
         self._routes, self._ignore_unknown, self._on_skip = Routes(routes), ignore_unknown, on_skip
         self._engine = make_engine(target.url, application_name=f"surelane {name}")
+        engine = make_engine(guard.url, application_name=f"surelane {name} guard")
+        self._attempts = Attempts(engine, SCHEMA, name, discreet=bool(redact))
+        self._redaction = Redaction(redact)
+        self.metrics = CollectorRegistry()
         self._ledger = Ledger(SCHEMA, name)
         self._epoch = 0
-        self._open()
+        self._open(self._new_guard())
 
     def reopen(self) -> None:
         """As a new process after this one's death: nothing but the tables is left."""
+        self._close()
+        self._open(self._new_guard())
+
+    def reconnect(self) -> None:
+        """As the same process after it lost a connection."""
+        self._close()
+        self._open(self._guard)
+
+    def _new_guard(self) -> Guard:
+        return Guard(self._attempts, LIMITS)
+
+    def _close(self) -> None:
         self._connection.invalidate()
         self.close()
-        self._open()
 
-    def _open(self) -> None:
+    def _open(self, guard: Guard) -> None:
         self._connection = self._engine.connect()
         self._generation = self._begin()
         shapes = Shapes(self._engine, SCHEMA, self.name, self._routes, self._ignore_unknown, lambda *_: {})
         shapes.reset()
-        self._guard = Guard(Attempts(self._engine, SCHEMA, self.name), LIMITS)
+        self._guard = guard
         self.lane = Lane(
             self.name,
             self._generation,
@@ -106,8 +131,8 @@ class BareLane:
             self._guard,
             Quarantine(SCHEMA, self.name),
             self._on_skip,
-            Redaction(()),
-            LaneMetrics(self.name, CollectorRegistry()),
+            self._redaction,
+            LaneMetrics(self.name, self.metrics),
         )
         self._guard.open(self._generation, self.lane.position, None)
 
@@ -159,7 +184,7 @@ MakeBareLane = Callable[..., BareLane]
 
 @pytest.fixture
 def bare_lane(target: Target) -> Iterator[MakeBareLane]:
-    """`bare_lane(routes=..., ignore_unknown=False)`: a new lane on the test's target, with a name of its own."""
+    """`bare_lane(...)`: a new lane on the test's target, with a name of its own; `guard`: the guard's database."""
     made: list[BareLane] = []
 
     def make(
@@ -168,10 +193,15 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         ignore_unknown: bool = False,
         name: str | None = None,
         on_skip: OnSkip = OnSkip.STOP,
+        guard: Target = target,
+        redact: Collection[str] = (),
     ) -> BareLane:
         name = name or f"{target.lane}-{len(made)}"
-        made.append(BareLane(target, name, routes, ignore_unknown=ignore_unknown, on_skip=on_skip))
-        return made[-1]
+        lane = BareLane(
+            target, name, routes, ignore_unknown=ignore_unknown, on_skip=on_skip, guard=guard, redact=redact
+        )
+        made.append(lane)
+        return lane
 
     yield make
     for lane in made:
