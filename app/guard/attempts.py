@@ -65,7 +65,7 @@ class Attempts:
     def __init__(self, engine: Engine, schema: str, lane: str, *, discreet: bool = False) -> None:
         """`discreet`: keep no words of an error, which may repeat what the message says."""
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self.lane, self._discreet = lane, discreet
+        self.lane, self.discreet = lane, discreet
         tables = AttemptTables.in_schema(schema)
         self._attempt, self._suspect = tables.attempt, tables.suspect
         self._connection: Connection | None = None
@@ -148,7 +148,7 @@ class Attempts:
         news: dict[str, Any] = {
             "attempts": suspect.attempts,
             "losses": suspect.losses,
-            "cause": suspect.error_class if self._discreet else storable(suspect.cause),
+            "cause": suspect.error_class if self.discreet else storable(suspect.cause),
             "error_class": suspect.error_class,
             "sqlstate": suspect.sqlstate,
             "last_at": func.clock_timestamp(),

@@ -76,6 +76,11 @@ class Guard:
         #: how the span in progress failed, when this process has seen it
         self._seen: SurelaneError | None = None
 
+    @property
+    def discreet(self) -> bool:
+        """Whether there are values that no error may repeat."""
+        return self._attempts.discreet
+
     def open(self, generation: int, position: Offsets, death: Death | None) -> None:
         """Begin to guard. What was in progress and has not passed `position` is suspected from here on.
 

@@ -119,8 +119,9 @@ class Lane:
             shapes = self._applier.prepare(epoch)
             self._prune(number)
         # 5. Write and pre-commit, all in one transaction.
-        gid = Gid(self.name, self._generation, number)
-        with translated(f"lane {self.name}: epoch {number}"), self.committer.transaction(self._connection, gid):
+        gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
+        discreet = self._guard.discreet
+        with translated(doing, discreet=discreet), self.committer.transaction(self._connection, gid):
             self._ledger.hold(self._connection, self._generation)
             self._check_continuity(number, span)
             failpoint.reach("after-begin")
