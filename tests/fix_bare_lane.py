@@ -93,7 +93,9 @@ class BareLane:
         engine = make_engine(guard.url, application_name=f"surelane {name} guard")
         self._attempts = Attempts(engine, SCHEMA, name, discreet=bool(redact))
         self._redaction = Redaction(redact)
+        #: what Prometheus would read
         self.metrics = CollectorRegistry()
+        self._lane_metrics = LaneMetrics(name, self.metrics)
         self._ledger = Ledger(SCHEMA, name)
         self._epoch = 0
         self._open(self._new_guard())
@@ -109,7 +111,7 @@ class BareLane:
         self._open(self._guard)
 
     def _new_guard(self) -> Guard:
-        return Guard(self._attempts, LIMITS)
+        return Guard(self._attempts, LIMITS, metrics=self._lane_metrics)
 
     def _close(self) -> None:
         self._connection.invalidate()
@@ -132,7 +134,7 @@ class BareLane:
             Quarantine(SCHEMA, self.name),
             self._on_skip,
             self._redaction,
-            LaneMetrics(self.name, self.metrics),
+            self._lane_metrics,
         )
         self._guard.open(self._generation, self.lane.position, None)
 

@@ -5,6 +5,7 @@ It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to
 
 import datetime
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,6 +50,8 @@ class _Unpublished:
     steps: dict[str, float]
     #: source commit times, seconds since 1970
     source_times: np.ndarray[tuple[int], np.dtype[np.float64]]
+    #: why messages of it were skipped, a word for each
+    reasons: Sequence[str] = ()
 
 
 class Lane:
@@ -126,11 +129,12 @@ class Lane:
             self._check_continuity(number, span)
             failpoint.reach("after-begin")
             with steps.of("apply"):
-                record = self._apply(number, span, source, epoch, reader.skipped, shapes)
+                record, skipped = self._apply(number, span, source, epoch, reader.skipped, shapes)
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 6. Told when it is visible: at once, or by whoever commits the prepared transaction.
-            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times())
+            reasons = [one.reason for one in skipped]
+            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), reasons)
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self.position = span.end
@@ -139,8 +143,8 @@ class Lane:
 
     def _apply(
         self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]
-    ) -> EpochRecord:
-        """Apply what was read, put away what cannot be; the epoch's ledger row."""
+    ) -> tuple[EpochRecord, list[Skipped]]:
+        """Apply what was read, put away what cannot be; the epoch's ledger row, and what was put away."""
         skipped = list(unread)
 
         def skip(ordinal: int, suspect: Suspect) -> None:
@@ -154,7 +158,7 @@ class Lane:
         counts = applied.counts + Counts(consumed=len(unread), quarantined=len(unread))
         if counts.consumed != len(epoch) + len(unread):
             raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts} of {len(epoch)} messages read")
-        return self._record(number, span, epoch, counts, applied.plan)
+        return self._record(number, span, epoch, counts, applied.plan), skipped
 
     def _quarantine(self, number: int, skipped: list[Skipped]) -> None:
         """Keep what is skipped, in the epoch's own transaction."""
@@ -174,6 +178,8 @@ class Lane:
         record = done.record
         self._metrics.epoch_done(record, done.steps, time.time() - done.source_times)
         self._metrics.set_position(record.span.end)
+        for reason in done.reasons:
+            self._metrics.quarantined(reason)
         if record.plan == Plan.FAITHFUL:
             self._metrics.fallback(record.plan)
         log.info(

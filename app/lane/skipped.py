@@ -57,6 +57,11 @@ class Skipped:
             "puts such messages into quarantine",
         )
 
+    @property
+    def reason(self) -> str:
+        """To count by: the class of its SQLSTATE, else of the error."""
+        return (self.suspect.sqlstate or "")[:2] or self.suspect.error_class
+
     def _words(self, redaction: Redaction) -> str:
         columns = redaction.columns(*((self.layout.schema, self.layout.table) if self.layout else (None, None)))
         return error_text(self.suspect.cause, columns, self.message.key, self.message.value)

@@ -27,15 +27,20 @@ from app.model.rows import Layout
 from app.supervise.opening import Writer
 
 
-def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list[TopicPartition], watch: Watch) -> None:
+def add_writers(
+    settings: Settings,
+    writers: dict[str, Writer],
+    partitions: list[TopicPartition],
+    watch: Watch,
+    metrics: Mapping[str, LaneMetrics],
+) -> None:
     """Add a writer for each lane that has none yet: one for everything, or one for each partition."""
     target = settings.target
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
             engine = make_engine(target.url, target.owner_role, f"surelane {name}")
-            writers[name] = Writer(
-                name, engine, Ledger(target.db_schema, name), partition, _guard(settings, name, watch)
-            )
+            guard = _guard(settings, name, watch, metrics[name])
+            writers[name] = Writer(name, engine, Ledger(target.db_schema, name), partition, guard)
 
 
 def any_is_new(writers: list[Writer]) -> bool:
@@ -106,11 +111,12 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
-def _guard(settings: Settings, lane: str, watch: Watch) -> Guard:
+def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics) -> Guard:
     """The guard of a lane, with connections of its own."""
     told, engine = settings.guard, guard_engine(settings, f"surelane {lane} guard")
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
-    return Guard(Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact)), limits, watch)
+    attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact))
+    return Guard(attempts, limits, watch, metrics)
 
 
 def _schema(broker: Broker, position: Position, layout: Layout) -> Fields:

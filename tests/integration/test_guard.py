@@ -179,6 +179,38 @@ def test_a_killer_beside_a_message_that_is_refused(lane: BareLane) -> None:
     check(lane, [99, 100, 101])
 
 
+def gauges(lane: BareLane) -> tuple[float | None, float | None]:
+    """Suspects, and the size of the part in progress."""
+    names = ("surelane_guard_suspects", "surelane_guard_narrowing_messages")
+    suspected, narrowing = (lane.metrics.get_sample_value(name, {"lane": lane.name}) for name in names)
+    return suspected, narrowing
+
+
+def test_the_metrics_show_how_it_narrows(lane: BareLane) -> None:
+    lane.killers = {200}
+    messages = [row(number) for number in range(400)]
+    narrowed = [gauges(lane)]
+    for _ in range(7):
+        try:
+            lane.apply(messages)
+        except Death:
+            narrowed.append(gauges(lane))
+            lane.reopen()
+    assert narrowed == [(0, 0), (0, 0), (1, 25), (1, 2), (1, 1), (1, 1), (1, 1)]
+    assert gauges(lane) == (0, 0)
+
+
+def test_the_metrics_count_what_is_skipped(lane: BareLane) -> None:
+    """By the class of what was wrong, once the epoch is there."""
+    lane.killers = {0}
+    deaths_until_done(lane, [row(1), row(2, None), row(3, "never"), row(4, "x" * 11)])
+    found = {
+        reason: lane.metrics.get_sample_value("surelane_quarantined_total", {"lane": lane.name, "reason": reason})
+        for reason in ("23", "22", "unknown")
+    }
+    assert found == {"23": 2, "22": 1, "unknown": 1}
+
+
 def test_deaths_that_no_message_causes_skip_nothing(lane: BareLane) -> None:
     """Killed anywhere, again and again: each time another part is in progress."""
     messages = [row(number % 50) for number in range(400)]
