@@ -6,12 +6,15 @@ A death is an exception here that nothing catches; that real deaths behave alike
 import math
 from collections.abc import Callable, Collection
 
+import psycopg2
 import pytest
 from sqlalchemy import make_url
 
+from app import errors
 from app.config.settings import OnSkip
 from app.db.engine import make_engine
-from app.errors import Fenced, SurelaneError, Unreachable
+from app.db.failures import is_connection_loss
+from app.errors import Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
 from app.guard.attempts import Attempt, Attempts, Stage
 from app.guard.guard import Guard
 from app.guard.narrowing import FAN_OUT, single
@@ -20,6 +23,7 @@ from tests import messages as m
 from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, Death, MakeBareLane
 from tests.fix_target import SCHEMA, Target
 from tests.messages import Debezium, Message, Table
+from tests.verdicts import SURELANE
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 DDL = "create table flat (id int primary key, v varchar(10) not null check (v <> 'never'))"
@@ -273,6 +277,26 @@ def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open
     guard.laid_down(error, lost_target=False)
     guard.open(1, Offsets(), None)
     assert guard.spans(Stage.DECODE, Stage.APPLY) == []
+
+
+#: a failed job is counted by whoever reads, and never lays an epoch down
+LAID_DOWN = [row for row in SURELANE if row["error"] != JobFailed.__name__]
+
+
+@pytest.mark.parametrize("row", LAID_DOWN, ids=lambda row: row["error"])
+def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: Open) -> None:
+    """docs/VERDICTS.md."""
+    kind: type[SurelaneError] = getattr(errors, row["error"])
+    error, guard, message = kind("x"), Guard(open_attempts(), LIMITS), single(Position(*TOPIC, 3))
+    error.__cause__ = psycopg2.OperationalError() if kind is Unreachable else None
+    guard.open(1, Offsets(), None)
+    guard.begin(1, message, Stage.APPLY)
+    guard.laid_down(error, lost_target=is_connection_loss(error))
+    after = Guard(open_attempts(), LIMITS) if kind is SparkGone else guard
+    after.open(2, Offsets(), None)
+    suspect = after.suspect(message, Stage.APPLY)
+    found = "no" if suspect is None else "attempt" if suspect.attempts else "loss"
+    assert found == row["counts"].partition(",")[0]
 
 
 def test_without_its_database_nothing_is_begun(target: Target) -> None:
