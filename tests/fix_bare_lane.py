@@ -88,8 +88,11 @@ class BareLane:
         ignore_unknown: bool,
         rules: Rules,
         mode: CommitMode,
+        guard: Target,
     ) -> None:
         self.target, self.name = target, name
+        #: the database of the guard's own tables
+        self.guard = guard
         self.sent: list[Sent] = []
         #: offsets of messages that kill whoever reads them
         self.killers: Collection[int] = ()
@@ -98,22 +101,38 @@ class BareLane:
         self._routes, self._ignore_unknown = Routes(routes), ignore_unknown
         self.rules, self._mode = rules, mode
         self._engine = make_engine(target.url, application_name=f"surelane {name}")
+        engine = make_engine(guard.url, application_name=f"surelane {name} guard")
+        self._attempts = Attempts(engine, SCHEMA, name, discreet=bool(rules.redaction.columns(None, None)))
+        #: what Prometheus would read
+        self.metrics = CollectorRegistry()
+        self._lane_metrics = LaneMetrics(name, self.metrics)
         self._ledger = Ledger(SCHEMA, name)
         self._epoch = 0
-        self._open()
+        self._open(self._new_guard())
 
     def reopen(self) -> None:
         """As a new process after this one's death: nothing but the tables is left."""
+        self._close()
+        self._open(self._new_guard())
+
+    def reconnect(self) -> None:
+        """As the same process after it lost a connection."""
+        self._close()
+        self._open(self._guard)
+
+    def _new_guard(self) -> Guard:
+        return Guard(self._attempts, LIMITS, metrics=self._lane_metrics)
+
+    def _close(self) -> None:
         self._connection.invalidate()
         self.close()
-        self._open()
 
-    def _open(self) -> None:
+    def _open(self, guard: Guard) -> None:
         self._connection = self._engine.connect()
         self._generation = self._begin()
         shapes = Shapes(self._engine, SCHEMA, self.name, self._routes, self._ignore_unknown, lambda *_: {})
         shapes.reset()
-        self._guard = Guard(Attempts(self._engine, SCHEMA, self.name), LIMITS)
+        self._guard = guard
         applier, quarantine = Applier(self.name, shapes), Quarantine(SCHEMA, self.name)
         keeping = Keeping(self.name, self._generation, quarantine, self._guard, self.rules)
         self.release_wanted = Event()
@@ -136,7 +155,7 @@ class BareLane:
                 self._decode,
                 self.release_wanted,
             ),
-            LaneMetrics(self.name, CollectorRegistry()),
+            self._lane_metrics,
         )
         self._guard.open(self._generation, self.lane.position, None)
 
@@ -220,7 +239,7 @@ MakeBareLane = Callable[..., BareLane]
 
 @pytest.fixture
 def bare_lane(target: Target) -> Iterator[MakeBareLane]:
-    """`bare_lane(routes=..., ignore_unknown=False)`: a new lane on the test's target, with a name of its own."""
+    """`bare_lane(...)`: a new lane on the test's target, with a name of its own; `guard`: the guard's database."""
     made: list[BareLane] = []
 
     def make(
@@ -233,16 +252,19 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         max_parked_keys: int = 100,
         breaker: Breaker | None = None,
         mode: CommitMode = CommitMode.LEDGER,
+        guard: Target = target,
+        redact: Collection[str] = (),
     ) -> BareLane:
         name = name or f"{target.lane}-{len(made)}"
         rules = Rules(
             policy=SkipPolicy(on_skip, on_skip_tables),
-            redaction=Redaction(()),
+            redaction=Redaction(redact),
             max_parked_keys=max_parked_keys,
             breaker=breaker,
         )
-        made.append(BareLane(target, name, routes, ignore_unknown=ignore_unknown, rules=rules, mode=mode))
-        return made[-1]
+        lane = BareLane(target, name, routes, ignore_unknown=ignore_unknown, rules=rules, mode=mode, guard=guard)
+        made.append(lane)
+        return lane
 
     yield make
     for lane in made:

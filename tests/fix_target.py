@@ -163,14 +163,24 @@ def template(target_server: Postgres) -> str:
 _number = itertools.count(1)
 
 
-@pytest.fixture
-def target(target_server: Postgres, template: str) -> Iterator[Target]:
-    """A fresh target database; the lane's role owns it."""
+def _cloned(server: Postgres, template: str) -> Iterator[Target]:
     name = f"t{next(_number)}-{uuid.uuid4().hex[:4]}"
     statement = sql.SQL("create database {} template {} owner {}")
     names = (sql.Identifier(part) for part in (name, template, TARGET_ROLE))
-    target_server.execute(statement.format(*names))
-    target = Target(target_server, name, f"lane-{name}")
+    server.execute(statement.format(*names))
+    target = Target(server, name, f"lane-{name}")
     yield target
-    target_server.start()  # in case the test left it stopped
+    server.start()  # in case the test left it stopped
     target.drop()
+
+
+@pytest.fixture
+def target(target_server: Postgres, template: str) -> Iterator[Target]:
+    """A fresh target database; the lane's role owns it."""
+    yield from _cloned(target_server, template)
+
+
+@pytest.fixture
+def elsewhere(target_server: Postgres, template: str) -> Iterator[Target]:
+    """A second database, for the guard's tables."""
+    yield from _cloned(target_server, template)

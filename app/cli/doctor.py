@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.checks.finding import Finding, Level
+from app.cli.checks.guard import guard
 from app.cli.checks.kafka import kafka
 from app.cli.checks.machine import machine
 from app.cli.checks.target import ledger_position, target
@@ -26,7 +27,7 @@ app = typer.Typer(add_completion=False)
     epilog="Examples:\n\n  surelane doctor\n\n  surelane doctor --json | jq '.findings[] | select(.hint)'",
 )
 def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
-    """Check machine, Kafka and target, and say what to do about each fault. Changes nothing.
+    """Check machine, Kafka, target and the guard's database, and say what to do about each fault. Changes nothing.
 
     Ends with status 10 when there is a fault; warnings alone give 0.
     """
@@ -43,7 +44,7 @@ def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
 
 def examine(settings: Settings) -> list[Finding]:
     """All findings; a part that cannot be reached is one fault and does not hide the others."""
-    return [*machine(settings), *kafka(settings, ledger_position(settings)), *target(settings)]
+    return [*machine(settings), *kafka(settings, ledger_position(settings)), *target(settings), *guard(settings)]
 
 
 def _print(settings: Settings, findings: list[Finding], faults: int) -> None:

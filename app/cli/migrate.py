@@ -1,32 +1,63 @@
-"""`surelane migrate`: bring Surelane's own schema in the target database to the newest form."""
+"""`surelane migrate`: bring Surelane's own schema to the newest form, in the target and in the guard's database."""
 
 import json
+from dataclasses import dataclass
+from typing import Any
 
 import typer
+from sqlalchemy import Engine
 
 from app.cli.options import ConfigFile, Json
 from app.config.load import load
 from app.db.engine import make_engine
 from app.db.failures import translated
+from app.guard.database import guard_engine
 from app.ledger import migrate as ledger
 
 app = typer.Typer(add_completion=False)
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """A schema's revision before and after."""
+
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        if self.before == self.after:
+            return f"at revision {self.after} already"
+        return f"{self.before or 'nothing'} -> revision {self.after}"
 
 
 @app.command(
     epilog="Examples:\n\n  surelane migrate\n\n  surelane migrate --config orders.yaml --json",
 )
 def migrate(config: ConfigFile = None, as_json: Json = False) -> None:
-    """Create or update Surelane's schema in the target database. Harmless when there is nothing to do."""
-    target = load(config).target
-    engine = make_engine(target.url, target.owner_role, "surelane migrate")
-    with translated(f"migrating schema {target.db_schema}"):
-        before = ledger.current(engine, target.db_schema)
-        ledger.upgrade(engine, target.db_schema)
-        after = ledger.current(engine, target.db_schema)
+    """Create or update Surelane's schema in the target database, and in the one of `guard.url` if that is given.
+
+    Harmless when there is nothing to do.
+    """
+    settings = load(config)
+    target, schema = settings.target, settings.target.db_schema
+    done = _upgraded(make_engine(target.url, target.owner_role, "surelane migrate"), schema, "the target")
+    elsewhere = None
+    if settings.guard.url is not None:
+        elsewhere = _upgraded(guard_engine(settings, "surelane migrate"), schema, "the guard's database")
     if as_json:
-        typer.echo(json.dumps({"schema": target.db_schema, "before": before, "after": after}))
-    elif before == after:
-        typer.echo(f"schema {target.db_schema} is at revision {after} already")
-    else:
-        typer.echo(f"schema {target.db_schema}: {before or 'nothing'} -> revision {after}")
+        typer.echo(json.dumps({"schema": schema, **_plain(done), "guard": _plain(elsewhere) if elsewhere else None}))
+        return
+    typer.echo(f"schema {schema}: {done}")
+    if elsewhere:
+        typer.echo(f"schema {schema} of the guard's database: {elsewhere}")
+
+
+def _upgraded(engine: Engine, schema: str, where: str) -> Migrated:
+    with translated(f"migrating schema {schema} of {where}"):
+        before = ledger.current(engine, schema)
+        ledger.upgrade(engine, schema)
+        return Migrated(before, ledger.current(engine, schema))
+
+
+def _plain(migrated: Migrated) -> dict[str, Any]:
+    return {"before": migrated.before, "after": migrated.after}

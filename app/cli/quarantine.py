@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 
 from app.cli.options import ConfigFile, Json
 from app.cli.quarantine_view import facts, listed, sections, summary, whole
+from app.cli.terminal import console
 from app.config.load import load
 from app.config.redaction import Redaction
 from app.config.settings import Order, Settings
@@ -29,8 +30,6 @@ from app.guard.quarantine import OPEN, State
 
 #: entries of one `list`, whose messages are in memory together
 MAX_LISTED = 1_000
-#: columns of a list that goes to another program: each entry on one line
-PIPED_WIDTH = 250
 _AGO = re.compile(r"(\d{1,6})([mhd])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
@@ -98,7 +97,7 @@ def list_entries(
     if as_json:
         typer.echo(json.dumps({"total": total, "entries": [summary(row, redaction) for row in rows]}))
     elif rows:
-        Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(listed(rows, redaction))
+        console().print(listed(rows, redaction))
         typer.echo(f"{len(rows)} of {total}")
     else:
         typer.echo("no such entries")

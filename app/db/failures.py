@@ -20,6 +20,11 @@ POISON_CLASSES = ("21", "22", "23", "44", "54", "57014", "P0")
 #: those of them that may pass when the changes are sent in another order
 ORDER_CLASSES = ("21", "23", "44", "P0")
 
+#: those whose first sentence may have a value in it
+_VALUE_CLASSES = ("22", "P0")
+#: where in Postgres the errors come from that a function of the database raises on purpose
+_RAISE = "exec_stmt_raise"
+
 #: what to type next for the refusals an operator meets most
 HINTS = {
     "42501": "grant the missing privilege to the lane's role; `surelane doctor` lists what it needs",
@@ -30,7 +35,7 @@ HINTS = {
     "25006": "the target is read-only (a standby?): point target.url at the primary",
 }
 
-_UNREACHABLE_HINT = "is the server up, target.url right, and this machine let in? `surelane doctor` looks at all of it"
+_UNREACHABLE_HINT = "is the server up, its URL right, and this machine let in? `surelane doctor` looks at all of it"
 
 
 def sqlstate(error: BaseException) -> str | None:
@@ -60,21 +65,38 @@ def is_connection_loss(error: BaseException) -> bool:
     return error.__cause__ is not None and is_connection_loss(error.__cause__)
 
 
-def describe(error: BaseException) -> str:
-    """The server's message in one line, with its SQLSTATE."""
+def describe(error: BaseException, *, discreet: bool = False) -> str:
+    """The server's message in one line, with its SQLSTATE; `discreet`: without what may repeat values of a row."""
     original = error.orig if isinstance(error, DBAPIError) else error
-    lines = [line.strip() for line in str(original).splitlines() if line.strip()]
     code = sqlstate(error)
-    return "; ".join(lines) + (f" (SQLSTATE {code})" if code else "")
+    return (_first_words(original) if discreet else one_line(str(original))) + (f" (SQLSTATE {code})" if code else "")
+
+
+def _first_words(error: BaseException | None) -> str:
+    """Postgres repeats rows in what it adds to its first sentence, values of a wrong form in that one, too; what a
+    trigger raises are somebody's own words."""
+    if not isinstance(error, psycopg2.Error) or error.pgcode is None:
+        return one_line(str(error)).partition(";")[0]
+    if error.pgcode.startswith(_VALUE_CLASSES) or error.diag.source_function == _RAISE:
+        return type(error).__name__
+    return one_line(error.diag.message_primary or type(error).__name__)
+
+
+def one_line(text: str) -> str:
+    """The lines of a text, `; ` between them."""
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn whatever Postgres raises inside into Unreachable or TargetMismatch, saying what was being done."""
+def translated(doing: str, *, discreet: bool = False) -> Iterator[None]:
+    """Turn whatever Postgres raises inside into Unreachable or TargetMismatch, saying what was being done.
+
+    `discreet`: as for `describe`.
+    """
     try:
         yield
     except (DBAPIError, psycopg2.Error) as error:
-        message = f"{doing}: {describe(error)}"
+        message = f"{doing}: {describe(error, discreet=discreet)}"
         if verdict_of(error) is Verdict.RETRY:
             raise Unreachable(message, hint=_UNREACHABLE_HINT) from error
         raise TargetMismatch(message, hint=HINTS.get(sqlstate(error) or "")) from error

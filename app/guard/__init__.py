@@ -3,5 +3,6 @@
 attempts     the tables: what is in progress, what is suspected            (on a connection of its own)
 narrowing    pure: cutting an epoch along the suspects
 guard        one lane's guard: begin, count, condemn
+overview     the same tables as an operator reads them
 quarantine   where condemned messages are kept                             (in the epoch's own transaction)
 """

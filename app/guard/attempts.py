@@ -10,28 +10,15 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Connection,
-    DateTime,
-    Engine,
-    Integer,
-    MetaData,
-    Row,
-    Table,
-    Text,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Engine, Row, func, select, update
 from sqlalchemy import delete as delete_from
-from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
 from app.db.failures import translated
 from app.errors import Fenced
 from app.guard.quarantine import storable
+from app.guard.tables import AttemptTables
 from app.model.offsets import Offsets, Span
 
 
@@ -78,35 +65,9 @@ class Attempts:
     def __init__(self, engine: Engine, schema: str, lane: str, *, discreet: bool = False) -> None:
         """`discreet`: keep no words of an error, which may repeat what the message says."""
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self.lane, self._discreet = lane, discreet
-        metadata = MetaData(schema=schema)
-        self._attempt = Table(
-            "attempt",
-            metadata,
-            Column("lane", Text, primary_key=True),
-            Column("generation", BigInteger),
-            Column("epoch", BigInteger),
-            Column("stage", Text),
-            *_span_columns(),
-            Column("finished", Boolean),
-            Column("host", Text),
-            Column("pid", Integer),
-            Column("begun_at", DateTime(timezone=True)),
-        )
-        self._suspect = Table(
-            "suspect",
-            metadata,
-            Column("lane", Text),
-            Column("stage", Text),
-            *_span_columns(),
-            Column("attempts", Integer),
-            Column("losses", Integer),
-            Column("cause", Text),
-            Column("error_class", Text),
-            Column("sqlstate", Text),
-            Column("first_at", DateTime(timezone=True)),
-            Column("last_at", DateTime(timezone=True)),
-        )
+        self.lane, self.discreet = lane, discreet
+        tables = AttemptTables.in_schema(schema)
+        self._attempt, self._suspect = tables.attempt, tables.suspect
         self._connection: Connection | None = None
 
     def close(self) -> None:
@@ -128,6 +89,7 @@ class Attempts:
             "finished": attempt.finished,
             "host": socket.gethostname(),
             "pid": os.getpid(),
+            "begun_at": func.clock_timestamp(),
         }
         table = self._attempt
         statement = insert(table).values(lane=self.lane, **values)
@@ -155,7 +117,7 @@ class Attempts:
             generation=row.generation,
             epoch=row.epoch,
             stage=Stage(row.stage),
-            span=_span(row),
+            span=span_of(row),
             finished=row.finished,
         )
 
@@ -165,7 +127,7 @@ class Attempts:
         return [
             Suspect(
                 stage=Stage(row.stage),
-                span=_span(row),
+                span=span_of(row),
                 attempts=row.attempts,
                 losses=row.losses,
                 cause=row.cause,
@@ -177,18 +139,19 @@ class Attempts:
 
     def suspect(self, suspect: Suspect) -> None:
         """Write a suspect, or what is new of it."""
-        key = {
+        key: dict[str, Any] = {
             "lane": self.lane,
             "stage": suspect.stage,
             "span_start": suspect.span.start.nested(),
             "span_end": suspect.span.end.nested(),
         }
-        news = {
+        news: dict[str, Any] = {
             "attempts": suspect.attempts,
             "losses": suspect.losses,
-            "cause": suspect.error_class if self._discreet else storable(suspect.cause),
+            "cause": suspect.error_class if self.discreet else storable(suspect.cause),
             "error_class": suspect.error_class,
             "sqlstate": suspect.sqlstate,
+            "last_at": func.clock_timestamp(),
         }
         statement = insert(self._suspect).values(**key, **news)
         self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news))
@@ -219,9 +182,6 @@ class Attempts:
             return self._connection.execute(statement)
 
 
-def _span_columns() -> tuple[Column[Any], Column[Any]]:
-    return Column("span_start", JSONB), Column("span_end", JSONB)
-
-
-def _span(row: Row[Any]) -> Span:
+def span_of(row: Row[Any]) -> Span:
+    """The span of a row of either table."""
     return Span(start=Offsets.from_nested(row.span_start), end=Offsets.from_nested(row.span_end))

@@ -17,6 +17,7 @@ from app.db.failures import describe, sqlstate
 from app.errors import SparkGone, SurelaneError, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
 from app.guard.narrowing import contains, is_before, only_position, size
+from app.metrics.lane import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import Offsets, Span
 
@@ -68,8 +69,10 @@ class Watch(Protocol):
 class Guard:
     """The guard of one writer. Used by the lane's thread only."""
 
-    def __init__(self, attempts: Attempts, limits: Limits, watch: Watch | None = None) -> None:
-        self._attempts, self.limits, self._watch = attempts, limits, watch
+    def __init__(
+        self, attempts: Attempts, limits: Limits, watch: Watch | None = None, metrics: LaneMetrics | None = None
+    ) -> None:
+        self._attempts, self.limits, self._watch, self._metrics = attempts, limits, watch, metrics
         self._suspects: list[Suspect] = []
         self._generation = 0
         self._current: Attempt | None = None
@@ -77,6 +80,11 @@ class Guard:
         self._seen: SurelaneError | None = None
         #: what was in progress at the death of the writer before, though the lane was past it: a release
         self._interrupted: Span | None = None
+
+    @property
+    def discreet(self) -> bool:
+        """Whether there are values that no error may repeat."""
+        return self._attempts.discreet
 
     def open(self, generation: int, position: Offsets, death: Death | None) -> None:
         """Begin to guard. What was in progress and has not passed `position` is suspected from here on.
@@ -96,6 +104,7 @@ class Guard:
                 self._accuse(last.span, last.stage, Failure.of(seen), counts=False)
         self._attempts.finish(generation)
         self._forget(position)
+        self._tell()
 
     def close(self) -> None:
         """Give the connection back."""
@@ -121,6 +130,7 @@ class Guard:
         self._current = attempt
         if self._watch is not None:
             self._watch.begin(size(span))
+        self._tell()
 
     def cover(self, epoch: int, span: Span, stage: Stage) -> None:
         """As `begin`, unless the whole epoch is recorded as being in progress, as it is while nothing is suspected."""
@@ -135,6 +145,7 @@ class Guard:
         """Hold nothing against it any more: it is to be tried again."""
         self._attempts.acquit(suspect)
         self._suspects.remove(suspect)
+        self._tell()
 
     def condemns(self, suspect: Suspect) -> bool:
         """Whether the suspect is a single message that is to be skipped."""
@@ -147,6 +158,7 @@ class Guard:
         self._attempts.finish(self._generation)
         self._current = None
         self._forget(position)
+        self._tell()
 
     def laid_down(self, error: SurelaneError, *, lost_target: bool) -> None:
         """The epoch was given up. Spark's death and a lost connection to the target are held against the span that was
@@ -159,6 +171,13 @@ class Guard:
         else:
             self._attempts.finish(self._generation)
             self._current = None
+            self._tell()
+
+    def _tell(self) -> None:
+        """Keep the metrics up to date."""
+        if self._metrics is not None:
+            part = self._current if self._current and self._current.stage is not Stage.EPOCH else None
+            self._metrics.set_guard(len(self._suspects), size(part.span) if part else 0)
 
     def _end_watch(self) -> None:
         if self._watch is not None:
@@ -182,6 +201,7 @@ class Guard:
             if (one.stage, one.span) != (suspect.stage, suspect.span):
                 self._attempts.acquit(one)
         self._suspects = [one for one in self._suspects if one not in wider] + [suspect]
+        self._tell()
         log.warning(
             "suspected",
             lane=self._attempts.lane,

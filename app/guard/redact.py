@@ -3,9 +3,11 @@
 The stored message is whole whatever is redacted: only so can it be released. Redaction is for eyes and logs.
 """
 
+import json
 import re
 
 from app.config.redaction import Columns
+from app.db.failures import one_line
 from app.guard.document import HIDDEN, Document
 
 #: what Postgres adds to an error after its first sentence: DETAIL, HINT, CONTEXT, in whatever language, two blanks
@@ -30,7 +32,13 @@ def error_text(text: str, columns: Columns, key: bytes | None, value: bytes | No
         return text
     text = _ADDED.sub("", text)
     parsed = [found for data in (key, value) if data is not None and (found := Document.parse(data))]
-    hidden = {text for found in parsed for text in found.values(columns)}
+    hidden = {form for found in parsed for value in found.values(columns) for form in _forms(value)}
     for secret in sorted(hidden, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
+
+
+def _forms(value: str) -> set[str]:
+    """How a value may stand in an error: as it is, on one line, and as Python and JSON write it."""
+    written = (repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False))
+    return {form for form in (value, one_line(value), *(quoted[1:-1] for quoted in written)) if form}

@@ -1,15 +1,16 @@
-"""SQLAlchemy tables of the quarantine; the DDL, with its state machine, is in migrations/."""
+"""SQLAlchemy tables of the guard; the DDL, with its state machine, is in migrations/."""
 
 from dataclasses import dataclass
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy.dialects.postgresql import JSONB
 
 _TIME = DateTime(timezone=True)
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables, bound to one schema name."""
+    """The quarantine, in the target; bound to one schema name."""
 
     quarantine: Table
     event: Table
@@ -48,5 +49,41 @@ class Tables:
                 Column("id", BigInteger),
                 Column("at", _TIME),
                 *(Column(name, Text) for name in ("what", "from_state", "to_state", "db_user", "who", "reason")),
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class AttemptTables:
+    """What is in progress and what is suspected, in the database of `guard.url`; bound to one schema name."""
+
+    attempt: Table
+    suspect: Table
+
+    @classmethod
+    def in_schema(cls, schema: str) -> "AttemptTables":
+        """Tables of the schema that `target.schema` names."""
+        metadata = MetaData(schema=schema)
+        return cls(
+            attempt=Table(
+                "attempt",
+                metadata,
+                Column("lane", Text, primary_key=True),
+                *(Column(name, BigInteger) for name in ("generation", "epoch")),
+                Column("stage", Text),
+                *(Column(name, JSONB) for name in ("span_start", "span_end")),
+                Column("finished", Boolean),
+                Column("host", Text),
+                Column("pid", Integer),
+                Column("begun_at", _TIME),
+            ),
+            suspect=Table(
+                "suspect",
+                metadata,
+                *(Column(name, Text) for name in ("lane", "stage")),
+                *(Column(name, JSONB) for name in ("span_start", "span_end")),
+                *(Column(name, Integer) for name in ("attempts", "losses")),
+                *(Column(name, Text) for name in ("cause", "error_class", "sqlstate")),
+                *(Column(name, _TIME) for name in ("first_at", "last_at")),
             ),
         )

@@ -101,8 +101,9 @@ class Application:
         except (DBAPIError, psycopg2.Error) as error:
             if verdict_of(error) is not Verdict.POISON:
                 raise
+            words = describe(error, discreet=self.guard.discreet)
             raise BadMessage(
-                f"the target refuses the epoch as a whole, though each change alone passes: {describe(error)}",
+                f"the target refuses the epoch as a whole, though each change alone passes: {words}",
                 hint="a deferred constraint that the source does not have, or an epoch that ends inside a source "
                 "transaction; drop or relax the constraint at the target",
             ) from error

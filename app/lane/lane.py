@@ -5,7 +5,7 @@ It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to
 
 import datetime
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -27,6 +27,7 @@ from app.lane.keeping import Keeping
 from app.lane.reading import Reader, Source
 from app.lane.releasing import Releasing
 from app.lane.skipped import Skipped
+from app.lane.skipping import Skips
 from app.lane.steps import Steps
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
@@ -49,6 +50,8 @@ class _Unpublished:
     steps: dict[str, float]
     #: source commit times, seconds since 1970
     source_times: np.ndarray[tuple[int], np.dtype[np.float64]]
+    #: why messages of it were skipped, a word for each
+    reasons: Sequence[str] = ()
 
 
 class Lane:
@@ -143,17 +146,19 @@ class Lane:
             shapes = self._applier.prepare(epoch)
             self._prune(number)
         # 6. Write and pre-commit, all in one transaction.
-        gid = Gid(self.name, self._generation, number)
-        with translated(f"lane {self.name}: epoch {number}"), self.committer.transaction(self._connection, gid):
+        gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
+        discreet = self._guard.discreet
+        with translated(doing, discreet=discreet), self.committer.transaction(self._connection, gid):
             self._ledger.hold(self._connection, self._generation)
             self._check_continuity(number, span)
             failpoint.reach("after-begin")
             with steps.of("apply"):
-                record = self._apply(number, span, source, epoch, reader.skipped, shapes)
+                record, skips = self._apply(number, span, source, epoch, reader.skipped, shapes)
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
-            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times())
+            reasons = [one.reason for one in skips.condemned]
+            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), reasons)
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self.position = span.end
@@ -163,8 +168,8 @@ class Lane:
 
     def _apply(
         self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]
-    ) -> EpochRecord:
-        """Apply what was read, put away what is skipped; the epoch's ledger row."""
+    ) -> tuple[EpochRecord, Skips]:
+        """Apply what was read, put away what is skipped; the epoch's ledger row, and what was skipped."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
         applied = Application(self._connection, self._applier, self._guard, number, epoch, shapes, skips).run()
         if skips.condemned:
@@ -173,7 +178,7 @@ class Lane:
         counts = applied.counts + Counts(consumed=len(unread), quarantined=len(unread))
         if counts.consumed != len(epoch) + len(unread):
             raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts} of {len(epoch)} messages read")
-        return self._record(number, span, epoch, counts, applied.plan)
+        return self._record(number, span, epoch, counts, applied.plan), skips
 
     def publish(self) -> None:
         """Count and log the epoch that has just become visible."""
@@ -183,6 +188,8 @@ class Lane:
         record = done.record
         self._metrics.epoch_done(record, done.steps, time.time() - done.source_times)
         self._metrics.set_position(record.span.end)
+        for reason in done.reasons:
+            self._metrics.quarantined(reason)
         if record.plan == Plan.FAITHFUL:
             self._metrics.fallback(record.plan)
         log.info(

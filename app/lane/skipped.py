@@ -72,6 +72,11 @@ class Skipped:
             "which put such messages into quarantine",
         )
 
+    @property
+    def reason(self) -> str:
+        """To count by: the class of its SQLSTATE, else of the error."""
+        return (self.suspect.sqlstate or "")[:2] or self.suspect.error_class
+
     def words(self, redaction: Redaction) -> str:
         """The error without redacted values."""
         columns = redaction.columns(*self.table)

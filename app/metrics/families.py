@@ -47,6 +47,11 @@ class Families:
         self.in_doubt_age = gauge("in_doubt_age_seconds", "Age of the oldest of them, 0 when there is none")
         self.slots_used = gauge("prepared_slots_used", "Prepared transactions on the whole server")
         self.slots_limit = gauge("prepared_slots_limit", "max_prepared_transactions of the server")
+        self.suspects = gauge("guard_suspects", "Spans that are suspected of a failure")
+        self.narrowing = gauge(
+            "guard_narrowing_messages", "Size of the part in progress while an epoch is processed in parts, else 0"
+        )
+        self.quarantined = counter("quarantined", "Messages skipped, by SQLSTATE class or error class", "reason")
         self.state = gauge("state", "1 for the state the lane is in", "state")
         self.up = gauge("up", "1 while the lane is running")
 

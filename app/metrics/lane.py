@@ -65,6 +65,15 @@ class LaneMetrics:
         self._families.slots_used.labels(self._lane).set(used)
         self._families.slots_limit.labels(self._lane).set(limit)
 
+    def set_guard(self, suspects: int, narrowing: int) -> None:
+        """Spans that are suspected, and offsets of the part in progress; 0 while an epoch goes as a whole."""
+        self._families.suspects.labels(self._lane).set(suspects)
+        self._families.narrowing.labels(self._lane).set(narrowing)
+
+    def quarantined(self, reason: str) -> None:
+        """A message was skipped; `reason` is a class of failures, not a message."""
+        self._families.quarantined.labels(self._lane, reason).inc()
+
     def set_generation(self, generation: int) -> None:
         """The generation that writes now."""
         self._families.generation.labels(self._lane).set(generation)

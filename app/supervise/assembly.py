@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-from sqlalchemy import Engine
-
 from app.apply.applier import Applier
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
@@ -16,6 +14,7 @@ from app.db.engine import make_engine
 from app.db.failures import translated
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
+from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
 from app.lane.keeping import Breaker, Keeping, Rules
@@ -29,15 +28,20 @@ from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
 
 
-def add_writers(settings: Settings, writers: dict[str, Writer], partitions: list[TopicPartition], watch: Watch) -> None:
+def add_writers(
+    settings: Settings,
+    writers: dict[str, Writer],
+    partitions: list[TopicPartition],
+    watch: Watch,
+    metrics: Mapping[str, LaneMetrics],
+) -> None:
     """Add a writer for each lane that has none yet: one for everything, or one for each partition."""
     target = settings.target
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
             engine = make_engine(target.url, target.owner_role, f"surelane {name}")
-            writers[name] = Writer(
-                name, engine, Ledger(target.db_schema, name), partition, _guard(settings, name, engine, watch)
-            )
+            guard = _guard(settings, name, watch, metrics[name])
+            writers[name] = Writer(name, engine, Ledger(target.db_schema, name), partition, guard)
 
 
 def any_is_new(writers: list[Writer]) -> bool:
@@ -120,12 +124,12 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
-def _guard(settings: Settings, lane: str, target: Engine, watch: Watch) -> Guard:
+def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics) -> Guard:
     """The guard of a lane, with connections of its own."""
-    told = settings.guard
-    engine = target if told.url is None else make_engine(told.url, application_name=f"surelane {lane} guard")
+    told, engine = settings.guard, guard_engine(settings, f"surelane {lane} guard")
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
-    return Guard(Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact)), limits, watch)
+    attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact))
+    return Guard(attempts, limits, watch, metrics)
 
 
 def _rules(told: GuardSettings) -> Rules:

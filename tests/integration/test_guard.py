@@ -6,12 +6,15 @@ A death is an exception here that nothing catches; that real deaths behave alike
 import math
 from collections.abc import Callable, Collection
 
+import psycopg2
 import pytest
 from sqlalchemy import make_url
 
+from app import errors
 from app.config.on_skip import OnSkip
 from app.db.engine import make_engine
-from app.errors import Fenced, SurelaneError, Unreachable
+from app.db.failures import is_connection_loss
+from app.errors import Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
 from app.guard.attempts import Attempt, Attempts, Stage
 from app.guard.guard import Guard
 from app.guard.narrowing import FAN_OUT, single
@@ -20,6 +23,7 @@ from tests import messages as m
 from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, Death, MakeBareLane
 from tests.fix_target import SCHEMA, Target
 from tests.messages import Debezium, Message, Table
+from tests.verdicts import SURELANE
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 DDL = "create table flat (id int primary key, v varchar(10) not null check (v <> 'never'))"
@@ -179,6 +183,38 @@ def test_a_killer_beside_a_message_that_is_refused(lane: BareLane) -> None:
     check(lane, [99, 100, 101])
 
 
+def gauges(lane: BareLane) -> tuple[float | None, float | None]:
+    """Suspects, and the size of the part in progress."""
+    names = ("surelane_guard_suspects", "surelane_guard_narrowing_messages")
+    suspected, narrowing = (lane.metrics.get_sample_value(name, {"lane": lane.name}) for name in names)
+    return suspected, narrowing
+
+
+def test_the_metrics_show_how_it_narrows(lane: BareLane) -> None:
+    lane.killers = {200}
+    messages = [row(number) for number in range(400)]
+    narrowed = [gauges(lane)]
+    for _ in range(7):
+        try:
+            lane.apply(messages)
+        except Death:
+            narrowed.append(gauges(lane))
+            lane.reopen()
+    assert narrowed == [(0, 0), (0, 0), (1, 25), (1, 2), (1, 1), (1, 1), (1, 1)]
+    assert gauges(lane) == (0, 0)
+
+
+def test_the_metrics_count_what_is_skipped(lane: BareLane) -> None:
+    """By the class of what was wrong, once the epoch is there."""
+    lane.killers = {0}
+    deaths_until_done(lane, [row(1), row(2, None), row(3, "never"), row(4, "x" * 11)])
+    found = {
+        reason: lane.metrics.get_sample_value("surelane_quarantined_total", {"lane": lane.name, "reason": reason})
+        for reason in ("23", "22", "unknown")
+    }
+    assert found == {"23": 2, "22": 1, "unknown": 1}
+
+
 def test_deaths_that_no_message_causes_skip_nothing(lane: BareLane) -> None:
     """Killed anywhere, again and again: each time another part is in progress."""
     messages = [row(number % 50) for number in range(400)]
@@ -241,6 +277,26 @@ def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open
     guard.laid_down(error, lost_target=False)
     guard.open(1, Offsets(), None)
     assert guard.spans(Stage.DECODE, Stage.APPLY) == []
+
+
+#: a failed job is counted by whoever reads, and never lays an epoch down
+LAID_DOWN = [row for row in SURELANE if row["error"] != JobFailed.__name__]
+
+
+@pytest.mark.parametrize("row", LAID_DOWN, ids=lambda row: row["error"])
+def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: Open) -> None:
+    """docs/VERDICTS.md."""
+    kind: type[SurelaneError] = getattr(errors, row["error"])
+    error, guard, message = kind("x"), Guard(open_attempts(), LIMITS), single(Position(*TOPIC, 3))
+    error.__cause__ = psycopg2.OperationalError() if kind is Unreachable else None
+    guard.open(1, Offsets(), None)
+    guard.begin(1, message, Stage.APPLY)
+    guard.laid_down(error, lost_target=is_connection_loss(error))
+    after = Guard(open_attempts(), LIMITS) if kind is SparkGone else guard
+    after.open(2, Offsets(), None)
+    suspect = after.suspect(message, Stage.APPLY)
+    found = "no" if suspect is None else "attempt" if suspect.attempts else "loss"
+    assert found == row["counts"].partition(",")[0]
 
 
 def test_without_its_database_nothing_is_begun(target: Target) -> None:

@@ -75,14 +75,14 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     return findings
 
 
-def server(connection: Connection, name: str) -> list[Finding]:
-    """The server's version, and that it can be written."""
+def server(connection: Connection, name: str, *, key: str = "target.url") -> list[Finding]:
+    """The server's version, and that it can be written; `key` of the configuration names it."""
     number, version, standby = connection.execute(_SERVER).one()
     findings = [ok("target", f"{name}, Postgres {version}")]
     if number // 10_000 < OLDEST_MAJOR:
         findings.append(fault("version", f"Postgres {version} is too old", f"use Postgres {OLDEST_MAJOR} or newer"))
     if standby:
-        hint = "point target.url at the primary (on RDS: the instance's or the cluster's writer endpoint)"
+        hint = f"point {key} at the primary (on RDS: the instance's or the cluster's writer endpoint)"
         findings.append(fault("target", "this server is a standby, it cannot be written", hint))
     return findings
 

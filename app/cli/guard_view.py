@@ -1,0 +1,106 @@
+"""What the guard has on record of a lane, for people and for programs."""
+
+import datetime
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import Row
+
+from app.cli.quarantine_view import printable
+from app.config.settings import Guard
+from app.guard.attempts import span_of
+from app.guard.narrowing import size
+from app.guard.overview import Overview
+
+_ATTEMPT = ("generation", "epoch", "stage")
+_PROCESS = ("finished", "host", "pid")
+
+
+def as_json(lane: Overview, told: Guard) -> dict[str, Any]:
+    """One lane for `--json`."""
+    return {
+        "lane": lane.lane,
+        "in_progress": None if lane.attempt is None else _attempt(lane.attempt),
+        "suspects": [_suspect(row, told) for row in lane.suspects],
+    }
+
+
+def facts(lane: Overview) -> Table:
+    """What is in progress."""
+    table = Table("", "", show_header=False, title=f"lane {lane.lane}", title_justify="left")
+    row = lane.attempt
+    if row is None:
+        table.add_row("in progress", "nothing was ever begun")
+        return table
+    lines = {
+        "in progress": "no" if row.finished else "yes, or was when its process died",
+        "epoch": f"{row.epoch} of generation {row.generation}",
+        "stage": row.stage,
+        "span": _span(row),
+        "messages": f"{size(span_of(row)):,} at most",
+        "begun at": _time(row.begun_at),
+        "by": f"process {row.pid} on {row.host}",
+    }
+    for name, line in lines.items():
+        table.add_row(name, Text(printable(line)))
+    return table
+
+
+def suspects(lane: Overview, told: Guard) -> Table:
+    """What is suspected."""
+    table = Table(title="suspects", title_justify="left", box=None, pad_edge=False)
+    for name in ("stage", "span", "messages", "attempts", "losses", "first (UTC)", "last (UTC)", "cause"):
+        table.add_column(name, overflow="fold")
+    for row in lane.suspects:
+        cells = (
+            row.stage,
+            _span(row),
+            f"{size(span_of(row)):,}",
+            f"{row.attempts} of {told.max_attempts}",
+            f"{row.losses} of {told.max_losses}",
+            _time(row.first_at).removesuffix(" UTC"),
+            _time(row.last_at).removesuffix(" UTC"),
+            " ".join(filter(None, (row.sqlstate, *_cause(row, told).split()))),
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def _attempt(row: Row[Any]) -> dict[str, Any]:
+    plain = {name: getattr(row, name) for name in (*_ATTEMPT, *_PROCESS)}
+    return plain | _place(row) | {"begun_at": row.begun_at.isoformat()}
+
+
+def _suspect(row: Row[Any], told: Guard) -> dict[str, Any]:
+    return {
+        "stage": row.stage,
+        **_place(row),
+        "attempts": row.attempts,
+        "max_attempts": told.max_attempts,
+        "losses": row.losses,
+        "max_losses": told.max_losses,
+        "cause": _cause(row, told),
+        "error_class": row.error_class,
+        "sqlstate": row.sqlstate,
+        "first_at": row.first_at.isoformat(),
+        "last_at": row.last_at.isoformat(),
+    }
+
+
+def _place(row: Row[Any]) -> dict[str, Any]:
+    return {"start": row.span_start, "end": row.span_end, "messages_at_most": size(span_of(row))}
+
+
+def _cause(row: Row[Any], told: Guard) -> str:
+    """The words of the failure; they may be older than `guard.redact`."""
+    return row.error_class if told.redact else row.cause
+
+
+def _span(row: Row[Any]) -> str:
+    span = span_of(row)
+    return "\n".join(f"{tp}@{span.start[tp]}..{end - 1}" for tp, end in span.end.items() if end > span.start[tp])
+
+
+def _time(time: datetime.datetime) -> str:
+    return time.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

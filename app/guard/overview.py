@@ -1,0 +1,37 @@
+"""The guard's tables as an operator reads them: what is in progress and what is suspected, lane by lane."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, select
+
+from app.guard.tables import AttemptTables
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """What the guard has on record of one lane: rows of its tables as they are."""
+
+    lane: str
+    #: the span begun last; None for a lane that never began one
+    attempt: Row[Any] | None
+    #: in the order in which they were found
+    suspects: Sequence[Row[Any]]
+
+
+def overview(connection: Connection, schema: str, lane: str, *, several: bool) -> list[Overview]:
+    """Of `lane`, with `several` of its lanes `<lane>.<partition>` that ever began anything."""
+    tables = AttemptTables.in_schema(schema)
+
+    def is_mine(column: ColumnElement[str]) -> ColumnElement[bool]:
+        return column.startswith(f"{lane}.", autoescape=True) if several else column == lane
+
+    attempt, suspect = tables.attempt, tables.suspect
+    attempts = {row.lane: row for row in connection.execute(select(attempt).where(is_mine(attempt.c.lane)))}
+    suspects = connection.execute(select(suspect).where(is_mine(suspect.c.lane)).order_by(suspect.c.first_at)).all()
+    lanes = sorted({*attempts, *(row.lane for row in suspects)}) if several else [lane]
+    return [
+        Overview(lane=name, attempt=attempts.get(name), suspects=[row for row in suspects if row.lane == name])
+        for name in lanes
+    ]

@@ -1,0 +1,80 @@
+"""docs/VERDICTS.md says what the code does: every row, and nothing is left out."""
+
+import psycopg2
+import pytest
+
+from app.db.failures import (
+    HINTS,
+    LOSS_CLASSES,
+    ORDER_CLASSES,
+    POISON_CLASSES,
+    RETRY_CLASSES,
+    depends_on_order,
+    is_connection_loss,
+    verdict_of,
+)
+from app.errors import SurelaneError, Verdict
+from app.model.death import Cause
+from tests.verdicts import NOBODY, POSTGRES, SURELANE
+
+#: SQLSTATEs for which the table has no row of their own
+UNLISTED = ("0A000", "28000", "3D000", "42601", "42804", "55P02", "58030", "SL001", "XX000", "ZZ001")
+
+
+def refusal(code: str | None) -> psycopg2.Error:
+    """An error of Postgres with this SQLSTATE."""
+    return type("Refusal", (psycopg2.Error,), {"pgcode": code})()
+
+
+def examples(written: str) -> list[str | None]:
+    """SQLSTATEs that a row is about."""
+    if written == "none":
+        return [None]
+    return list(UNLISTED) if written == "other" else [written.ljust(5, "0")]
+
+
+def counts(error: psycopg2.Error) -> str:
+    if verdict_of(error) is Verdict.POISON:
+        return "attempt"
+    return "loss" if is_connection_loss(error) else "no"
+
+
+@pytest.mark.parametrize("row", POSTGRES, ids=lambda row: row["SQLSTATE"])
+def test_sqlstates(row: dict[str, str]) -> None:
+    for code in examples(row["SQLSTATE"]):
+        error = refusal(code)
+        assert row["verdict"] == verdict_of(error).value
+        assert row["counts"] == counts(error)
+        assert row["other plans"] == ("yes" if depends_on_order(error) else "no")
+        does = {"retry": "opens again", "stop": "ends with status 9", "poison": "looks for the message"}
+        assert row["the lane"] == does[row["verdict"]]
+
+
+def test_every_class_of_the_code_has_a_row() -> None:
+    listed = [row["SQLSTATE"] for row in POSTGRES]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) == {*RETRY_CLASSES, *LOSS_CLASSES, *POISON_CLASSES, *ORDER_CLASSES, *HINTS, "none", "other"}
+
+
+def kinds(base: type[SurelaneError] = SurelaneError) -> dict[str, type[SurelaneError]]:
+    """Every error of the service by its name."""
+    found = {kind.__name__: kind for kind in base.__subclasses__() if kind.__module__ == "app.errors"}
+    return found | {name: kind for one in found.values() for name, kind in kinds(one).items()}
+
+
+def test_every_error_has_a_row() -> None:
+    listed = [row["error"] for row in SURELANE]
+    assert len(set(listed)) == len(listed)
+    assert set(listed) == set(kinds())
+
+
+@pytest.mark.parametrize("row", SURELANE, ids=lambda row: row["error"])
+def test_errors(row: dict[str, str]) -> None:
+    kind = kinds()[row["error"]]
+    assert (row["verdict"], row["exit status"]) == (kind.verdict.value, str(kind.exit_status.value))
+
+
+@pytest.mark.parametrize("cause", Cause)
+def test_every_death_has_a_row(cause: Cause) -> None:
+    (row,) = [row for row in NOBODY if row["cause"].startswith(f"{cause}`")]
+    assert row["counts"] == "attempt"
