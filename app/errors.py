@@ -33,6 +33,7 @@ class ExitStatus(enum.IntEnum):
     ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug, stopped before anything was committed
     CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
     REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
+    BREAKER = 14  #: too much would go into quarantine; nothing of the epoch was applied
 
 
 class SurelaneError(Exception):
@@ -110,6 +111,12 @@ class Refused(SurelaneError):
     """What was asked for is not allowed in this state."""
 
     exit_status = ExitStatus.REFUSED
+
+
+class BreakerTripped(SurelaneError):
+    """Too many messages would go into quarantine; nothing of the epoch was applied."""
+
+    exit_status = ExitStatus.BREAKER
 
 
 class SparkFailed(SurelaneError):

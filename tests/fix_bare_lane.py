@@ -1,7 +1,8 @@
 """A lane without Kafka and Spark, on a real target: it is fed with decoded messages, epoch by epoch."""
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from threading import Event
 
 import pyarrow as pa
 import pytest
@@ -9,16 +10,19 @@ from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
 from app.apply.shapes import Shapes
-from app.commit.committer import OnePhase
+from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
-from app.config.settings import OnSkip
+from app.config.settings import CommitMode
 from app.db.engine import make_engine
 from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Quarantine
 from app.kafka.broker import RawMessage
+from app.lane.keeping import Breaker, Keeping, Rules
 from app.lane.lane import Lane
+from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.epoch import GENESIS, EpochRecord
@@ -62,6 +66,10 @@ class DecodedSource:
             return None
         return RawMessage(position=position, key=found.key, value=found.value, headers=(), timestamp_ms=0)
 
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+        """As Kafka would give them."""
+        return [message for position in positions if (message := self.message(position)) is not None]
+
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):
             raise Death
@@ -78,7 +86,8 @@ class BareLane:
         routes: Mapping[str, str],
         *,
         ignore_unknown: bool,
-        on_skip: OnSkip,
+        rules: Rules,
+        mode: CommitMode,
         guard: Target,
         redact: Collection[str],
     ) -> None:
@@ -88,11 +97,13 @@ class BareLane:
         self.sent: list[Sent] = []
         #: offsets of messages that kill whoever reads them
         self.killers: Collection[int] = ()
-        self._routes, self._ignore_unknown, self._on_skip = Routes(routes), ignore_unknown, on_skip
+        #: offsets of messages that kill whoever releases them
+        self.release_killers: Collection[int] = ()
+        self._routes, self._ignore_unknown = Routes(routes), ignore_unknown
+        self.rules, self._mode = rules, mode
         self._engine = make_engine(target.url, application_name=f"surelane {name}")
         engine = make_engine(guard.url, application_name=f"surelane {name} guard")
         self._attempts = Attempts(engine, SCHEMA, name, discreet=bool(redact))
-        self._redaction = Redaction(redact)
         #: what Prometheus would read
         self.metrics = CollectorRegistry()
         self._lane_metrics = LaneMetrics(name, self.metrics)
@@ -123,17 +134,28 @@ class BareLane:
         shapes = Shapes(self._engine, SCHEMA, self.name, self._routes, self._ignore_unknown, lambda *_: {})
         shapes.reset()
         self._guard = guard
+        applier, quarantine = Applier(self.name, shapes), Quarantine(SCHEMA, self.name)
+        keeping = Keeping(self.name, self._generation, quarantine, self._guard, self.rules)
+        self.release_wanted = Event()
         self.lane = Lane(
             self.name,
             self._generation,
             self._connection,
             self._ledger,
-            OnePhase(reapplies=False),
-            Applier(self.name, shapes),
+            self._committer(),
+            applier,
             self._guard,
-            Quarantine(SCHEMA, self.name),
-            self._on_skip,
-            self._redaction,
+            keeping,
+            Releasing(
+                self._generation,
+                self._ledger,
+                quarantine,
+                keeping,
+                applier,
+                self._guard,
+                self._decode,
+                self.release_wanted,
+            ),
             self._lane_metrics,
         )
         self._guard.open(self._generation, self.lane.position, None)
@@ -146,11 +168,30 @@ class BareLane:
         if shuffle is not None:
             random.Random(shuffle).shuffle(rows)
         self.lane.process_epoch(self._epoch, span, DecodedSource(rows, self.killers))
+        self.lane.committer.commit()
         self.sent += sent
         self._epoch += 1
         record = self.target.ledger(self.name)
         assert record is not None
         return record
+
+    def prepare(self, messages: Iterable[Message]) -> None:
+        """The next epoch, up to its pre-commit; nothing decides it."""
+        sent = self._place(messages)
+        span = Span(start=self.lane.position, end=Offsets.of({TOPIC: len(self.sent) + len(sent)}))
+        self.lane.process_epoch(self._epoch, span, DecodedSource(sent, self.killers))
+
+    def replay(self) -> None:
+        """The last epoch once more, as after a crash before its checkpoint entry."""
+        last = self.target.ledger(self.name)
+        assert last is not None
+        sent = self.sent[last.span.start[TOPIC] :]
+        self.lane.process_epoch(last.epoch, last.span, DecodedSource(sent, self.killers))
+
+    def release(self) -> None:
+        """What the service does when it has noticed a request, between two epochs."""
+        self.release_wanted.set()
+        self.lane.release()
 
     def check(self) -> None:
         """The target equals the oracle."""
@@ -168,6 +209,19 @@ class BareLane:
             Sent(message=message, position=Position(*TOPIC, first + index), number=first + index)
             for index, message in enumerate(messages)
         ]
+
+    def _committer(self) -> Committer:
+        if self._mode is CommitMode.TWO_PHASE:
+            return TwoPhase(self._engine, self._ledger, lambda: self.lane.publish())
+        return OnePhase(reapplies=self._mode is CommitMode.AT_LEAST_ONCE)
+
+    def _decode(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """Stored messages, once more."""
+        if any(one.position.offset in self.release_killers for one in messages):
+            raise Death
+        return decoded(
+            Sent(message=Message(key=one.key, value=one.value), position=one.position, number=0) for one in messages
+        )
 
     def _begin(self) -> int:
         start = Offsets.of({TOPIC: 0})
@@ -195,12 +249,22 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         ignore_unknown: bool = False,
         name: str | None = None,
         on_skip: OnSkip = OnSkip.STOP,
+        on_skip_tables: Mapping[str, OnSkip] = {},
+        max_parked_keys: int = 100,
+        breaker: Breaker | None = None,
+        mode: CommitMode = CommitMode.LEDGER,
         guard: Target = target,
         redact: Collection[str] = (),
     ) -> BareLane:
         name = name or f"{target.lane}-{len(made)}"
+        rules = Rules(
+            policy=SkipPolicy(on_skip, on_skip_tables),
+            redaction=Redaction(redact),
+            max_parked_keys=max_parked_keys,
+            breaker=breaker,
+        )
         lane = BareLane(
-            target, name, routes, ignore_unknown=ignore_unknown, on_skip=on_skip, guard=guard, redact=redact
+            target, name, routes, ignore_unknown=ignore_unknown, rules=rules, mode=mode, guard=guard, redact=redact
         )
         made.append(lane)
         return lane

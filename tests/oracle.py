@@ -151,11 +151,13 @@ def questions(
     reader: Reader | None = None,
     exactly_once: bool = True,
     exact_end: bool = True,
+    quarantined: int = 0,
 ) -> None:
     """What every run has to answer at its end, after whatever happened on the way.
 
     The target equals the oracle; the ledger ends where the topics end; no prepared transaction is left; the counts add
-    up, and with exactly-once each message counts once; a reader (if one watched) never saw part of an epoch.
+    up, and with exactly-once each message counts once; so many messages are in quarantine; a reader (if one watched)
+    never saw part of an epoch.
     """
     lane = lane or target.lane
     equals_oracle(target, *topics)
@@ -164,6 +166,10 @@ def questions(
         assert dict(target.position(lane)) == ends, "the ledger ends where the topics end"
     assert target.prepared() == []
     _counts_add_up(target, topics, lane, exactly_once=exactly_once)
+    kept = target.execute("select from surelane.quarantine where lane ~ ('^' || :lane || '([.][0-9]+)?$')", lane=lane)
+    assert len(kept) == quarantined, "messages in quarantine"
+    counted = target.ledger_sum(lane).quarantined
+    assert counted == quarantined if exactly_once else counted >= quarantined
     if reader is not None:
         reader.stop()
         reader.check()

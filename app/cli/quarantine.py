@@ -148,7 +148,7 @@ def release(
 ) -> None:
     """Have messages applied after all.
 
-    The request is recorded, and the lane applies the messages in order, in its next epoch. Where it has to refuse,
+    The request is recorded, and the lane applies the messages in order, between two epochs. Where it has to refuse,
     `show` says why.
     """
     if force and not (reason or "").strip():
@@ -157,7 +157,7 @@ def release(
     found = _meant(settings, entries, every=every, table=table)
     with _opened(settings) as (connection, operator):
         operator.request_release(connection, found, _who(), reason, forced=force)
-    typer.echo(f"release of {_entries(found)} requested; the lane applies them in its next epoch, if it runs")
+    typer.echo(f"release of {_entries(found)} requested; the lane takes it up within a second, if it runs")
 
 
 @app.command(

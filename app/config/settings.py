@@ -23,11 +23,14 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from sqlalchemy import URL
 
 from app.config import values
+from app.config.on_skip import OnSkip
 from app.model.offsets import Offsets
 
 DEFAULT_METRICS_PORT = 9108
 #: an epoch is held in the driver's memory: at 1 kB a message this is 2 GB
 MAX_EPOCH_MESSAGES = 2_000_000
+#: a year; the quarantine's history is counted back so far
+MAX_BREAKER_MINUTES = 525_600
 
 
 class StartAt(enum.StrEnum):
@@ -169,11 +172,11 @@ class Epoch(_Section):
     min_partitions: Annotated[int, Field(ge=1)] | None = None
 
 
-class OnSkip(enum.StrEnum):
-    """What becomes of a message that cannot be applied."""
+class Breaker(_Section):
+    """How much may go into quarantine before the lane stops instead."""
 
-    CONTINUE = "continue"  #: it goes into quarantine, the lane goes on
-    STOP = "stop"  #: the lane stops in front of it
+    messages: Annotated[int, Field(ge=1)] = 100
+    minutes: Annotated[float, Field(gt=0, le=MAX_BREAKER_MINUTES)] = 10.0
 
 
 class Guard(_Section):
@@ -187,6 +190,12 @@ class Guard(_Section):
     #: longest time for one message, and 10 ms more for each further one: whoever takes longer hangs
     message_timeout: _SomeTime = datetime.timedelta(seconds=60)
     on_skip: OnSkip = OnSkip.CONTINUE
+    #: source schema.table -> what to do instead of `on_skip`; the first that matches wins
+    on_skip_tables: Annotated[dict[str, OnSkip], AfterValidator(values.on_skip_tables)] = {}
+    #: keys whose changes wait in quarantine: they are held in memory
+    max_parked_keys: Annotated[int, Field(ge=1)] = 10_000
+    #: None: never
+    breaker: Breaker | None = Breaker()
     #: columns of the source that no command, log or error text shows
     redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
 

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import RouteInvalid, Routes
 from app.model.gid import LANE_NAME
@@ -167,6 +168,15 @@ def redacted(patterns: tuple[str, ...]) -> tuple[str, ...]:
     except RouteInvalid as error:
         raise fault(error.problem, error.hint) from None
     return patterns
+
+
+def on_skip_tables(tables: dict[str, OnSkip]) -> dict[str, OnSkip]:
+    """Source schema.table -> what follows a skip."""
+    try:
+        SkipPolicy(OnSkip.CONTINUE, tables)
+    except RouteInvalid as error:
+        raise fault(error.problem, error.hint) from None
+    return tables
 
 
 def interval(text: str) -> str:

@@ -78,6 +78,8 @@ class Guard:
         self._current: Attempt | None = None
         #: how the span in progress failed, when this process has seen it
         self._seen: SurelaneError | None = None
+        #: what was in progress at the death of the writer before, though the lane was past it: a release
+        self._interrupted: Span | None = None
 
     @property
     def discreet(self) -> bool:
@@ -93,6 +95,8 @@ class Guard:
         self._suspects = self._attempts.suspects()
         last, seen = self._attempts.last(), self._seen
         self._seen = self._current = None
+        past = last is not None and not last.finished and is_before(last.span, position)
+        self._interrupted = last.span if last is not None and past else None
         if last is not None and not last.finished and not is_before(last.span, position):
             if seen is None:
                 self._accuse(last.span, last.stage, Failure.of_death(death), counts=True)
@@ -105,6 +109,11 @@ class Guard:
     def close(self) -> None:
         """Give the connection back."""
         self._attempts.close()
+
+    def take_interrupted(self) -> Span | None:
+        """The messages whose release the writer before did not survive; told once."""
+        span, self._interrupted = self._interrupted, None
+        return span
 
     def spans(self, *stages: Stage) -> list[Span]:
         """What is suspected of failing at one of these stages."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from app.errors import Verdict
@@ -22,7 +22,7 @@ from app.model.offsets import Position
 
 #: characters of an error that are kept; the message itself is kept whole beside it
 MAX_ERROR_CHARACTERS = 8_000
-#: entries released in one epoch, whose messages are in memory together
+#: entries released at one time, whose messages are in memory together
 RELEASES_AT_ONCE = 100
 
 
@@ -91,32 +91,45 @@ class Quarantine:
         self.lane = lane
         self._tables = Tables.in_schema(schema)
 
-    def add(self, connection: Connection, generation: int, epoch: int, entries: Iterable[Entry]) -> None:
-        """Keep messages. One that is there already (the epoch is applied again) stays, with its new attempts."""
+    def add(self, connection: Connection, generation: int, epoch: int, entries: Iterable[Entry]) -> list[Held]:
+        """Keep messages; gives those that are open now. One that is there already (the epoch is applied again) stays,
+        with its new attempts."""
+        table, kept = self._tables.quarantine, []
         for entry in entries:  # one at a time: a statement with many large messages could become too long
-            news = {"generation": generation, "epoch": epoch, "attempts": entry.attempts}
-            statement = insert(self._tables.quarantine).values(lane=self.lane, **_values(entry), **news)
-            connection.execute(
-                statement.on_conflict_do_update(
-                    index_elements=["lane", "topic", "partition", "offset"], set_=news, where=self._is_open()
-                )
+            news = {"generation": generation, "epoch": epoch}
+            statement = insert(table).values(lane=self.lane, attempts=entry.attempts, **_values(entry), **news)
+            statement = statement.on_conflict_do_update(
+                index_elements=["lane", "topic", "partition", "offset"],
+                set_={**news, "attempts": func.greatest(table.c.attempts, entry.attempts)},
+                where=self._is_open(),
             )
+            row = connection.execute(statement.returning(*(table.c[name] for name in _HELD))).first()
+            if row is not None:  # else it is closed already
+                kept.append(_held(row))
+        return kept
 
     def held(self, connection: Connection) -> list[Held]:
         """Every open entry, in the order of the positions."""
         rows = connection.execute(self._in_order(_HELD).where(self._is_open()))
         return [_held(row) for row in rows]
 
+    def still_open(self, connection: Connection, entries: Iterable[int]) -> set[int]:
+        """Those of these entries that are open; they stay so until this transaction ends."""
+        table = self._tables.quarantine
+        statement = select(table.c.id).where(table.c.lane == self.lane, table.c.id.in_(list(entries)), self._is_open())
+        return set(connection.execute(statement.order_by(table.c.id).with_for_update(read=True)).scalars())
+
+    def has_requests(self, connection: Connection) -> bool:
+        """Whether somebody waits for a release."""
+        statement = select(self._tables.quarantine.c.id).where(*self._is_requested()).limit(1)
+        return connection.execute(statement).first() is not None
+
     def requested(self, connection: Connection) -> list[Release]:
         """Entries to be released, in the order of the positions, RELEASES_AT_ONCE at most.
 
         They stay as they are until this transaction ends: nobody discards one while it is being applied.
         """
-        table = self._tables.quarantine
-        allowed = or_(self._is_open(), and_(table.c.state == State.SUPERSEDED, table.c.release_forced))
-        statement = self._in_order((*_HELD, *_MESSAGE, "release_forced")).where(
-            allowed, table.c.release_requested_at.is_not(None), table.c.release_refused.is_(None)
-        )
+        statement = self._in_order((*_HELD, *_MESSAGE, "release_forced")).where(*self._is_requested())
         rows = connection.execute(statement.limit(RELEASES_AT_ONCE).with_for_update(key_share=True))
         return [Release(held=_held(row), message=raw_message(row), forced=row.release_forced) for row in rows]
 
@@ -129,8 +142,12 @@ class Quarantine:
         self._update(connection, [entry], release_refused=storable(why))
 
     def supersede(self, connection: Connection, entries: Sequence[int]) -> None:
-        """Newer changes of these entries' keys are applied by this transaction. Closed entries stay as they are."""
-        self._update(connection, entries, self._is_open(), state=State.SUPERSEDED)
+        """Newer changes of these entries' keys are applied by this transaction. Closed entries stay as they are; who
+        has asked for a release is told, unless it is forced."""
+        table = self._tables.quarantine
+        waits = and_(table.c.release_requested_at.is_not(None), table.c.release_forced.is_(False))
+        refused = case((waits, "a newer change of its key was applied"), else_=table.c.release_refused)
+        self._update(connection, entries, self._is_open(), state=State.SUPERSEDED, release_refused=refused)
 
     def since(self, connection: Connection, minutes: float) -> int:
         """How many messages were quarantined, not parked, within the last minutes; whatever has become of them."""
@@ -155,6 +172,12 @@ class Quarantine:
         table = self._tables.quarantine
         statement = update(table).where(table.c.lane == self.lane, table.c.id.in_(entries), *where)
         connection.execute(statement.values(**values))
+
+    def _is_requested(self) -> tuple[ColumnElement[bool], ...]:
+        table = self._tables.quarantine
+        allowed = or_(self._is_open(), and_(table.c.state == State.SUPERSEDED, table.c.release_forced))
+        mine = table.c.lane == self.lane
+        return mine, allowed, table.c.release_requested_at.is_not(None), table.c.release_refused.is_(None)
 
     def _is_open(self) -> ColumnElement[bool]:
         return self._tables.quarantine.c.state.in_(OPEN)

@@ -1,11 +1,10 @@
 """Applying an epoch under guard: whole while nothing is suspected; else in parts, each in a subtransaction.
 
 A part that the target refuses is split until one message is refused. That one is tried again, and left out when it is
-condemned; everything before and after it is applied in its place.
+condemned, with the later changes of its key if they are to follow it; everything else is applied in its place.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg2
 from sqlalchemy import Connection
@@ -17,13 +16,11 @@ from app.apply.plan import Plan
 from app.apply.shapes import Shape
 from app.db.failures import describe, verdict_of
 from app.errors import BadMessage, Verdict
-from app.guard.attempts import Stage, Suspect
+from app.guard.attempts import Stage
 from app.guard.guard import Failure, Guard
 from app.guard.narrowing import Rows, cut_rows, single, span_of, split_rows
+from app.lane.skipping import Skips
 from app.model.counts import Counts
-
-#: ordinal of the message, and what is held against it
-OnSkip = Callable[[int, Suspect], None]
 
 
 @dataclass
@@ -36,11 +33,16 @@ class Application:
     number: int
     epoch: Epoch
     shapes: dict[int, Shape]
-    on_skip: OnSkip
+    skips: Skips
     _counts: Counts = field(default_factory=Counts)
 
     def run(self) -> Applied:
-        """Apply it; raises what the target says that is no message's fault."""
+        """Apply it, but for what is skipped; raises what the target says that is no message's fault."""
+        applied = self._run()
+        parked = int(self.skips.parked.sum())
+        return replace(applied, counts=applied.counts + Counts(consumed=parked, quarantined=parked))
+
+    def _run(self) -> Applied:
         suspects = self.guard.spans(Stage.APPLY)
         parts = cut_rows(self.epoch.rows, suspects)
         if not suspects or not len(self.epoch):
@@ -55,10 +57,12 @@ class Application:
         return Applied(counts=self._counts, plan=Plan.NARROWED)
 
     def _part(self, rows: Rows) -> None:
+        if self.skips.parked[slice(*rows)].all():
+            return
         if rows[1] - rows[0] == 1:
             self._one(rows[0])
             return
-        self.guard.begin(self.number, span_of(self.epoch.part(*rows).rows), Stage.APPLY)
+        self.guard.begin(self.number, span_of(self.skips.rest(*rows).rows), Stage.APPLY)
         result = self._attempt(rows, settle=False)
         if isinstance(result, Applied):
             self._counts += result.counts
@@ -77,14 +81,14 @@ class Application:
                 self._counts += result.counts
                 return
             suspect = self.guard.failed(span, Stage.APPLY, Failure.of(result))
-        self.on_skip(ordinal, suspect)
+        self.skips.condemn(ordinal, suspect)
         self._counts += Counts(consumed=1, quarantined=1)
 
     def _attempt(self, rows: Rows, *, settle: bool) -> Applied | Exception:
         """What came of it; the target's error when a message may be its cause. Nothing of it is left then."""
         try:
             with self.connection.begin_nested():
-                return self.applier.apply(self.connection, self.epoch.part(*rows), self.shapes, settle=settle)
+                return self.applier.apply(self.connection, self.skips.rest(*rows), self.shapes, settle=settle)
         except (DBAPIError, psycopg2.Error) as error:
             if verdict_of(error) is not Verdict.POISON:
                 raise

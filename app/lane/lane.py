@@ -5,7 +5,8 @@ It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to
 
 import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,16 +19,15 @@ from app.apply.arrange import Epoch
 from app.apply.plan import Plan
 from app.apply.shapes import Shape
 from app.commit.committer import Committer
-from app.config.redaction import Redaction
-from app.config.settings import OnSkip
 from app.db.failures import is_connection_loss, translated
 from app.errors import AccountingBroken, Diverged, SurelaneError
-from app.guard.attempts import Suspect
 from app.guard.guard import Guard
-from app.guard.quarantine import Quarantine
 from app.lane.applying import Application
+from app.lane.keeping import Keeping
 from app.lane.reading import Reader, Source
+from app.lane.releasing import Releasing
 from app.lane.skipped import Skipped
+from app.lane.skipping import Skips
 from app.lane.steps import Steps
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
@@ -66,9 +66,8 @@ class Lane:
         committer: Committer,
         applier: Applier,
         guard: Guard,
-        quarantine: Quarantine,
-        on_skip: OnSkip,
-        redaction: Redaction,
+        keeping: Keeping,
+        releasing: Releasing,
         metrics: LaneMetrics,
     ) -> None:
         self.name = name
@@ -77,11 +76,12 @@ class Lane:
         self._connection = connection
         self._ledger = ledger
         self._applier = applier
-        self._guard, self._kept, self._on_skip, self._redaction = guard, quarantine, on_skip, redaction
+        self._guard, self._keeping, self._releasing = guard, keeping, releasing
         self._metrics = metrics
         self._unpublished: _Unpublished | None = None
-        with translated(f"lane {name}: reading the ledger"), connection.begin():
+        with translated(f"lane {name}: reading ledger and quarantine"), connection.begin():
             last = ledger.last(connection)
+            keeping.keys.read(connection)
         if last is None:
             raise Diverged(
                 f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first"
@@ -94,12 +94,32 @@ class Lane:
 
         `source` gives the messages of exactly `span`.
         """
-        try:
+        with self._guarded():
             self._process(number, span, source)
+        self._guard.passed(span.end)
+
+    def release(self) -> None:
+        """Apply what operators want released, if anything; only while no epoch is in progress, pending or to be
+        replayed."""
+        if not self._releasing.wanted.is_set():
+            return
+        with self._guarded(), translated(f"lane {self.name}: releasing", discreet=self._guard.discreet):
+            self._releasing.run(self._connection)
+        self._guard.passed(self.position)
+
+    @property
+    def wants_release(self) -> bool:
+        """Whether somebody may have asked for a release."""
+        return self._releasing.wanted.is_set()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """The guard is told how what is done inside has failed."""
+        try:
+            yield
         except SurelaneError as error:
             self._guard.laid_down(error, lost_target=is_connection_loss(error))
             raise
-        self._guard.passed(span.end)
 
     def _process(self, number: int, span: Span, source: Source) -> None:
         steps = Steps()
@@ -107,21 +127,25 @@ class Lane:
         with steps.of("settle"):
             self.committer.commit()
         failpoint.reach("epoch-start")
-        # 2. Read, under guard: Spark decodes in parallel, here the rows come into order.
+        # 2. Release what operators want applied after all: older than this epoch, so not while an old one is replayed.
+        known = self._is_applied(span)
+        if not known:
+            self.release()
+        # 3. Read, under guard: Spark decodes in parallel, here the rows come into order.
         reader = Reader(self._guard, source, number)
         with steps.of("decode"):
             epoch = reader.read(span)
         _check_span(self.name, epoch, span)
         failpoint.reach("after-decode")
-        # 3. Known already? A crash between the target's commit and the checkpoint entry makes Spark replay the epoch.
-        if self._is_applied(span) and not self.committer.reapplies:
+        # 4. Known already? A crash between the target's commit and the checkpoint entry makes Spark replay the epoch.
+        if known and not self.committer.reapplies:
             self._skip_epoch(number, span, len(epoch) + len(reader.skipped))
             return
-        # 4. Prepare what lives outside the transaction: catalog, staging tables.
+        # 5. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
             shapes = self._applier.prepare(epoch)
             self._prune(number)
-        # 5. Write and pre-commit, all in one transaction.
+        # 6. Write and pre-commit, all in one transaction.
         gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
         discreet = self._guard.discreet
         with translated(doing, discreet=discreet), self.committer.transaction(self._connection, gid):
@@ -129,46 +153,31 @@ class Lane:
             self._check_continuity(number, span)
             failpoint.reach("after-begin")
             with steps.of("apply"):
-                record, skipped = self._apply(number, span, source, epoch, reader.skipped, shapes)
+                record, skips = self._apply(number, span, source, epoch, reader.skipped, shapes)
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
-            # 6. Told when it is visible: at once, or by whoever commits the prepared transaction.
-            reasons = [one.reason for one in skipped]
-            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), reasons)
+            # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
+            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), skips.reasons())
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self.position = span.end
+        self._keeping.passed()
         if self.committer.pending is None:
             self.publish()
 
     def _apply(
         self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]
-    ) -> tuple[EpochRecord, list[Skipped]]:
-        """Apply what was read, put away what cannot be; the epoch's ledger row, and what was put away."""
-        skipped = list(unread)
-
-        def skip(ordinal: int, suspect: Suspect) -> None:
-            skipped.append(Skipped.of_row(epoch, ordinal, suspect, source.message(epoch.position(ordinal))))
-
-        application = Application(self._connection, self._applier, self._guard, number, epoch, shapes, skip)
-        applied = application.run()
-        if skipped:
+    ) -> tuple[EpochRecord, Skips]:
+        """Apply what was read, put away what is skipped; the epoch's ledger row, and what is skipped."""
+        skips = self._keeping.begin(self._connection, epoch, source, unread)
+        applied = Application(self._connection, self._applier, self._guard, number, epoch, shapes, skips).run()
+        if skips.condemned:
             self._applier.forget()
-            self._quarantine(number, skipped)
+        self._keeping.end(self._connection, number, skips, shapes)
         counts = applied.counts + Counts(consumed=len(unread), quarantined=len(unread))
         if counts.consumed != len(epoch) + len(unread):
             raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts} of {len(epoch)} messages read")
-        return self._record(number, span, epoch, counts, applied.plan), skipped
-
-    def _quarantine(self, number: int, skipped: list[Skipped]) -> None:
-        """Keep what is skipped, in the epoch's own transaction."""
-        if self._on_skip is OnSkip.STOP:
-            for one in skipped:
-                self._guard.pardon(one.suspect)
-            raise skipped[0].error(self.name, self._redaction)
-        self._kept.add(self._connection, self._generation, number, [one.entry(self._redaction) for one in skipped])
-        for one in skipped:
-            log.warning("quarantined", lane=self.name, **one.described())
+        return self._record(number, span, epoch, counts, applied.plan), skips
 
     def publish(self) -> None:
         """Count and log the epoch that has just become visible."""

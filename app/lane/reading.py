@@ -1,6 +1,6 @@
 """Reading an epoch under guard: whole while nothing is suspected, else in parts, so that less is suspected later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -33,6 +33,10 @@ class Source(Protocol):
 
     def message(self, position: Position) -> RawMessage | None:
         """One message as it lies in Kafka; None where there is none (offsets have gaps)."""
+        ...
+
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+        """Several messages that were read before, in their order."""
         ...
 
 

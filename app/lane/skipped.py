@@ -9,6 +9,7 @@ from app.guard.attempts import Stage, Suspect
 from app.guard.quarantine import Entry, State
 from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
+from app.lane.parking import Key
 from app.model.rows import Layout
 
 
@@ -27,8 +28,22 @@ class Skipped:
         """A decoded message."""
         if message is None:
             raise AssertionError(f"{epoch.position(ordinal)} was read and is not there")
-        key, layout = epoch.rows["key"][ordinal].as_py(), epoch.layout(ordinal)
+        try:
+            key = epoch.rows["key"][ordinal].as_py()
+        except UnicodeDecodeError:  # a malformed message's
+            key = None
+        layout = epoch.layout(ordinal)
         return cls(message=message, suspect=suspect, key=key, layout=layout if layout.table else None)
+
+    @property
+    def table(self) -> tuple[str | None, str | None]:
+        """Source schema and table, None when they are not known."""
+        return (self.layout.schema, self.layout.table) if self.layout else (None, None)
+
+    @property
+    def known_key(self) -> Key | None:
+        """Which row it is about, if that is known."""
+        return Key(self.layout.schema, self.layout.table, self.key) if self.layout and self.key is not None else None
 
     def entry(self, redaction: Redaction) -> Entry:
         """For the quarantine: the message whole, the words of the error without redacted values."""
@@ -36,13 +51,13 @@ class Skipped:
         return Entry(
             message=self.message,
             state=State.QUARANTINED,
-            schema=self.layout.schema if self.layout else None,
-            table=self.layout.table if self.layout else None,
+            schema=self.table[0],
+            table=self.table[1],
             key_text=self.key,
             stage=stage,
             verdict=Verdict.POISON,
             error_class=self.suspect.error_class,
-            error=self._words(redaction),
+            error=self.words(redaction),
             sqlstate=self.suspect.sqlstate,
             attempts=max(self.suspect.attempts, self.suspect.losses),
         )
@@ -52,9 +67,9 @@ class Skipped:
         of_table = f" of table {self.layout.source}" if self.layout else ""
         refused = "is refused by the target" if self.suspect.stage is Stage.APPLY else "cannot be applied"
         return BadMessage(
-            f"lane {lane}: message {self.message.position}{of_table} {refused}: {self._words(redaction)}",
-            hint="mend it and start again, the lane goes on at this epoch; or write guard.on_skip: continue, which "
-            "puts such messages into quarantine",
+            f"lane {lane}: message {self.message.position}{of_table} {refused}: {self.words(redaction)}",
+            hint="mend it and start again, the lane goes on at this epoch; or write guard.on_skip: continue or park, "
+            "which put such messages into quarantine",
         )
 
     @property
@@ -62,8 +77,9 @@ class Skipped:
         """To count by: the class of its SQLSTATE, else of the error."""
         return (self.suspect.sqlstate or "")[:2] or self.suspect.error_class
 
-    def _words(self, redaction: Redaction) -> str:
-        columns = redaction.columns(*((self.layout.schema, self.layout.table) if self.layout else (None, None)))
+    def words(self, redaction: Redaction) -> str:
+        """The error without redacted values."""
+        columns = redaction.columns(*self.table)
         return error_text(self.suspect.cause, columns, self.message.key, self.message.value)
 
     def described(self) -> dict[str, object]:

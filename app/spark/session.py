@@ -1,9 +1,12 @@
 """The Spark session of the service: classic PySpark, driver in this process."""
 
 import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -38,6 +41,8 @@ DEFAULTS = {
 def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, jars: list[Path]) -> SparkSession:
     """Start Spark with the Kafka connector's jars; the one session of this process."""
     os.environ["JAVA_HOME"] = str(java_home)
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
     defaults = DEFAULTS if master.startswith("local") else {k: v for k, v in DEFAULTS.items() if "driver." not in k}
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(f"surelane {lane}")
@@ -46,3 +51,9 @@ def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, 
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop Spark; there is nothing to stop in a JVM that is gone."""
+    with suppress(Py4JError, ConnectionError):
+        session.stop()

@@ -1,30 +1,31 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from app.apply.applier import Applier
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
 from app.config.settings import CommitMode, Order, Settings, UnknownTable
+from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
 from app.db.failures import translated
-from app.decode.schema import Fields, fields_of
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
-from app.kafka.broker import Broker
+from app.lane.keeping import Breaker, Keeping, Rules
 from app.lane.lane import Lane
+from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
-from app.model.offsets import Position, TopicPartition
-from app.model.rows import Layout
+from app.model.offsets import TopicPartition
 from app.supervise.opening import Writer
+from app.supervise.stored import StoredMessages
 
 
 def add_writers(
@@ -56,7 +57,7 @@ def make_lane(
     settings: Settings,
     writer: Writer,
     metrics: LaneMetrics,
-    broker: Broker,
+    stored: StoredMessages,
     publish: Callable[[], None],
     death: Death | None = None,
 ) -> Lane:
@@ -70,21 +71,33 @@ def make_lane(
         writer.name,
         Routes(target.tables),
         target.unknown_table is UnknownTable.IGNORE,
-        partial(_schema, broker),
+        stored.schema,
     )
     shapes.reset()
     metrics.set_generation(writer.generation)
+    applier, quarantine = Applier(writer.name, shapes), Quarantine(target.db_schema, writer.name)
+    keeping = Keeping(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
+    writer.release_wanted.set()  # there may be requests from a time when no lane ran
+    releasing = Releasing(
+        writer.generation,
+        writer.ledger,
+        quarantine,
+        keeping,
+        applier,
+        writer.guard,
+        stored.decode,
+        writer.release_wanted,
+    )
     lane = Lane(
         writer.name,
         writer.generation,
         writer.connection,
         writer.ledger,
         _committer(settings.mode, writer, publish),
-        Applier(writer.name, shapes),
+        applier,
         writer.guard,
-        Quarantine(target.db_schema, writer.name),
-        settings.guard.on_skip,
-        Redaction(settings.guard.redact),
+        keeping,
+        releasing,
         metrics,
     )
     writer.guard.open(writer.generation, lane.position, death)
@@ -119,7 +132,10 @@ def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics) ->
     return Guard(attempts, limits, watch, metrics)
 
 
-def _schema(broker: Broker, position: Position, layout: Layout) -> Fields:
-    """Connect schema of the columns of the message at `position`."""
-    message = broker.messages(position, 1)[0]
-    return fields_of(message.key, message.value, layout)
+def _rules(told: GuardSettings) -> Rules:
+    return Rules(
+        policy=SkipPolicy(told.on_skip, told.on_skip_tables),
+        redaction=Redaction(told.redact),
+        max_parked_keys=told.max_parked_keys,
+        breaker=told.breaker and Breaker(messages=told.breaker.messages, minutes=told.breaker.minutes),
+    )

@@ -5,7 +5,8 @@ gone), settle what they prepared, read the ledger, choose the checkpoint, activa
 """
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Event
 
 import structlog
 from sqlalchemy import Connection, Engine
@@ -42,6 +43,8 @@ class Writer:
     #: the one it claimed last; 0 before the first opening
     generation: int = 0
     connection: Connection | None = None
+    #: somebody may have asked for a release: see `app.lane.releasing`
+    release_wanted: Event = field(default_factory=Event)
 
     def mine(self, offsets: Offsets) -> Offsets:
         """The part of `offsets` that is this lane's."""

@@ -38,6 +38,7 @@ from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
 from app.supervise.spark_errors import spark_errors
+from app.supervise.stored import StoredMessages
 from app.transform.stage import collector
 
 log = structlog.get_logger()
@@ -77,6 +78,8 @@ class Running:
         self._closing.callback(self._broker.close)
         self._stop = threading.Event()
         self._in_epoch = threading.Event()
+        #: held by whoever uses the lanes: Spark's thread in an epoch, or this one for a release between two
+        self._writing = threading.Lock()
         self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
         #: epochs that this attempt has processed
@@ -123,6 +126,7 @@ class Running:
         self._health.report(self._settings.lane, ready=True, reason="running")
         self._watch(query, monitor)
         self._finish()
+        self._release()
         self.say("stopped")
 
     def _is_complete(self, epoch: int) -> bool:
@@ -145,8 +149,8 @@ class Running:
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
                 writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
             publish = partial(self._publish, writer.partition)
-            metrics = self._metrics[writer.name]
-            self._lanes[writer.partition] = make_lane(settings, writer, metrics, self._broker, publish, self._death)
+            metrics, stored = self._metrics[writer.name], self._stored()
+            self._lanes[writer.partition] = make_lane(settings, writer, metrics, stored, publish, self._death)
         return opened.start
 
     def _publish(self, partition: TopicPartition | None) -> None:
@@ -158,7 +162,8 @@ class Running:
             if self._stop.is_set():
                 raise StopRequested
             self._in_epoch.set()
-            self._process(decoded, number)
+            with self._writing:
+                self._process(decoded, number)
             self.epochs += 1
             self._watcher.notice()
         except BaseException as error:
@@ -179,6 +184,9 @@ class Running:
 
     def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
         return EpochSource(planned, self._read, self._broker)
+
+    def _stored(self) -> StoredMessages:
+        return StoredMessages(self._spark, self._decoder, self._collect, self._broker)
 
     def _read(self, span: Span) -> pa.Table:
         return self._collect(read_span(self._spark, self._settings.source, self._decoder, span))
@@ -204,6 +212,7 @@ class Running:
             if self._stop.is_set() and self._at_rest():
                 query.stop()
                 break
+            self._release()
             time.sleep(LOOK_SECONDS)
         if failure := self._watcher.failure or monitor.failure:
             raise failure
@@ -211,6 +220,26 @@ class Running:
             raise self._error
         if self._error is None and (failed := query.exception()) is not None:
             raise failed
+
+    def _release(self) -> None:
+        """Between two epochs: a request for a release need not wait for the next message."""
+        wanting = [lane for lane in self._lanes.values() if lane.wants_release]
+        if not wanting or self._stop.is_set() or not self._writing.acquire(blocking=False):
+            return
+        try:
+            if self._is_settled():
+                for lane in wanting:
+                    lane.release()
+        finally:
+            self._writing.release()
+
+    def _is_settled(self) -> bool:
+        """Whether every epoch that was planned is through: none is pending, and none will be replayed."""
+        if any(lane.committer.pending for lane in self._lanes.values()):
+            return False
+        with spark_errors():
+            planned = self._checkpoint.last_planned()
+            return planned is None or self._checkpoint.is_complete(planned)
 
     def _at_rest(self) -> bool:
         """No epoch is being processed, and none waits for its checkpoint entry."""

@@ -19,7 +19,7 @@ from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
-from app.spark.session import make_session
+from app.spark.session import make_session, stop_session
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.running import Running, StopRequested
@@ -64,7 +64,7 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
             server = serve(settings.metrics.host, settings.metrics.port, None, health)
             stack.callback(server.stop)
         spark = make_session(settings.lane, settings.spark.master, settings.spark.conf, java_home(), jars("spark"))
-        stack.callback(spark.stop)
+        stack.callback(stop_session, spark)
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 

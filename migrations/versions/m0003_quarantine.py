@@ -45,7 +45,7 @@ create table quarantine (
         check (state in ('quarantined', 'parked', 'released', 'discarded', 'superseded')),
     quarantined_at        timestamptz not null default clock_timestamp(),
     changed_at            timestamptz not null default clock_timestamp(),
-    release_requested_at  timestamptz,         -- the lane releases it in one of its epochs, or says why not
+    release_requested_at  timestamptz,         -- the lane releases it between two epochs, or says why not
     release_requested_by  text,
     release_forced        boolean not null default false,
     release_reason        text,
@@ -55,6 +55,7 @@ create table quarantine (
     constraint forced_with_reason check (not release_forced or release_reason is not null)
 );
 create index on quarantine (lane, state);
+create index on quarantine (lane) where release_requested_at is not null and release_refused is null;
 create table quarantine_event (
     event       bigint generated always as identity primary key,
     id          bigint not null references quarantine on delete cascade,

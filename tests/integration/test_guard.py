@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import make_url
 
 from app import errors
-from app.config.settings import OnSkip
+from app.config.on_skip import OnSkip
 from app.db.engine import make_engine
 from app.db.failures import is_connection_loss
 from app.errors import Fenced, JobFailed, SparkGone, SurelaneError, Unreachable

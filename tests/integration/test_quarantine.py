@@ -330,6 +330,7 @@ FILTERS = (
     (Filter(table="public.*"), [5, 2, 1]),
     (Filter(table="*.order_"), []),
     (Filter(table="a%b.it_m\\"), [3]),
+    (Filter(table="a%.*"), []),
     (Filter(topic=TOPIC), [5, 4, 3, 2, 1]),
     (Filter(topic="another"), []),
     (Filter(reason="TOO LONG"), [5, 1]),

@@ -258,7 +258,7 @@ def test_release_is_recorded(shelf: Shelf) -> None:
     numbers = shelf.keep(entry(1), parked(2))
     ended = shelf("release", *map(str, numbers), "--reason", "column widened")
     assert ended.status == 0
-    assert "next epoch" in ended.out
+    assert "the lane takes it up" in ended.out
     assert shelf.states() == ["quarantined", "parked"], "the lane releases, nobody else"
     found = shelf("show", str(numbers[0]), "--json").json
     assert found["release"]["reason"] == "column widened"
@@ -310,7 +310,9 @@ def test_all_of_a_table(shelf: Shelf) -> None:
     assert shelf.states() == ["discarded"] * 3
 
 
-@pytest.mark.parametrize(("answer", "status"), [("y\n", ExitStatus.OK), ("n\n", 12), ("", 12)])
+@pytest.mark.parametrize(
+    ("answer", "status"), [("y\n", ExitStatus.OK), ("n\n", ExitStatus.REFUSED), ("", ExitStatus.REFUSED)]
+)
 def test_discarding_all_is_confirmed(
     shelf: Shelf, monkeypatch: pytest.MonkeyPatch, answer: str, status: int, tmp_path: Path
 ) -> None:

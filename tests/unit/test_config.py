@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from app.config.load import load
+from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.settings import (
+    Breaker,
     Commit,
     CommitMode,
     FailureRate,
@@ -288,3 +290,30 @@ def test_columns_that_are_hidden() -> None:
 def test_columns_that_are_hidden_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SURELANE_GUARD__REDACT", "public.customers.email,*.ssn")
     assert loaded(SMALL).guard.redact == ("public.customers.email", "*.ssn")
+
+
+def with_guard(more: str) -> str:
+    return f"{SMALL}\nguard: {{{more}}}\n"
+
+
+def test_what_follows_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = loaded(with_guard('on_skip: park, on_skip_tables: {"public.a*": stop, "*.*": continue}')).guard
+    policy = SkipPolicy(guard.on_skip, guard.on_skip_tables)
+    found = [policy.of(*table) for table in (("public", "accounts"), ("public", "b"), (None, None))]
+    assert found == [OnSkip.STOP, OnSkip.CONTINUE, OnSkip.PARK]
+    monkeypatch.setenv("SURELANE_GUARD__ON_SKIP_TABLES", '{"public.b": "park"}')
+    assert load().guard.on_skip_tables == {"public.b": OnSkip.PARK}
+
+
+def test_a_breaker_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert loaded(SMALL).guard.breaker == Breaker(messages=100, minutes=10)
+    assert loaded(with_guard("breaker: {messages: 5}")).guard.breaker == Breaker(messages=5, minutes=10)
+    assert loaded(with_guard("breaker: null")).guard.breaker is None
+    monkeypatch.setenv("SURELANE_GUARD__BREAKER", '{"messages": 7, "minutes": 0.5}')
+    assert load().guard.breaker == Breaker(messages=7, minutes=0.5)
+
+
+def test_faults_of_the_guard() -> None:
+    text = faults(with_guard("on_skip_tables: {orders: park}, max_parked_keys: 0, breaker: {messages: 0, minutes: -1}"))
+    for part in ("'orders' is not a source schema.table", "max_parked_keys", "breaker.messages", "breaker.minutes"):
+        assert part in text

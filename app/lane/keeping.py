@@ -1,0 +1,174 @@
+"""One lane and its quarantine: what an epoch puts there, which keys it holds, which entries a newer change closes.
+
+All of it happens in the epoch's own transaction; what is known in memory changes when that transaction has ended well.
+
+    begin   rows of held keys are left out of the epoch (park)
+    end     condemned and parked messages are kept, entries whose key has a newer change are superseded;
+            an error where that would be too much
+    passed  the memory follows
+"""
+
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import Connection
+
+from app.apply.arrange import Epoch
+from app.apply.shapes import Shape
+from app.config.on_skip import OnSkip, SkipPolicy
+from app.config.redaction import Redaction
+from app.errors import BreakerTripped
+from app.guard.guard import Guard
+from app.guard.quarantine import Held, Quarantine
+from app.lane.parking import OpenKeys, changes_of, key_of
+from app.lane.reading import Source
+from app.lane.skipped import Skipped
+from app.lane.skipping import Skips
+
+log = structlog.get_logger()
+
+RUNBOOK = "ops/runbooks/quarantined-message.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Breaker:
+    """No more than so many messages may be quarantined within so many minutes."""
+
+    messages: int
+    minutes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What the configuration says of skipped messages."""
+
+    policy: SkipPolicy
+    redaction: Redaction
+    max_parked_keys: int
+    breaker: Breaker | None
+
+
+class Keeping:
+    """The quarantine of one writer."""
+
+    def __init__(self, lane: str, generation: int, quarantine: Quarantine, guard: Guard, rules: Rules) -> None:
+        self.rules = rules
+        self._lane, self._generation = lane, generation
+        self._quarantine, self._guard = quarantine, guard
+        self.keys = OpenKeys(quarantine)
+        self._opened: list[Held] = []
+        self._closed: list[int] = []
+
+    def begin(self, connection: Connection, epoch: Epoch, source: Source, unread: list[Skipped]) -> Skips:
+        """What is skipped of this epoch from the start: messages that could not be read, and rows of held keys."""
+        self.drop()
+        skips = Skips(epoch, source, unread, self.rules.policy, self._limit)
+        touched = changes_of(epoch, {key for key in self.keys if skips.holds(key)})
+        self.keys.confirm(connection, touched)
+        for key, ordinals in touched.items():
+            if (entry := self.keys.first(key)) is not None:
+                skips.park(ordinals, entry)
+        return skips
+
+    def end(self, connection: Connection, number: int, skips: Skips, shapes: dict[int, Shape]) -> None:
+        """Keep what is skipped and close what is superseded, in the epoch's transaction.
+
+        Raises BadMessage where the policy is to stop, BreakerTripped where it would be too much.
+        """
+        stops = [one for one in skips.condemned if self.rules.policy.of(*one.table) is OnSkip.STOP]
+        if stops:
+            self._pardon(stops)
+            raise stops[0].error(self._lane, self.rules.redaction)
+        if entries := skips.entries(self.rules.redaction):
+            self._opened = self._quarantine.add(connection, self._generation, number, entries)
+            self._check_breaker(connection, skips.condemned)
+            self._check_keys(skips)
+            self._tell(skips)
+        self._closed = self._superseded(skips, shapes)
+        if self._closed:
+            self._quarantine.supersede(connection, self._closed)
+
+    def passed(self) -> None:
+        """The transaction has ended well."""
+        self.keys.add(self._opened)
+        if self._closed:
+            self.keys.remove(self._closed)
+        self.drop()
+
+    def drop(self) -> None:
+        """A transaction begins; what was noted of one that came to nothing is void."""
+        self._opened, self._closed = [], []
+
+    def release(self, connection: Connection, held: Held) -> None:
+        """An entry is applied by this transaction; older open ones of its key are superseded by it."""
+        self._quarantine.released(connection, held.id)
+        key = key_of(held)
+        older = [entry for entry in self.keys.up_to(key, held.position) if entry != held.id] if key else []
+        self._quarantine.supersede(connection, older)
+        self._closed += [held.id, *older]
+
+    def earlier(self, connection: Connection, held: Held) -> list[int]:
+        """Entries of its key before this one that are still open."""
+        key = key_of(held)
+        known = self.keys.up_to(key, held.position) if key else []
+        return sorted(self._quarantine.still_open(connection, [one for one in known if one != held.id]))
+
+    def _superseded(self, skips: Skips, shapes: dict[int, Shape]) -> list[int]:
+        """Open entries, those of this epoch among them, that a change comes after which this epoch applies."""
+        if not self.keys and not self._opened:
+            return []
+        known = OpenKeys(self._quarantine)
+        known.add(self._opened)
+        wanted = {key for key in (*self.keys, *known) if not skips.holds(key)}
+        closed: list[int] = []
+        for key, ordinals in changes_of(skips.epoch, wanted).items():
+            applied = [one for one in ordinals if one not in skips.refused and int(skips.epoch.codes[one]) in shapes]
+            if applied:
+                last = skips.epoch.position(applied[-1])
+                closed += [*self.keys.up_to(key, last), *known.up_to(key, last)]
+        return closed
+
+    def _limit(self, condemned: list[Skipped]) -> None:
+        """Stop as soon as this epoch alone has too many."""
+        if self.rules.breaker is not None and len(condemned) > self.rules.breaker.messages:
+            raise self._tripped(self.rules.breaker, condemned)
+
+    def _check_breaker(self, connection: Connection, condemned: list[Skipped]) -> None:
+        breaker = self.rules.breaker
+        if breaker and condemned and self._quarantine.since(connection, breaker.minutes) > breaker.messages:
+            raise self._tripped(breaker, condemned)
+
+    def _tripped(self, breaker: Breaker, condemned: list[Skipped]) -> BreakerTripped:
+        """The messages are tried again by the next start: by then what ails them may have been mended."""
+        self._pardon(condemned)
+        last = condemned[-1]
+        return BreakerTripped(
+            f"lane {self._lane}: more than {breaker.messages} messages would be in quarantine within "
+            f"{breaker.minutes:g} minutes (guard.breaker), the last one {last.message.position}: "
+            f"{last.words(self.rules.redaction)}. Nothing of this epoch was applied",
+            hint=f"see {RUNBOOK}; `surelane quarantine list --since 1h` shows what they have in common. Mend that and "
+            "start again, or raise guard.breaker.messages if they are meant to be skipped",
+        )
+
+    def _check_keys(self, skips: Skips) -> None:
+        added = {key for held in self._opened if (key := key_of(held)) is not None}
+        held = {key for key in added.union(self.keys) if skips.holds(key)}
+        if len(held) > self.rules.max_parked_keys and not added <= set(self.keys):
+            self._pardon(skips.condemned)
+            raise BreakerTripped(
+                f"lane {self._lane}: changes of {len(held)} keys would wait in quarantine, "
+                f"{self.rules.max_parked_keys} may (guard.max_parked_keys). Nothing of this epoch was applied",
+                hint=f"see {RUNBOOK}; `surelane quarantine list --state quarantined`, then "
+                "`surelane quarantine release --all` or `surelane quarantine discard --all --reason ...`, with --table "
+                "for one table; or raise guard.max_parked_keys",
+            )
+
+    def _pardon(self, condemned: list[Skipped]) -> None:
+        for one in condemned:
+            self._guard.pardon(one.suspect)
+
+    def _tell(self, skips: Skips) -> None:
+        for one in skips.condemned:
+            log.warning("quarantined", lane=self._lane, **one.described())
+        if parked := int(skips.parked.sum()):
+            log.warning("parked", lane=self._lane, messages=parked)

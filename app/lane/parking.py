@@ -1,0 +1,105 @@
+"""Keys that have open entries in quarantine: changes of some follow there, changes of others close the entries.
+
+They are read once, when the lane opens, and kept up to date by what the lane itself does; nobody else opens an entry.
+That an operator closes one is noticed when an epoch meets its key: only then the database is asked.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from app.apply.arrange import CHANGES, Epoch
+from app.guard.quarantine import Held, Quarantine
+from app.model.arrow import compute
+from app.model.offsets import Position
+
+
+class Key(NamedTuple):
+    """A row's identity at the source."""
+
+    schema: str
+    table: str
+    #: the message's key as decoded
+    text: str
+
+
+class OpenKeys:
+    """Open entries of one lane by key, without those whose key is not known."""
+
+    def __init__(self, quarantine: Quarantine) -> None:
+        self._quarantine = quarantine
+        #: position by id, in order
+        self._entries: dict[Key, dict[int, Position]] = {}
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def read(self, connection: Connection) -> None:
+        """Everything anew."""
+        self._entries = {}
+        self.add(self._quarantine.held(connection))
+
+    def add(self, opened: Iterable[Held]) -> None:
+        """These are open now."""
+        for held in opened:
+            if (key := key_of(held)) is not None:
+                self._entries.setdefault(key, {})[held.id] = held.position
+
+    def remove(self, closed: Iterable[int]) -> None:
+        """These are not open any more."""
+        gone = set(closed)
+        for key in [key for key, entries in self._entries.items() if gone & entries.keys()]:
+            self._entries[key] = {one: at for one, at in self._entries[key].items() if one not in gone}
+            if not self._entries[key]:
+                del self._entries[key]
+
+    def first(self, key: Key) -> Position | None:
+        """Of the key's open entries; None when it has none."""
+        return next(iter(self._entries.get(key, {}).values()), None)
+
+    def up_to(self, key: Key, change: Position) -> list[int]:
+        """The key's open entries that this change comes after, or is one of."""
+        return [entry for entry, position in self._entries.get(key, {}).items() if follows(change, position)]
+
+    def confirm(self, connection: Connection, keys: Collection[Key]) -> None:
+        """Make sure that these keys are open, or forget them; the first entry of each stays open until this transaction
+        ends."""
+        while firsts := {next(iter(self._entries[key])) for key in keys if key in self._entries}:
+            if self._quarantine.still_open(connection, firsts) == firsts:
+                return
+            self.read(connection)
+
+
+def key_of(held: Held) -> Key | None:
+    """None when it is not known."""
+    if held.schema is None or held.table is None or held.key_text is None:
+        return None
+    return Key(held.schema, held.table, held.key_text)
+
+
+def follows(change: Position, entry: Position) -> bool:
+    """Whether a change comes after an entry of its key, or is it.
+
+    A key's changes are in one partition; where they have moved to another, the change is taken for the newer one.
+    """
+    return change[:2] != entry[:2] or change.offset >= entry.offset
+
+
+def changes_of(epoch: Epoch, keys: Collection[Key]) -> dict[Key, list[int]]:
+    """Ordinals of all changes of these keys, ascending."""
+    found: dict[Key, list[int]] = {}
+    if not keys or not len(epoch):
+        return found
+    wanted = pa.array(list({key.text for key in keys}), pa.string())
+    ordinals = compute.indices_nonzero(compute.is_in(epoch.rows["key"], value_set=wanted))
+    for ordinal, text in zip(ordinals.to_pylist(), epoch.rows["key"].take(ordinals).to_pylist(), strict=True):
+        layout = epoch.layout(ordinal)
+        key = Key(layout.schema, layout.table, text)
+        if layout.kind in CHANGES and key in keys:
+            found.setdefault(key, []).append(ordinal)
+    return found

@@ -1,0 +1,211 @@
+"""Applying quarantined messages after all, because an operator asked for it.
+
+Between two epochs, in transactions of their own: message and state change together or not at all, and since neither
+Kafka's position nor the checkpoint has a part in it, that is exactly once in every commit mode, and needs no message to
+come. Nothing may be pending then: what is applied is newer than the last epoch and older than the next.
+
+    requested -> decoded anew from the stored bytes -> released      applied, all of it in one transaction
+                                                    -> refused       with words for whoever asked
+
+The guard records what is in progress. A release that the process did not survive is not tried again by itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event
+
+import psycopg2
+import pyarrow as pa
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from app.apply.applier import Applier
+from app.apply.arrange import CHANGES, Epoch
+from app.apply.shapes import Shape
+from app.db.failures import describe, verdict_of
+from app.errors import SurelaneError, TargetMismatch, Verdict
+from app.guard.attempts import Stage
+from app.guard.guard import Guard
+from app.guard.narrowing import contains, only_position, single
+from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine, Release
+from app.guard.redact import error_text
+from app.kafka.broker import RawMessage
+from app.lane.keeping import Keeping
+from app.lane.parking import Key, key_of
+from app.lane.reading import MALFORMED
+from app.ledger.store import Ledger
+from app.model.epoch import GENESIS
+from app.model.offsets import Offsets, Span, TopicPartition
+from app.model.rows import Kind
+
+log = structlog.get_logger()
+
+#: decoded rows (`app.model.rows`) of messages as they were kept
+Decode = Callable[[Sequence[RawMessage]], pa.Table]
+
+_UNSURVIVED = "the process ended, or lost the target, while this message was being applied; ask again to try once more"
+_UNKNOWN = (
+    "nobody can tell whether a newer change of its row was applied: "
+    "its table and key were not known when it was skipped"
+)
+_BY_FORCE = "; --force releases it all the same"
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A decoded message."""
+
+    #: the one row
+    epoch: Epoch
+    shapes: dict[int, Shape]
+
+    @property
+    def key(self) -> Key | None:
+        """Which row it is about."""
+        layout, text = self.epoch.layout(0), self.epoch.rows["key"][0].as_py()
+        return None if text is None else Key(layout.schema, layout.table, text)
+
+    @property
+    def is_change(self) -> bool:
+        """Whether there is something to apply."""
+        return self.epoch.layout(0).kind in CHANGES
+
+
+class Releasing:
+    """Releases of one writer."""
+
+    def __init__(
+        self,
+        generation: int,
+        ledger: Ledger,
+        quarantine: Quarantine,
+        keeping: Keeping,
+        applier: Applier,
+        guard: Guard,
+        decode: Decode,
+        wanted: Event,
+    ) -> None:
+        """`wanted` is set by whoever notices that there are requests."""
+        self.wanted = wanted
+        self._generation, self._ledger, self._quarantine, self._keeping = generation, ledger, quarantine, keeping
+        self._applier, self._guard, self._decode = applier, guard, decode
+
+    def run(self, connection: Connection) -> None:
+        """Release what is requested, RELEASES_AT_ONCE at most."""
+        self.wanted.clear()
+        with connection.begin():
+            requests = self._quarantine.requested(connection)
+        if not requests:
+            return
+        if len(requests) == RELEASES_AT_ONCE:
+            self.wanted.set()  # there may be more
+        self._applier.forget()  # the target may have been mended
+        decoded = self._decoded(requests)
+        ready = {one.held.id: self._ready(rows) for one, rows in zip(requests, decoded, strict=True)}
+        self._keeping.drop()
+        with connection.begin():
+            self._ledger.hold(connection, self._generation)
+            for one in self._quarantine.requested(connection):
+                if one.held.id in ready:
+                    self._release(connection, one, ready[one.held.id])
+        self._keeping.passed()
+
+    def _decoded(self, requests: list[Release]) -> list[pa.Table | str]:
+        """The row of each, or why there is none. Together if that works, else one by one."""
+        interrupted = self._guard.take_interrupted()
+        suspicious = [one for one in requests if interrupted and contains(interrupted, _span([one]))]
+        if not suspicious:
+            self._guard.begin(GENESIS, _span(requests), Stage.DECODE)
+            try:
+                rows = self._decode([one.message for one in requests])
+            except SurelaneError as error:
+                if error.verdict is not Verdict.POISON:
+                    raise
+            else:
+                return [_row(rows, one) for one in requests]
+        single_one = interrupted is not None and only_position(interrupted) is not None
+        return [_UNSURVIVED if single_one and one in suspicious else self._one(one) for one in requests]
+
+    def _one(self, release: Release) -> pa.Table | str:
+        self._guard.begin(GENESIS, _span([release]), Stage.DECODE)
+        try:
+            return _row(self._decode([release.message]), release)
+        except SurelaneError as error:
+            if error.verdict is not Verdict.POISON:
+                raise
+            return error.message
+
+    def _ready(self, rows: pa.Table | str) -> _Ready | str:
+        """Decoded and with its table known, or why not."""
+        if isinstance(rows, str):
+            return rows
+        epoch = Epoch.arrange(rows)
+        kind = epoch.layout(0).kind
+        if kind is Kind.MALFORMED:
+            return MALFORMED.cause
+        if kind is Kind.FAILED:
+            return f"the transform raised {epoch.rows['line'][0].as_py()}"
+        try:
+            return _Ready(epoch, self._applier.prepare(epoch))
+        except TargetMismatch as error:
+            return error.message
+
+    def _release(self, connection: Connection, release: Release, ready: _Ready | str) -> None:
+        why = ready if isinstance(ready, str) else self._obstacle(connection, release, ready)
+        if why is None and not isinstance(ready, str):
+            why = self._apply(connection, release, ready)
+        said = {"lane": self._ledger.lane, "entry": release.held.id, "position": str(release.held.position)}
+        if why is None:
+            self._keeping.release(connection, release.held)
+            log.info("released", forced=release.forced, **said)
+        else:
+            columns = self._keeping.rules.redaction.columns(release.held.schema, release.held.table)
+            why = error_text(why, columns, release.message.key, release.message.value)
+            self._quarantine.refuse(connection, release.held.id, why)
+            log.warning("release refused", because=why, **said)
+
+    def _obstacle(self, connection: Connection, release: Release, ready: _Ready) -> str | None:
+        """Why applying it now would not be in order."""
+        if release.forced or not ready.is_change:
+            return None
+        key = key_of(release.held)
+        if key is None or key != ready.key:
+            return _UNKNOWN + _BY_FORCE
+        if earlier := self._keeping.earlier(connection, release.held):
+            return f"entry {earlier[0]}, an earlier message of its key, is still open: release or discard it first"
+        return None
+
+    def _apply(self, connection: Connection, release: Release, ready: _Ready) -> str | None:
+        """Why the target does not take it."""
+        self._guard.begin(GENESIS, _span([release]), Stage.APPLY)
+        try:
+            with connection.begin_nested():
+                self._applier.apply(connection, ready.epoch, ready.shapes, settle=True)
+        except (DBAPIError, psycopg2.Error) as error:
+            if verdict_of(error) is Verdict.RETRY:
+                raise
+            return describe(error)
+        except TargetMismatch as error:
+            return error.message
+        return None
+
+
+def _row(rows: pa.Table, release: Release) -> pa.Table | str:
+    """Its row among those of several."""
+    for index in range(rows.num_rows):
+        if tuple(rows[name][index].as_py() for name in ("topic", "partition", "offset")) == release.held.position:
+            return rows.slice(index, 1)
+    raise AssertionError(f"{release.held.position} was not decoded")
+
+
+def _span(releases: Sequence[Release]) -> Span:
+    """The smallest span that has all of them."""
+    spans = [single(one.held.position) for one in releases]
+    start: dict[TopicPartition, int] = {}
+    end: dict[TopicPartition, int] = {}
+    for span in spans:
+        for tp in span.end:
+            start[tp] = min(start.get(tp, span.start[tp]), span.start[tp])
+            end[tp] = max(end.get(tp, 0), span.end[tp])
+    return Span(start=Offsets.of(start), end=Offsets.of(end))

@@ -1,0 +1,81 @@
+"""What one epoch does not apply: messages that are condemned, and those that follow one of their key."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from app.apply.arrange import Epoch
+from app.config.on_skip import OnSkip, SkipPolicy
+from app.config.redaction import Redaction
+from app.guard.attempts import Suspect
+from app.guard.quarantine import Entry, State
+from app.lane.parking import Key, changes_of, follows
+from app.lane.reading import Source
+from app.lane.skipped import Skipped
+from app.model.offsets import Position
+
+#: raises when too much has been condemned
+Limit = Callable[[list[Skipped]], None]
+
+
+class Skips:
+    """What is skipped of one epoch."""
+
+    def __init__(self, epoch: Epoch, source: Source, unread: list[Skipped], policy: SkipPolicy, limit: Limit) -> None:
+        """`unread`: condemned before they were in the epoch."""
+        self.epoch = epoch
+        self.condemned = list(unread)
+        #: rows that are not applied because of an earlier one of their key
+        self.parked = np.zeros(len(epoch), bool)
+        #: ordinals of those that were condemned while they were applied
+        self.refused: set[int] = set()
+        self._source, self._policy, self._limit = source, policy, limit
+        limit(self.condemned)
+        for one in unread:
+            if (key := one.known_key) is not None and self.holds(key):
+                self.park(changes_of(epoch, {key}).get(key, ()), one.message.position)
+
+    def holds(self, key: Key) -> bool:
+        """Whether later changes of this key follow an entry."""
+        return self._policy.of(key.schema, key.table) is OnSkip.PARK
+
+    def park(self, ordinals: Iterable[int], entry: Position) -> None:
+        """Leave out those of these changes that come after the entry."""
+        self.parked[[ordinal for ordinal in ordinals if follows(self.epoch.position(ordinal), entry)]] = True
+
+    def condemn(self, ordinal: int, suspect: Suspect) -> None:
+        """Leave out this message and, where its key is held, those that follow it."""
+        one = Skipped.of_row(self.epoch, ordinal, suspect, self._source.message(self.epoch.position(ordinal)))
+        self.condemned.append(one)
+        self.refused.add(ordinal)
+        self._limit(self.condemned)
+        if (key := one.known_key) is not None and self.holds(key):
+            same = np.flatnonzero(self.epoch.identities == self.epoch.identities[ordinal])
+            self.parked[same[same > ordinal]] = True
+
+    def rest(self, first: int, end: int) -> Epoch:
+        """The rows from ordinal `first` on, `end` not among them, that are to be applied."""
+        part, parked = self.epoch.part(first, end), np.flatnonzero(self.parked[first:end])
+        return part.without(parked) if len(parked) else part
+
+    def entries(self, redaction: Redaction) -> list[Entry]:
+        """For the quarantine, in the order of the positions."""
+        found = [one.entry(redaction) for one in self.condemned] + list(self._parked_entries())
+        return sorted(found, key=lambda entry: entry.message.position)
+
+    def reasons(self) -> list[str]:
+        """Why messages are skipped, a word for each, to count by."""
+        return [one.reason for one in self.condemned] + [State.PARKED.value] * int(self.parked.sum())
+
+    def _parked_entries(self) -> Iterator[Entry]:
+        ordinals = np.flatnonzero(self.parked).tolist()
+        messages = self._source.messages([self.epoch.position(ordinal) for ordinal in ordinals])
+        for ordinal, message in zip(ordinals, messages, strict=True):
+            layout = self.epoch.layout(ordinal)
+            yield Entry(
+                message=message,
+                state=State.PARKED,
+                schema=layout.schema,
+                table=layout.table,
+                key_text=self.epoch.rows["key"][ordinal].as_py(),
+            )

@@ -1,0 +1,83 @@
+"""Messages that take the lane's own process with them, and what only looks like that: the supervisor starts another
+worker each time, the guard narrows down to the message, and the lane goes on without it."""
+
+import pytest
+
+from app.config.settings import CommitMode
+from app.errors import ExitStatus
+from tests.fix_lane import MakeLane, MakeProcess
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.oracle import Reader
+from tests.poison import Expected, check, row, send
+from tests.transforms import can_eat
+
+#: a death costs a start of Spark: an epoch as wide as the fan-out is narrowed in one step, and two attempts are enough
+EPOCH_MESSAGES = 16
+MAX_ATTEMPTS = 2
+TIMEOUT_SECONDS = 900.0
+
+two_phase, ledger, at_least_once = CommitMode.TWO_PHASE, CommitMode.LEDGER, CommitMode.AT_LEAST_ONCE
+#: (what the message does, to whom, mode); the others with --full-matrix
+SAMPLE = [("segfault", "driver", two_phase), ("hang", "workers", at_least_once), ("kill", "driver", ledger)]
+ALL = [
+    (deed, where, mode)
+    for mode in CommitMode
+    for deed, where in [
+        ("segfault", "driver"),
+        ("exit", "driver"),
+        ("kill", "driver"),
+        ("eat", "driver"),
+        ("hang", "driver"),
+        ("hang", "workers"),
+    ]
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A sample, or everything."""
+    if "deed" in metafunc.fixturenames:
+        cases = ALL if metafunc.config.getoption("--full-matrix", default=False) else SAMPLE
+        metafunc.parametrize(("deed", "where", "mode"), cases, ids=[f"{d}-{w}-{m.value}" for d, w, m in cases])
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+def test_a_message_that_takes_the_worker_with_it(
+    deed: str, where: str, mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    if deed == "eat" and not can_eat():
+        pytest.skip("needs the right to bound a process' memory (cgroup)")
+    target.execute("create table flat (id int primary key, v text)")
+    made = lane(
+        mode,
+        epoch={"max_messages": EPOCH_MESSAGES},
+        transform={"function": "tests.transforms:obey", "where": where},
+        guard={"max_attempts": MAX_ATTEMPTS, "message_timeout": "5 seconds" if deed == "hang" else "1 minute"},
+    )
+    bad = row(1000, deed)
+    messages = [*(row(number) for number in range(30)), bad, *(row(number, "after") for number in range(20, 60))]
+    offsets = send(topic, messages, [bad])
+    with Reader(target, topic) as reader:
+        process = lane_process(made, until_caught_up=True).start()
+        assert process.wait(TIMEOUT_SECONDS) == ExitStatus.OK, process.tail()
+        check(made, target, topic, dict.fromkeys(offsets, (bad, Expected(MAX_ATTEMPTS))), reader)
+    assert len(process.events("worker died")) == MAX_ATTEMPTS + 1, "one for the epoch, then the message's own"
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+def test_poison_in_an_epoch_that_is_replayed(
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    """Killed when it was skipped but not decided: the replay skips it once more, and it is kept once."""
+    target.execute("create table flat (id int primary key, v text not null)")
+    made = lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES})
+    bad = row(1000, None)
+    offsets = send(
+        topic, [*(row(number) for number in range(20)), bad, *(row(number) for number in range(9, 40))], [bad]
+    )
+    with Reader(target, topic) as reader:
+        process = lane_process(made, failpoint="after-pre-commit=kill@2").start()
+        process.wait()
+        assert target.prepared()
+        made.run_until_caught_up()
+        check(made, target, topic, dict.fromkeys(offsets, (bad, Expected(3, "23502", "apply"))), reader)

@@ -1,0 +1,65 @@
+"""Transforms for tests: what users' code may do to the process that runs it, asked for by the message itself."""
+
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+from app.transform import Change
+
+#: megabytes that a process may have that eats memory
+LIMIT_MB = 600
+_CHUNK = 16 << 20
+
+
+def obey(change: Change) -> Change | None:
+    """Do what column `v` says."""
+    match change.row.get("v"):
+        case "raise":
+            raise ValueError("the transform does not like this row")
+        case "segfault":
+            ctypes.string_at(0)
+        case "exit":
+            os._exit(3)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "eat":
+            _eat()
+        case "hang":
+            while True:
+                time.sleep(3600)  # the very thing
+        case "leave out":
+            return None
+        case "shout":
+            change.row["v"] = "SHOUT\t\\N\n"
+        case _:
+            pass
+    return change
+
+
+def can_eat() -> bool:
+    """Whether this machine lets a test bound a process' memory, so that the kernel kills that one and no other."""
+    folder = memory_folder()
+    return folder is not None and os.access(folder, os.W_OK)
+
+
+def memory_folder() -> Path | None:
+    """Where groups of bounded memory are made."""
+    places = (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup"))
+    names = ("memory.limit_in_bytes", "cgroup.subtree_control")
+    return next((place for place, name in zip(places, names, strict=True) if (place / name).exists()), None)
+
+
+def _eat() -> None:
+    """Move into a group of bounded memory and take more than that: the kernel kills this process."""
+    folder = memory_folder()
+    assert folder is not None
+    group = folder / f"surelane-{os.getpid()}"
+    group.mkdir()
+    limit = group / ("memory.limit_in_bytes" if (group / "memory.limit_in_bytes").exists() else "memory.max")
+    limit.write_text(str(LIMIT_MB << 20))
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    eaten = []
+    while True:
+        eaten.append(bytearray(os.urandom(1024) * (_CHUNK // 1024)))
