@@ -103,7 +103,7 @@ class Lane:
         replayed."""
         if not self._releasing.wanted.is_set():
             return
-        with self._guarded(), translated(f"lane {self.name}: releasing"):
+        with self._guarded(), translated(f"lane {self.name}: releasing", discreet=self._guard.discreet):
             self._releasing.run(self._connection)
         self._guard.passed(self.position)
 
