@@ -116,8 +116,16 @@ class Guard:
         return span
 
     def spans(self, *stages: Stage) -> list[Span]:
-        """What is suspected of failing at one of these stages."""
-        return [suspect.span for suspect in self._suspects if suspect.stage in (Stage.EPOCH, *stages)]
+        """What is to be cut before one of these stages.
+
+        A whole epoch only after its second failure: most deaths have nothing to do with a message, and reading an epoch
+        in parts takes longer.
+        """
+        return [
+            one.span
+            for one in self._suspects
+            if one.stage in stages or (one.stage is Stage.EPOCH and one.attempts + one.losses > 1)
+        ]
 
     def suspect(self, span: Span, stage: Stage) -> Suspect | None:
         """What is held against exactly this span at this stage."""

@@ -157,8 +157,7 @@ class Lane:
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
-            reasons = [one.reason for one in skips.condemned]
-            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), reasons)
+            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), skips.reasons())
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self.position = span.end
@@ -169,7 +168,7 @@ class Lane:
     def _apply(
         self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]
     ) -> tuple[EpochRecord, Skips]:
-        """Apply what was read, put away what is skipped; the epoch's ledger row, and what was skipped."""
+        """Apply what was read, put away what is skipped; the epoch's ledger row, and what is skipped."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
         applied = Application(self._connection, self._applier, self._guard, number, epoch, shapes, skips).run()
         if skips.condemned:

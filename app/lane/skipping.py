@@ -63,6 +63,10 @@ class Skips:
         found = [one.entry(redaction) for one in self.condemned] + list(self._parked_entries())
         return sorted(found, key=lambda entry: entry.message.position)
 
+    def reasons(self) -> list[str]:
+        """Why messages are skipped, a word for each, to count by."""
+        return [one.reason for one in self.condemned] + [State.PARKED.value] * int(self.parked.sum())
+
     def _parked_entries(self) -> Iterator[Entry]:
         ordinals = np.flatnonzero(self.parked).tolist()
         messages = self._source.messages([self.epoch.position(ordinal) for ordinal in ordinals])

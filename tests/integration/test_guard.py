@@ -215,6 +215,17 @@ def test_the_metrics_count_what_is_skipped(lane: BareLane) -> None:
     assert found == {"23": 2, "22": 1, "unknown": 1}
 
 
+def test_one_death_costs_nothing(lane: BareLane) -> None:
+    """The epoch is tried as a whole once more."""
+    lane.killers = {7}
+    with pytest.raises(Death):
+        lane.apply([row(number) for number in range(20)])
+    lane.reopen()
+    lane.killers = ()
+    assert lane.apply([row(number) for number in range(20)]).plan == "deletes-first"
+    check(lane, [])
+
+
 def test_deaths_that_no_message_causes_skip_nothing(lane: BareLane) -> None:
     """Killed anywhere, again and again: each time another part is in progress."""
     messages = [row(number % 50) for number in range(400)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.config.settings import OnSkip
+from app.config.on_skip import OnSkip
 from app.errors import Unreachable
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, BareLane, Death, MakeBareLane

@@ -9,7 +9,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from app.config.settings import OnSkip
+from app.config.on_skip import OnSkip
 from app.errors import BadMessage, SurelaneError, TargetMismatch, Unreachable
 from tests import messages as m
 from tests.fix_bare_lane import BareLane, MakeBareLane
