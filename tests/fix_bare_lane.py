@@ -27,6 +27,7 @@ from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.transform.function import Function, over
 from tests.decoded import decoded
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Sent
@@ -46,8 +47,8 @@ class Death(BaseException):
 class DecodedSource:
     """The messages of one epoch, decoded without Spark (`app.lane.reading.Source`); reading a killer is death."""
 
-    def __init__(self, sent: list[Sent], killers: Collection[int]) -> None:
-        self._sent, self._killers = sent, killers
+    def __init__(self, sent: list[Sent], killers: Collection[int], transform: Function | None) -> None:
+        self._sent, self._killers, self._transform = sent, killers, transform
 
     def all(self) -> pa.Table:
         """Every row."""
@@ -73,7 +74,8 @@ class DecodedSource:
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):
             raise Death
-        return decoded(sent)
+        rows = decoded(sent)
+        return over(self._transform, rows) if self._transform else rows
 
 
 class BareLane:
@@ -97,6 +99,7 @@ class BareLane:
         self.sent: list[Sent] = []
         #: offsets of messages that kill whoever reads them
         self.killers: Collection[int] = ()
+        self.transform: Function | None = None
         #: offsets of messages that kill whoever releases them
         self.release_killers: Collection[int] = ()
         self._routes, self._ignore_unknown = Routes(routes), ignore_unknown
@@ -167,7 +170,7 @@ class BareLane:
         rows = list(sent)
         if shuffle is not None:
             random.Random(shuffle).shuffle(rows)
-        self.lane.process_epoch(self._epoch, span, DecodedSource(rows, self.killers))
+        self.lane.process_epoch(self._epoch, span, DecodedSource(rows, self.killers, self.transform))
         self.lane.committer.commit()
         self.sent += sent
         self._epoch += 1
@@ -179,14 +182,14 @@ class BareLane:
         """The next epoch, up to its pre-commit; nothing decides it."""
         sent = self._place(messages)
         span = Span(start=self.lane.position, end=Offsets.of({TOPIC: len(self.sent) + len(sent)}))
-        self.lane.process_epoch(self._epoch, span, DecodedSource(sent, self.killers))
+        self.lane.process_epoch(self._epoch, span, DecodedSource(sent, self.killers, self.transform))
 
     def replay(self) -> None:
         """The last epoch once more, as after a crash before its checkpoint entry."""
         last = self.target.ledger(self.name)
         assert last is not None
         sent = self.sent[last.span.start[TOPIC] :]
-        self.lane.process_epoch(last.epoch, last.span, DecodedSource(sent, self.killers))
+        self.lane.process_epoch(last.epoch, last.span, DecodedSource(sent, self.killers, self.transform))
 
     def release(self) -> None:
         """What the service does when it has noticed a request, between two epochs."""
@@ -219,9 +222,10 @@ class BareLane:
         """Stored messages, once more."""
         if any(one.position.offset in self.release_killers for one in messages):
             raise Death
-        return decoded(
+        sent = [
             Sent(message=Message(key=one.key, value=one.value), position=one.position, number=0) for one in messages
-        )
+        ]
+        return DecodedSource(sent, (), self.transform).all()
 
     def _begin(self) -> int:
         start = Offsets.of({TOPIC: 0})

@@ -12,6 +12,7 @@ from app.guard.operator import Operator
 from app.guard.quarantine import RELEASES_AT_ONCE
 from app.lane.keeping import Breaker
 from app.ledger.store import Ledger
+from app.transform import Change
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, BareLane, Death, MakeBareLane
 from tests.fix_target import SCHEMA, Target
@@ -236,6 +237,33 @@ def test_nothing_is_known_of_a_message_that_cannot_be_decoded(on_skip: OnSkip, b
     request(lane, 0, forced=True)
     lane.release()
     assert (states(lane), values(lane.target)) == ({0: "released"}, {1: "old"})
+
+
+@pytest.mark.parametrize("on_skip", [OnSkip.CONTINUE, OnSkip.PARK])
+def test_what_the_transform_raises_for(on_skip: OnSkip, bare_lane: MakeBareLane) -> None:
+    """It is condemned before it is in the epoch; its table and key are known all the same."""
+
+    def raising(change: Change) -> Change:
+        if change.row["v"] == "raise":
+            raise ValueError("no")
+        return change
+
+    lane = bare_lane(on_skip=on_skip)
+    lane.transform = raising
+    lane.apply([row(1, "before"), row(1, "raise"), row(2), row(1, "after")])
+    if on_skip is OnSkip.CONTINUE:
+        assert (states(lane), values(lane.target)) == ({1: "superseded"}, {1: "after", 2: "x"})
+        return
+    assert (states(lane), values(lane.target)) == ({1: "quarantined", 3: "parked"}, {1: "before", 2: "x"})
+    assert counts(lane) == {"consumed": 4, "applied": 2, "quarantined": 2}
+    request(lane, 1, 3)
+    lane.release()
+    assert "the transform raised ValueError: no" in str(words(lane, 1))
+    assert "is still open" in str(words(lane, 3))
+    lane.transform = None
+    request(lane, 1, 3)
+    lane.release()
+    assert (states(lane), values(lane.target)) == ({1: "released", 3: "released"}, {1: "after", 2: "x"})
 
 
 # superseded
