@@ -89,6 +89,7 @@ class BareLane:
         rules: Rules,
         mode: CommitMode,
         guard: Target,
+        redact: Collection[str],
     ) -> None:
         self.target, self.name = target, name
         #: the database of the guard's own tables
@@ -102,7 +103,7 @@ class BareLane:
         self.rules, self._mode = rules, mode
         self._engine = make_engine(target.url, application_name=f"surelane {name}")
         engine = make_engine(guard.url, application_name=f"surelane {name} guard")
-        self._attempts = Attempts(engine, SCHEMA, name, discreet=bool(rules.redaction.columns(None, None)))
+        self._attempts = Attempts(engine, SCHEMA, name, discreet=bool(redact))
         #: what Prometheus would read
         self.metrics = CollectorRegistry()
         self._lane_metrics = LaneMetrics(name, self.metrics)
@@ -262,7 +263,9 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
             max_parked_keys=max_parked_keys,
             breaker=breaker,
         )
-        lane = BareLane(target, name, routes, ignore_unknown=ignore_unknown, rules=rules, mode=mode, guard=guard)
+        lane = BareLane(
+            target, name, routes, ignore_unknown=ignore_unknown, rules=rules, mode=mode, guard=guard, redact=redact
+        )
         made.append(lane)
         return lane
 

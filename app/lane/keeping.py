@@ -82,7 +82,7 @@ class Keeping:
         if entries := skips.entries(self.rules.redaction):
             self._opened = self._quarantine.add(connection, self._generation, number, entries)
             self._check_breaker(connection, skips.condemned)
-            self._check_keys(skips)
+            self._check_keys(connection, skips)
             self._tell(skips)
         self._closed = self._superseded(skips, shapes)
         if self._closed:
@@ -104,14 +104,15 @@ class Keeping:
         self._quarantine.released(connection, held.id)
         key = key_of(held)
         older = [entry for entry in self.keys.up_to(key, held.position) if entry != held.id] if key else []
-        self._quarantine.supersede(connection, older)
+        if older:
+            self._quarantine.supersede(connection, older)
         self._closed += [held.id, *older]
 
     def earlier(self, connection: Connection, held: Held) -> list[int]:
         """Entries of its key before this one that are still open."""
         key = key_of(held)
-        known = self.keys.up_to(key, held.position) if key else []
-        return sorted(self._quarantine.still_open(connection, [one for one in known if one != held.id]))
+        known = [entry for entry in self.keys.up_to(key, held.position) if entry != held.id] if key else []
+        return sorted(self._quarantine.still_open(connection, known)) if known else []
 
     def _superseded(self, skips: Skips, shapes: dict[int, Shape]) -> list[int]:
         """Open entries, those of this epoch among them, that a change comes after which this epoch applies."""
@@ -150,10 +151,14 @@ class Keeping:
             "start again, or raise guard.breaker.messages if they are meant to be skipped",
         )
 
-    def _check_keys(self, skips: Skips) -> None:
+    def _check_keys(self, connection: Connection, skips: Skips) -> None:
         added = {key for held in self._opened if (key := key_of(held)) is not None}
-        held = {key for key in added.union(self.keys) if skips.holds(key)}
-        if len(held) > self.rules.max_parked_keys and not added <= set(self.keys):
+        if added <= set(self.keys) or len(added.union(self.keys)) <= self.rules.max_parked_keys:
+            return
+        now = OpenKeys(self._quarantine)
+        now.read(connection)  # operators may have closed entries that no epoch has met since
+        held = [key for key in now if skips.holds(key)]
+        if len(held) > self.rules.max_parked_keys:
             self._pardon(skips.condemned)
             raise BreakerTripped(
                 f"lane {self._lane}: changes of {len(held)} keys would wait in quarantine, "

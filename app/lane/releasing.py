@@ -63,7 +63,11 @@ class _Ready:
     @property
     def key(self) -> Key | None:
         """Which row it is about."""
-        layout, text = self.epoch.layout(0), self.epoch.rows["key"][0].as_py()
+        layout = self.epoch.layout(0)
+        try:
+            text = self.epoch.rows["key"][0].as_py()
+        except UnicodeDecodeError:  # an upsert does not need its key
+            return None
         return None if text is None else Key(layout.schema, layout.table, text)
 
     @property

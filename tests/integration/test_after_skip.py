@@ -7,10 +7,11 @@ from sqlalchemy import Engine, event
 
 from app.config.on_skip import OnSkip
 from app.config.settings import CommitMode
-from app.errors import BadMessage, BreakerTripped, ExitStatus, Refused
+from app.errors import BadMessage, BreakerTripped, ExitStatus, Fenced, Refused
 from app.guard.operator import Operator
 from app.guard.quarantine import RELEASES_AT_ONCE
 from app.lane.keeping import Breaker
+from app.ledger.store import Ledger
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, BareLane, Death, MakeBareLane
 from tests.fix_target import SCHEMA, Target
@@ -210,9 +211,10 @@ def test_no_more_keys_than_allowed_are_held(bare_lane: MakeBareLane) -> None:
     assert states(lane) == {0: "quarantined", 1: "quarantined", 2: "parked", 3: "parked"}
     assert values(lane.target) == {}
     discard(lane, 0, 2)
-    lane.reopen()
     lane.apply([row(3, BAD), row(4)])
     assert values(lane.target) == {4: "x"}
+    lane.apply([row(1)])
+    assert values(lane.target) == {1: "x", 4: "x"}
 
 
 @pytest.mark.parametrize("on_skip", [OnSkip.CONTINUE, OnSkip.PARK])
@@ -390,6 +392,29 @@ def test_refused_again(going_on: BareLane) -> None:
     assert states(going_on) == {0: "released", 1: "quarantined", 2: "released"}
     assert "23514" in str(words(going_on, 1))
     assert values(going_on.target) == {1: BAD, 3: BAD}
+
+
+def test_what_is_hidden_is_not_told_when_it_is_refused_again(bare_lane: MakeBareLane) -> None:
+    lane = bare_lane(on_skip=OnSkip.CONTINUE, redact=["public.flat.v"])
+    lane.apply([row(1, BAD)])
+    lane.target.execute("alter table flat alter v type text, add check (id <> 1)")
+    request(lane, 0)
+    lane.release()
+    assert "23514" in str(words(lane, 0))
+    assert BAD not in str(words(lane, 0))
+
+
+def test_a_fenced_writer_releases_nothing(going_on: BareLane) -> None:
+    going_on.apply([row(1, BAD)])
+    mend(going_on.target)
+    request(going_on, 0)
+    ledger = Ledger(SCHEMA, going_on.name)
+    with going_on.target.engine.begin() as connection:
+        newer = ledger.claim(connection, checkpoint="another", delivery="test", at_least=0)
+        ledger.activate(connection, newer, "another")
+    with pytest.raises(Fenced):
+        going_on.release()
+    assert (states(going_on), values(going_on.target)) == ({0: "quarantined"}, {})
 
 
 def test_without_its_table(going_on: BareLane) -> None:
