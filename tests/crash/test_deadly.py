@@ -12,7 +12,8 @@ from tests.oracle import Reader
 from tests.poison import Expected, check, row, send
 from tests.transforms import can_eat
 
-#: a death costs a start of Spark: an epoch as wide as the fan-out is narrowed in one step, and two attempts are enough
+#: a death costs a start of Spark, a hang its time besides, which has to be long enough for a first decoding:
+#: an epoch as wide as the fan-out is narrowed in one step, and two attempts are enough
 EPOCH_MESSAGES = 16
 MAX_ATTEMPTS = 2
 TIMEOUT_SECONDS = 900.0
@@ -52,7 +53,7 @@ def test_a_message_that_takes_the_worker_with_it(
         mode,
         epoch={"max_messages": EPOCH_MESSAGES},
         transform={"function": "tests.transforms:obey", "where": where},
-        guard={"max_attempts": MAX_ATTEMPTS, "message_timeout": "5 seconds" if deed == "hang" else "1 minute"},
+        guard={"max_attempts": MAX_ATTEMPTS, "message_timeout": "25 seconds" if deed == "hang" else "1 minute"},
     )
     bad = row(1000, deed)
     messages = [*(row(number) for number in range(30)), bad, *(row(number, "after") for number in range(20, 60))]
