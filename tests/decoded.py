@@ -40,12 +40,12 @@ def table_of(rows: list[dict[str, Any]]) -> pa.Table:
 
 def decoded_row(message: Message, topic: str, partition: int, offset: int) -> dict[str, Any]:
     """One message."""
-    value = json.loads(message.value) if message.value is not None else {}
+    value, malformed = _parsed(message.value)
     key = message.key.decode() if message.key is not None else None
     source = value.get("source") or {}
-    kind = _KINDS.get(value.get("op", ""), Kind.FILTERED)
+    kind = Kind.MALFORMED if malformed else _KINDS.get(value.get("op", ""), Kind.FILTERED)
     columns = _columns(kind, key, value)
-    named = [source.get("schema", ""), source.get("table", ""), *columns] if kind is not Kind.FILTERED else ["", ""]
+    named = [source.get("schema", ""), source.get("table", ""), *columns] if value.get("op") in _KINDS else ["", ""]
     return {
         "topic": topic,
         "partition": partition,
@@ -56,6 +56,14 @@ def decoded_row(message: Message, topic: str, partition: int, offset: int) -> di
         "ts_ms": source.get("ts_ms"),
         "sequence": source.get("sequence"),
     }
+
+
+def _parsed(value: bytes | None) -> tuple[dict[str, Any], bool]:
+    """The message's value, and whether it is malformed."""
+    try:
+        return (json.loads(value) if value is not None else {}), False
+    except ValueError:
+        return {}, True
 
 
 def _columns(kind: Kind, key: str | None, value: dict[str, Any]) -> dict[str, Any]:

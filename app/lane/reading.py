@@ -49,6 +49,8 @@ class Reader:
     number: int
     skipped: list[Skipped] = field(default_factory=list)
     _tables: list[pa.Table] = field(default_factory=list)
+    #: whether the epoch is read in parts
+    _cut: bool = False
 
     def read(self, span: Span) -> Epoch:
         """The span's messages in the lane's order, without those that are condemned or malformed."""
@@ -65,6 +67,7 @@ class Reader:
             self._parts(split(span))
 
     def _parts(self, parts: list[Span]) -> None:
+        self._cut = True
         for part in parts:
             position = only_position(part)
             if position is not None:
@@ -126,14 +129,29 @@ class Reader:
         return self.guard.failed(single(position), stage, failure)
 
     def _read_again(self, epoch: Epoch, bad: Indices, condemned: list[int]) -> Epoch:
-        """The epoch with its bad rows read once more, the condemned ones left out."""
+        """The epoch with its bad rows read once more, the condemned ones left out.
+
+        All at once, unless the epoch had to be cut: what lies between them may be deadly then.
+        """
         doubtful = sorted(set(bad.tolist()) - set(condemned))
         rest = epoch.without(bad)
         if not doubtful:
             return rest
         rows = epoch.rows.take(pa.array(doubtful))
-        wanted = {epoch.position(ordinal) for ordinal in doubtful}
-        again = self.source.part(span_of(rows))
-        places = zip(*(again[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
-        again = again.filter(pa.array([Position(*place) in wanted for place in places], pa.bool_()))
-        return Epoch.arrange(pa.concat_tables([rest.rows, again]))
+        positions = [epoch.position(ordinal) for ordinal in doubtful]
+        spans = [single(position) for position in positions] if self._cut else [span_of(rows)]
+        again = [table for span in spans if (table := self._once_more(span)) is not None]
+        found = pa.concat_tables(again) if len(again) == len(spans) else rows
+        places = zip(*(found[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+        found = found.filter(pa.array([Position(*place) in positions for place in places], pa.bool_()))
+        return Epoch.arrange(pa.concat_tables([rest.rows, found]))
+
+    def _once_more(self, span: Span) -> pa.Table | None:
+        """Its rows; None when they cannot even be read now."""
+        self.guard.cover(self.number, span, Stage.DECODE)
+        try:
+            return self.source.part(span)
+        except SurelaneError as error:
+            if error.verdict is not Verdict.POISON:
+                raise
+            return None

@@ -226,6 +226,17 @@ def test_one_death_costs_nothing(lane: BareLane) -> None:
     check(lane, [])
 
 
+def test_a_killer_between_two_malformed_messages(lane: BareLane) -> None:
+    """Reading those once more must not read it."""
+    lane.killers = {40}
+    bad = Message(key=b"{}", value=b"not JSON")
+    messages = [bad if number in (30, 50) else row(number) for number in range(80)]
+    deaths = deaths_until_done(lane, messages)
+    assert deaths <= LIMITS.max_attempts + 2 + math.log(80, FAN_OUT)
+    assert sorted(kept(lane)) == [30, 40, 50]
+    check(lane, [30, 40, 50])
+
+
 def test_deaths_that_no_message_causes_skip_nothing(lane: BareLane) -> None:
     """Killed anywhere, again and again: each time another part is in progress."""
     messages = [row(number % 50) for number in range(400)]
