@@ -27,3 +27,12 @@ pytest_plugins = [
     "tests.fix_bare_lane",
     "tests.fix_cli",
 ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only the full matrix has."""
+    if config.getoption("--full-matrix", default=False):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)

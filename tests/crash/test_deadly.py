@@ -18,9 +18,9 @@ EPOCH_MESSAGES = 16
 MAX_ATTEMPTS = 2
 TIMEOUT_SECONDS = 900.0
 
-two_phase, ledger, at_least_once = CommitMode.TWO_PHASE, CommitMode.LEDGER, CommitMode.AT_LEAST_ONCE
-#: (what the message does, to whom, mode); the others with --full-matrix
-SAMPLE = [("segfault", "driver", two_phase), ("hang", "workers", at_least_once), ("kill", "driver", ledger)]
+two_phase, ledger = CommitMode.TWO_PHASE, CommitMode.LEDGER
+#: what the message does, to whom, mode
+SAMPLE = [("segfault", "driver", two_phase), ("kill", "driver", ledger)]
 ALL = [
     (deed, where, mode)
     for mode in CommitMode
@@ -35,13 +35,11 @@ ALL = [
 ]
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A sample, or everything."""
-    if "deed" in metafunc.fixturenames:
-        cases = ALL if metafunc.config.getoption("--full-matrix", default=False) else SAMPLE
-        metafunc.parametrize(("deed", "where", "mode"), cases, ids=[f"{d}-{w}-{m.value}" for d, w, m in cases])
-
-
+@pytest.mark.parametrize(
+    ("deed", "where", "mode"),
+    [*SAMPLE, *(pytest.param(*case, marks=pytest.mark.full) for case in ALL if case not in SAMPLE)],
+    ids=lambda value: getattr(value, "value", value),
+)
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_a_message_that_takes_the_worker_with_it(
     deed: str, where: str, mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic

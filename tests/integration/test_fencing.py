@@ -90,7 +90,12 @@ TwoLanes = Callable[..., tuple[LaneUnderTest, LaneUnderTest]]
 
 @pytest.mark.parametrize(
     ("mode", "checkpoints"),
-    [(two_phase, ONE), (two_phase, TWO), (ledger, ONE), (at_least_once, ONE)],
+    [
+        (two_phase, ONE),
+        pytest.param(two_phase, TWO, marks=pytest.mark.full),
+        (ledger, ONE),
+        pytest.param(at_least_once, ONE, marks=pytest.mark.full),
+    ],
     ids=lambda value: getattr(value, "value", value),
 )
 def test_a_busy_writer_is_taken_over(
@@ -133,12 +138,13 @@ def test_an_idle_writer_notices_that_it_is_fenced(
 @pytest.mark.parametrize(
     ("mode", "checkpoints", "place"),
     [
-        (two_phase, ONE, "after-merge"),
         (two_phase, ONE, "after-pre-commit"),
-        (two_phase, ONE, "before-commit"),
         (two_phase, TWO, "after-merge"),
-        (two_phase, TWO, "after-pre-commit"),
         (ledger, ONE, "after-merge"),
+        *(
+            pytest.param(two_phase, *rest, marks=pytest.mark.full)
+            for rest in [(ONE, "after-merge"), (ONE, "before-commit"), (TWO, "after-pre-commit")]
+        ),
         (at_least_once, ONE, "after-ledger"),
     ],
     ids=lambda value: getattr(value, "value", value),
