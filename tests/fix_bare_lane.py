@@ -14,13 +14,13 @@ from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
-from app.config.settings import CommitMode
+from app.config.settings import Breaker, CommitMode
 from app.db.engine import make_engine
 from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Quarantine
 from app.kafka.broker import RawMessage
-from app.lane.keeping import Breaker, Keeping, Rules
+from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger

@@ -5,21 +5,12 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from app.decode.debezium import DebeziumJson
+from app.decode.interface import KAFKA
 from tests.messages import Message
 
 TOPIC = "made-up"
-_KAFKA = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-    ]
-)
 
 Decode = Callable[[Sequence[Message]], pa.Table]
 
@@ -30,7 +21,7 @@ def decode(spark: SparkSession) -> Decode:
 
     def decoded(messages: Sequence[Message]) -> pa.Table:
         rows = [(TOPIC, 0, offset, message.key, message.value) for offset, message in enumerate(messages)]
-        frame = spark.createDataFrame(rows, _KAFKA)
+        frame = spark.createDataFrame(rows, KAFKA)
         return DebeziumJson().decode(frame).toArrow().sort_by("offset")
 
     return decoded

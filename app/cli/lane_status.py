@@ -14,7 +14,7 @@ from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.ledger.store import Ledger
-from app.ledger.tables import Tables
+from app.ledger.tables import Tables, lanes_of
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
 from app.model.offsets import Offsets
@@ -72,9 +72,7 @@ def _names(connection: Connection, settings: Settings) -> list[str]:
     if settings.source.order is Order.TOTAL:
         return [settings.lane]
     lane = Tables.in_schema(settings.target.db_schema).lane.c.lane
-    return sorted(
-        connection.execute(select(lane).where(lane.startswith(f"{settings.lane}.", autoescape=True))).scalars()
-    )
+    return sorted(connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=True))).scalars())
 
 
 def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:

@@ -38,10 +38,14 @@ HINTS = {
 _UNREACHABLE_HINT = "is the server up, its URL right, and this machine let in? `surelane doctor` looks at all of it"
 
 
+def driver_error(error: BaseException) -> BaseException | None:
+    """What psycopg2 raised, SQLAlchemy's wrapping taken off."""
+    return error.orig if isinstance(error, DBAPIError) else error
+
+
 def sqlstate(error: BaseException) -> str | None:
     """SQLSTATE of a psycopg2 or SQLAlchemy error, None when the connection died before one arrived."""
-    original = error.orig if isinstance(error, DBAPIError) else error
-    return getattr(original, "pgcode", None)
+    return getattr(driver_error(error), "pgcode", None)
 
 
 def verdict_of(error: BaseException) -> Verdict:
@@ -67,8 +71,7 @@ def is_connection_loss(error: BaseException) -> bool:
 
 def describe(error: BaseException, *, discreet: bool = False) -> str:
     """The server's message in one line, with its SQLSTATE; `discreet`: without what may repeat values of a row."""
-    original = error.orig if isinstance(error, DBAPIError) else error
-    code = sqlstate(error)
+    original, code = driver_error(error), sqlstate(error)
     return (_first_words(original) if discreet else one_line(str(original))) + (f" (SQLSTATE {code})" if code else "")
 
 

@@ -13,7 +13,7 @@ import psycopg2
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.db.failures import describe, sqlstate
+from app.db.failures import describe, driver_error, sqlstate
 from app.errors import SparkGone, SurelaneError, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
 from app.guard.narrowing import contains, is_before, only_position, size
@@ -44,8 +44,7 @@ class Failure:
     def of(cls, error: Exception) -> "Failure":
         """From an exception."""
         if isinstance(error, DBAPIError | psycopg2.Error):
-            original = error.orig if isinstance(error, DBAPIError) else error
-            return cls(describe(error), type(original).__name__, sqlstate(error))
+            return cls(describe(error), type(driver_error(error)).__name__, sqlstate(error))
         return cls(error.message if isinstance(error, SurelaneError) else str(error), type(error).__name__)
 
     @classmethod
@@ -95,13 +94,15 @@ class Guard:
         self._suspects = self._attempts.suspects()
         last, seen = self._attempts.last(), self._seen
         self._seen = self._current = None
-        past = last is not None and not last.finished and is_before(last.span, position)
-        self._interrupted = last.span if last is not None and past else None
-        if last is not None and not last.finished and not is_before(last.span, position):
-            if seen is None:
-                self._accuse(last.span, last.stage, Failure.of_death(death), counts=True)
-            else:
-                self._accuse(last.span, last.stage, Failure.of(seen), counts=False)
+        self._interrupted = None
+        if last is None or last.finished:
+            pass
+        elif is_before(last.span, position):
+            self._interrupted = last.span
+        elif seen is None:
+            self._accuse(last.span, last.stage, Failure.of_death(death), counts=True)
+        else:
+            self._accuse(last.span, last.stage, Failure.of(seen), counts=False)
         self._attempts.finish(generation)
         self._forget(position)
         self._tell()

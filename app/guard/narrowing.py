@@ -25,8 +25,7 @@ def size(span: Span) -> int:
 
 def single(position: Position) -> Span:
     """The span of one message."""
-    tp = TopicPartition(position.topic, position.partition)
-    return Span(start=Offsets.of({tp: position.offset}), end=Offsets.of({tp: position.offset + 1}))
+    return _range(TopicPartition(position.topic, position.partition), position.offset, position.offset + 1)
 
 
 def only_position(span: Span) -> Position | None:

@@ -16,6 +16,7 @@ from app.db.failures import sqlstate
 from app.errors import Refused
 from app.guard.quarantine import OPEN, State, storable
 from app.guard.tables import Tables
+from app.ledger.tables import lanes_of
 
 #: how long to wait for a lock: an epoch that commits now is through by then, one that is in doubt may take hours
 LOCK_TIMEOUT_SECONDS = 2
@@ -46,8 +47,7 @@ class Operator:
     def __init__(self, schema: str, lane: str, *, several: bool) -> None:
         tables = Tables.in_schema(schema)
         self._table, self._event = tables.quarantine, tables.event
-        column = self._table.c.lane
-        self._mine = column.startswith(f"{lane}.", autoescape=True) if several else column == lane
+        self._mine = lanes_of(self._table.c.lane, lane, several=several)
 
     def find(self, connection: Connection, filters: Filter, limit: int) -> Sequence[Row[Any]]:
         """Matching entries with everything, the newest first."""

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, select
+from sqlalchemy import Connection, Row, select
 
 from app.guard.tables import AttemptTables
+from app.ledger.tables import lanes_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,13 +24,11 @@ class Overview:
 def overview(connection: Connection, schema: str, lane: str, *, several: bool) -> list[Overview]:
     """Of `lane`, with `several` of its lanes `<lane>.<partition>` that ever began anything."""
     tables = AttemptTables.in_schema(schema)
-
-    def is_mine(column: ColumnElement[str]) -> ColumnElement[bool]:
-        return column.startswith(f"{lane}.", autoescape=True) if several else column == lane
-
     attempt, suspect = tables.attempt, tables.suspect
-    attempts = {row.lane: row for row in connection.execute(select(attempt).where(is_mine(attempt.c.lane)))}
-    suspects = connection.execute(select(suspect).where(is_mine(suspect.c.lane)).order_by(suspect.c.first_at)).all()
+    begun = select(attempt).where(lanes_of(attempt.c.lane, lane, several=several))
+    attempts = {row.lane: row for row in connection.execute(begun)}
+    suspected = select(suspect).where(lanes_of(suspect.c.lane, lane, several=several)).order_by(suspect.c.first_at)
+    suspects = connection.execute(suspected).all()
     lanes = sorted({*attempts, *(row.lane for row in suspects)}) if several else [lane]
     return [
         Overview(lane=name, attempt=attempts.get(name), suspects=[row for row in suspects if row.lane == name])

@@ -21,6 +21,7 @@ from app.guard.guard import Failure, Guard
 from app.guard.narrowing import Rows, cut_rows, single, span_of, split_rows
 from app.lane.skipping import Skips
 from app.model.counts import Counts
+from app.model.offsets import Span
 
 
 @dataclass
@@ -31,6 +32,8 @@ class Application:
     applier: Applier
     guard: Guard
     number: int
+    #: the epoch's own, whatever of it was read
+    span: Span
     epoch: Epoch
     shapes: dict[int, Shape]
     skips: Skips
@@ -44,13 +47,14 @@ class Application:
 
     def _run(self) -> Applied:
         suspects = self.guard.spans(Stage.APPLY)
-        parts = cut_rows(self.epoch.rows, suspects)
-        if not suspects or not len(self.epoch):
-            self.guard.cover(self.number, span_of(self.epoch.rows), Stage.APPLY)
-            whole = self._attempt((0, len(self.epoch)), settle=True)
-            if isinstance(whole, Applied):
-                return whole
-            parts = split_rows((0, len(self.epoch)))
+        if suspects and len(self.epoch):
+            return self._in_parts(cut_rows(self.epoch.rows, suspects))
+        self.guard.cover(self.number, self.span, Stage.APPLY)
+        everything = (0, len(self.epoch))
+        whole = self._attempt(everything, settle=True)
+        return whole if isinstance(whole, Applied) else self._in_parts(split_rows(everything))
+
+    def _in_parts(self, parts: list[Rows]) -> Applied:
         for part in parts:
             self._part(part)
         self._settle()

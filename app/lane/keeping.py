@@ -17,6 +17,7 @@ from app.apply.arrange import Epoch
 from app.apply.shapes import Shape
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
+from app.config.settings import Breaker
 from app.errors import BreakerTripped
 from app.guard.guard import Guard
 from app.guard.quarantine import Held, Quarantine
@@ -28,14 +29,6 @@ from app.lane.skipping import Skips
 log = structlog.get_logger()
 
 RUNBOOK = "ops/runbooks/quarantined-message.md"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Breaker:
-    """No more than so many messages may be quarantined within so many minutes."""
-
-    messages: int
-    minutes: float
 
 
 @dataclass(frozen=True, kw_only=True)

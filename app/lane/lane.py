@@ -22,6 +22,7 @@ from app.commit.committer import Committer
 from app.db.failures import is_connection_loss, translated
 from app.errors import AccountingBroken, Diverged, SurelaneError
 from app.guard.guard import Guard
+from app.guard.narrowing import span_of
 from app.lane.applying import Application
 from app.lane.keeping import Keeping
 from app.lane.reading import Reader, Source
@@ -170,7 +171,8 @@ class Lane:
     ) -> tuple[EpochRecord, Skips]:
         """Apply what was read, put away what is skipped; the epoch's ledger row, and what is skipped."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
-        applied = Application(self._connection, self._applier, self._guard, number, epoch, shapes, skips).run()
+        application = Application(self._connection, self._applier, self._guard, number, span, epoch, shapes, skips)
+        applied = application.run()
         if skips.condemned:
             self._applier.forget()
         self._keeping.end(self._connection, number, skips, shapes)
@@ -259,14 +261,12 @@ def _check_span(lane: str, epoch: Epoch, span: Span) -> None:
     """Every row has to come from the span that the checkpoint planned."""
     if not len(epoch):
         return
-    bounds = epoch.rows.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
-    for row in bounds:
-        tp = (row["topic"], row["partition"])
-        start, end = (offsets.nested().get(tp[0], {}).get(str(tp[1])) for offsets in (span.start, span.end))
-        if start is None or end is None or not start <= row["offset_min"] <= row["offset_max"] < end:
+    found = span_of(epoch.rows)
+    for tp, after in found.end.items():
+        start, end = span.start.get(tp), span.end.get(tp)
+        if start is None or end is None or not start <= found.start[tp] < after <= end:
             raise Diverged(
-                f"lane {lane}: {tp[0]}[{tp[1]}] delivered offsets {row['offset_min']} to {row['offset_max']}, "
-                f"planned were {start} to {end}",
+                f"lane {lane}: {tp} delivered offsets {found.start[tp]} to {after - 1}, planned were {start} to {end}",
                 hint="the topic changed under the lane; run `surelane doctor`",
             )
 

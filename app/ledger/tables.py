@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Column, DateTime, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, ColumnElement, DateTime, Integer, MetaData, Table, Text
 from sqlalchemy.dialects.postgresql import JSONB
 
 COUNTS = ("consumed", "applied", "compacted", "filtered", "duplicate", "quarantined")
@@ -62,3 +62,8 @@ class Tables:
                 Column("changed_at", DateTime(timezone=True)),
             ),
         )
+
+
+def lanes_of(column: ColumnElement[str], lane: str, *, several: bool) -> ColumnElement[bool]:
+    """Rows of `lane`; with `several` (`source.order: partition`) those of its lanes `<lane>.<partition>`."""
+    return column.startswith(f"{lane}.", autoescape=True) if several else column == lane

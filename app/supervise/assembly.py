@@ -17,7 +17,7 @@ from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
-from app.lane.keeping import Breaker, Keeping, Rules
+from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
@@ -41,7 +41,8 @@ def add_writers(
         if name not in writers:
             engine = make_engine(target.url, target.owner_role, f"surelane {name}")
             guard = _guard(settings, name, watch, metrics[name])
-            writers[name] = Writer(name, engine, Ledger(target.db_schema, name), partition, guard)
+            ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
+            writers[name] = Writer(name, engine, ledger, partition, guard, quarantine)
 
 
 def any_is_new(writers: list[Writer]) -> bool:
@@ -75,7 +76,7 @@ def make_lane(
     )
     shapes.reset()
     metrics.set_generation(writer.generation)
-    applier, quarantine = Applier(writer.name, shapes), Quarantine(target.db_schema, writer.name)
+    applier, quarantine = Applier(writer.name, shapes), writer.quarantine
     keeping = Keeping(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
     writer.release_wanted.set()  # there may be requests from a time when no lane ran
     releasing = Releasing(
@@ -137,5 +138,5 @@ def _rules(told: GuardSettings) -> Rules:
         policy=SkipPolicy(told.on_skip, told.on_skip_tables),
         redaction=Redaction(told.redact),
         max_parked_keys=told.max_parked_keys,
-        breaker=told.breaker and Breaker(messages=told.breaker.messages, minutes=told.breaker.minutes),
+        breaker=told.breaker,
     )

@@ -12,7 +12,6 @@ from app.config.settings import Settings
 from app.db.failures import translated
 from app.db.prepared import prepared, slots
 from app.errors import SurelaneError, Verdict
-from app.guard.quarantine import Quarantine
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.metrics.lane import LaneMetrics
@@ -67,7 +66,7 @@ class Monitor:
                 writer.ledger.pin(connection, cluster, topic_ids)
                 last = writer.ledger.last(connection)
                 self._in_doubt(connection, writer.name)
-                if Quarantine(writer.ledger.schema, writer.name).has_requests(connection):
+                if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
             if last is not None:
                 self._lag(writer, last.span.end, partitions)

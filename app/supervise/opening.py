@@ -15,6 +15,7 @@ from app.db.failures import translated
 from app.db.locks import lock_holder, terminate, try_lock
 from app.errors import Unreachable
 from app.guard.guard import Guard
+from app.guard.quarantine import Quarantine
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
@@ -40,6 +41,7 @@ class Writer:
     #: None: every partition of every topic
     partition: TopicPartition | None
     guard: Guard
+    quarantine: Quarantine
     #: the one it claimed last; 0 before the first opening
     generation: int = 0
     connection: Connection | None = None

@@ -4,25 +4,13 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from app.decode.interface import Decoder
+from app.decode.interface import KAFKA, Decoder
 from app.decode.schema import Fields, fields_of
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
 from app.supervise.spark_errors import spark_errors
-
-#: what decoding needs of the columns of Spark's Kafka source
-_KAFKA = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-    ]
-)
 
 
 class StoredMessages:
@@ -39,7 +27,7 @@ class StoredMessages:
         self._last = {one.position: one for one in messages}
         rows = [(*one.position, one.key, one.value) for one in messages]
         with spark_errors():
-            return self._collect(self._decoder.decode(self._spark.createDataFrame(rows, _KAFKA)))
+            return self._collect(self._decoder.decode(self._spark.createDataFrame(rows, KAFKA)))
 
     def schema(self, position: Position, layout: Layout) -> Fields:
         """Connect schema of the columns of the message there, be it one of the last or one that Kafka has."""

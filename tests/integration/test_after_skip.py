@@ -6,11 +6,10 @@ import pytest
 from sqlalchemy import Engine, event
 
 from app.config.on_skip import OnSkip
-from app.config.settings import CommitMode
+from app.config.settings import Breaker, CommitMode
 from app.errors import BadMessage, BreakerTripped, ExitStatus, Fenced, Refused
 from app.guard.operator import Operator
 from app.guard.quarantine import RELEASES_AT_ONCE
-from app.lane.keeping import Breaker
 from app.ledger.store import Ledger
 from app.transform import Change
 from tests import messages as m

@@ -20,6 +20,7 @@ from app.config.settings import CommitMode
 from app.errors import Diverged, ExitStatus
 from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
+from app.guard.quarantine import Quarantine
 from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
@@ -394,8 +395,9 @@ def test_the_checkpoint_decides_that_is_there_when_the_lock_is_held(scene: MakeS
     decided.prepare()
     decided.plan()
     decided.decide()
-    guard = Guard(Attempts(made.target.engine, SCHEMA, made.lane.name), Limits(max_attempts=3, max_losses=5))
-    writer = Writer(made.lane.name, made.target.engine, Ledger(SCHEMA, made.lane.name), None, guard)
+    name, ledger = made.lane.name, Ledger(SCHEMA, made.lane.name)
+    guard = Guard(Attempts(made.target.engine, SCHEMA, name), Limits(max_attempts=3, max_losses=5))
+    writer = Writer(name, made.target.engine, ledger, None, guard, Quarantine(SCHEMA, name))
     try:
         open_writers([writer], LateLook(spark, str(made.lane.checkpoint), before), Offsets(), "two-phase")
     finally:
