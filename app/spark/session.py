@@ -9,7 +9,12 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from app.spark.class_archive import archive, options_to_use
+
 _LOGGING = Path(__file__).with_name("log4j2.properties")
+JAVA_OPTIONS = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+#: of the small JVM that only puts the real one's command line together
+LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 #: what the lane relies on; `spark.conf` of the configuration may override the rest, never these
 REQUIRED = {
@@ -31,7 +36,6 @@ DEFAULTS = {
     ),
     "spark.sql.streaming.numRecentProgressUpdates": "5",
     "spark.sql.streaming.pollingDelay": "5ms",
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING.as_uri()}",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -41,16 +45,28 @@ DEFAULTS = {
 def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, jars: list[Path]) -> SparkSession:
     """Start Spark with the Kafka connector's jars; the one session of this process."""
     os.environ["JAVA_HOME"] = str(java_home)
-    if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
-    defaults = DEFAULTS if master.startswith("local") else {k: v for k, v in DEFAULTS.items() if "driver." not in k}
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(f"surelane {lane}")
-    builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
+    defaults = _local(java_home, jars) if master.startswith("local") else _cluster(jars)
     for key, value in {**defaults, **conf, **REQUIRED}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
+
+
+def _local(java_home: Path, jars: list[Path]) -> dict[str, str]:
+    """One JVM does everything: the jars are on its class path, where the class archive can have them too."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
+    java_options = f"{JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
+    classpath = os.pathsep.join(map(str, jars))
+    return {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, "spark.driver.extraClassPath": classpath}
+
+
+def _cluster(jars: list[Path]) -> dict[str, str]:
+    """The driver's JVM is the cluster's business; the jars are sent to the executors."""
+    defaults = {key: value for key, value in DEFAULTS.items() if "driver." not in key}
+    return {**defaults, "spark.jars": ",".join(map(str, jars))}
 
 
 def stop_session(session: SparkSession) -> None:

@@ -1,0 +1,78 @@
+"""A small run that makes the class archive (`app.spark.class_archive`): a session, a query, the decoding of messages.
+
+python -m app.source.rehearsal PATH
+"""
+
+import sys
+import tempfile
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from app.decode.debezium import DebeziumJson
+from app.jars import jars
+from app.java import java_home
+from app.spark.class_archive import MAKE_SECONDS, options_to_make
+from app.spark.session import JAVA_OPTIONS, make_session
+
+#: classes of the Kafka connector and its client that a run would load, were there a broker
+_KAFKA = ("org/apache/spark/sql/kafka010/", "org/apache/kafka/clients/", "org/apache/kafka/common/")
+_MESSAGE = (
+    '{"before":null,"after":{"id":1,"name":"a\\\\tb"},"source":{"schema":"s","table":"t","ts_ms":1,"sequence":null},'
+    '"op":"c","ts_ms":2}'
+)
+
+
+def _rehearse(part: Path) -> None:
+    options = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {options_to_make(part)}"}
+    spark = make_session("rehearsal", "local[1]", options, java_home(), jars("spark"))
+    _load(spark, jars("spark"))
+    with tempfile.TemporaryDirectory() as checkpoint:
+        _query(spark, checkpoint)
+    spark.stop()
+    _end_jvm()
+
+
+def _load(spark: SparkSession, paths: list[Path]) -> None:
+    """Load what only a broker would make the JVM load."""
+    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    loader = java.Thread.currentThread().getContextClassLoader()
+    for path in paths:
+        with zipfile.ZipFile(path) as jar:
+            names = [name for name in jar.namelist() if name.startswith(_KAFKA) and name.endswith(".class")]
+        for name in names:
+            with suppress(Py4JJavaError):  # some lean on libraries that nobody here has
+                java.java.lang.Class.forName(name.removesuffix(".class").replace("/", "."), False, loader)
+
+
+def _query(spark: SparkSession, checkpoint: str) -> None:
+    """One streaming query, decoded and taken as a lane's epochs are."""
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    place = [sf.lit("t").alias("topic"), sf.lit(0).alias("partition"), sf.col("value").alias("offset")]
+    content = [sf.lit(b'{"id":1}').alias("key"), sf.lit(_MESSAGE.encode()).alias("value")]
+    decoded = DebeziumJson().decode(ticks.select(*place, *content))
+
+    def take(epoch: DataFrame, _: int) -> None:
+        epoch.toArrow()
+
+    query = decoded.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+    while not query.recentProgress:
+        query.awaitTermination(1)
+    query.stop()
+
+
+def _end_jvm() -> None:
+    """End the JVM and wait until it has written the archive."""
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    gateway.proc.stdin.close()
+    gateway.proc.wait(MAKE_SECONDS)
+
+
+if __name__ == "__main__":
+    _rehearse(Path(sys.argv[1]))

@@ -1,0 +1,74 @@
+"""Class data sharing: a JVM that maps Spark's classes into memory instead of finding, reading and checking them.
+
+    python -m app.spark.class_archive    makes the archive unless it is there: half a minute and 170 MB, once
+
+An archive fits one Java, one Spark and the places where they are, which its name is made of. A JVM that finds none, or
+one that does not fit after all, starts as if there were no such thing. Making it needs no servers, so that an image
+can be built with it.
+"""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from app.cache import cache_dir, locked
+from app.errors import EnvironmentMissing
+from app.jars import jars
+from app.java import java_home
+
+#: seconds for the rehearsal and for writing the archive, on a busy machine
+MAKE_SECONDS = 600
+#: not a word about an archive that does not fit
+_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def archive(java_home: Path, jars: list[Path]) -> Path:
+    """Where the archive for this Java, this Spark and these jars is, or would be."""
+    spark, release = find_spec("pyspark"), java_home / "release"
+    # the place of Spark's files, and one that every installation writes anew
+    version = Path(str(spark and spark.origin)).with_name("version.py")
+    parts = [str(java_home.resolve()), str(version), version.read_text() if version.is_file() else ""]
+    parts += [release.read_text() if release.is_file() else "", *map(str, jars)]
+    name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return cache_dir() / "classes" / f"{name}.jsa"
+
+
+def options_to_use(path: Path) -> str:
+    """Java options for the archive at `path`; none when it is not there."""
+    return f"-XX:SharedArchiveFile={path} {_QUIET}" if path.exists() else ""
+
+
+def options_to_make(path: Path) -> str:
+    """Java options for a JVM that writes the archive when it ends."""
+    return f"-XX:ArchiveClassesAtExit={path} {_QUIET}"
+
+
+def make_archive() -> Path:
+    """Make the archive unless it is there; raises EnvironmentMissing when this Java cannot."""
+    path = archive(java_home(), jars("spark"))
+    if not path.exists():
+        with locked(path.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as part:
+            if not path.exists():
+                print("surelane: making Spark's starts faster (once; takes half a minute)", file=sys.stderr, flush=True)
+                _rehearse(Path(part) / path.name)
+                (Path(part) / path.name).replace(path)
+    return path
+
+
+def _rehearse(part: Path) -> None:
+    """In a process of its own: its JVM writes the archive when it ends."""
+    command = [sys.executable, "-m", "app.source.rehearsal", str(part)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=MAKE_SECONDS, check=False)
+    if done.returncode or not part.exists():
+        words = f"{done.stdout}{done.stderr}"[-2000:]
+        raise EnvironmentMissing(f"no class archive could be made:\n{words}", hint="go on without: starts are slower")
+
+
+if __name__ == "__main__":
+    try:
+        make_archive()
+    except EnvironmentMissing as error:
+        print(f"surelane: {error.message}\n  what to do: {error.hint}", file=sys.stderr)

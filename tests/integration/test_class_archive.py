@@ -1,0 +1,27 @@
+"""Spark's JVM starts from the class archive; without one, or with one that does not fit, it starts all the same."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.jars import jars
+from app.java import java_home
+from app.spark.class_archive import archive, options_to_use
+
+
+def test_the_sessions_jvm_has_the_archive_in_memory(spark: SparkSession) -> None:
+    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    pid = java.java.lang.ProcessHandle.current().pid()
+    assert str(archive(java_home(), jars("spark"))) in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_another_java_or_other_jars_have_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_CACHE", str(tmp_path))
+    (tmp_path / "java").mkdir()
+    one = archive(tmp_path / "java", [])
+    assert archive(tmp_path / "java", [tmp_path / "a.jar"]) != one
+    (tmp_path / "java" / "release").write_text('JAVA_VERSION="21.0.9"')
+    assert archive(tmp_path / "java", []) != one
+    assert options_to_use(one) == ""
