@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.decode.debezium import DebeziumJson
-from app.decode.interface import KAFKA
+from app.decode.interface import KAFKA, Decoder
 from tests.messages import Message
 
 TOPIC = "made-up"
@@ -19,9 +19,10 @@ Decode = Callable[[Sequence[Message]], pa.Table]
 def decode(spark: SparkSession) -> Decode:
     """`decode(messages)`: the decoded rows, in the messages' order."""
 
-    def decoded(messages: Sequence[Message]) -> pa.Table:
-        rows = [(TOPIC, 0, offset, message.key, message.value) for offset, message in enumerate(messages)]
-        frame = spark.createDataFrame(rows, KAFKA)
-        return DebeziumJson().decode(frame).toArrow().sort_by("offset")
+    return lambda messages: decoded_by(DebeziumJson(), spark, messages)
 
-    return decoded
+
+def decoded_by(decoder: Decoder, spark: SparkSession, messages: Sequence[Message]) -> pa.Table:
+    """What a decoder makes of messages, in their order."""
+    rows = [(TOPIC, 0, offset, message.key, message.value) for offset, message in enumerate(messages)]
+    return decoder.decode(spark.createDataFrame(rows, KAFKA)).toArrow().sort_by("offset")

@@ -20,13 +20,15 @@ from app.errors import TargetMismatch
 from app.model.arrow import compute
 from app.model.counts import Counts
 from app.model.offsets import Position
-from app.model.rows import Kind
+from app.model.rows import Kind, Layout
 
 #: Debezium's stand-in for a large value that an update left as it was
 UNAVAILABLE = "__debezium_unavailable_value"
 _UNAVAILABLE_FIELD = re.compile(rf"(^|\t){UNAVAILABLE}(\t|\n)")
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
+#: what no target can be made fit for
+_REFUSED = (Kind.TRUNCATE, Kind.KEYLESS, Kind.UNFIT)
 #: neither needs a scan of the whole target: the cost of an epoch follows its own size, not the table's
 _NESTED_LOOPS = "set local enable_hashjoin = off; set local enable_mergejoin = off"
 
@@ -55,11 +57,11 @@ class Applier:
         shapes: dict[int, Shape] = {}
         for index, layout in enumerate(epoch.layouts):
             example = _example(epoch, index)
-            if example is None or layout.kind not in (Kind.UPSERT, Kind.DELETE, Kind.TRUNCATE, Kind.KEYLESS):
+            if example is None or layout.kind not in (Kind.UPSERT, Kind.DELETE, *_REFUSED):
                 continue
-            if layout.kind in (Kind.TRUNCATE, Kind.KEYLESS):
+            if layout.kind in _REFUSED:
                 if not self._shapes.leaves_out(layout):
-                    self._refuse(layout.kind, layout.source, epoch.position(example))
+                    self._refuse(layout, epoch.position(example))
             elif (shape := self._shapes.shape(layout, epoch.position(example))) is not None:
                 shapes[index] = shape
         self._refuse_unavailable(epoch, shapes)
@@ -116,8 +118,16 @@ class Applier:
         order = deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
         return sum(_send_last(connection, epoch, shapes[index], index) for index in order)
 
-    def _refuse(self, kind: Kind, table: str, example: Position) -> None:
-        if kind is Kind.KEYLESS:
+    def _refuse(self, layout: Layout, example: Position) -> None:
+        table = layout.source
+        if layout.kind is Kind.UNFIT:
+            raise TargetMismatch(
+                f"lane {self._lane}: message {example} of table {table} has no column {', '.join(layout.columns)}, "
+                "which the SQL for that table names",
+                hint=f"mend `sql` for {table} in the configuration: names are those in the message, upper and lower "
+                "case as there",
+            )
+        if layout.kind is Kind.KEYLESS:
             raise TargetMismatch(
                 f"lane {self._lane}: message {example} deletes a row of {table} but does not say which",
                 hint=f"at the source: alter table {table} replica identity default (with a primary key) or full",

@@ -214,6 +214,15 @@ class Transform(_Section):
     where: Where = Where.WORKERS
 
 
+class TableSql(_Section):
+    """Spark SQL over the rows of a table."""
+
+    #: what stands between SELECT and FROM
+    select: Annotated[str, Field(min_length=1)] = "*"
+    #: what stands after WHERE; None: every row
+    where: Annotated[str, Field(min_length=1)] | None = None
+
+
 class Spark(_Section):
     """The Spark session."""
 
@@ -297,6 +306,8 @@ class Settings(BaseSettings):
     epoch: Epoch = Epoch()
     guard: Guard = Guard()
     transform: Annotated[Transform, BeforeValidator(values.transform)] | None = None
+    #: source schema.table -> SQL; the first that matches wins
+    sql: Annotated[dict[str, TableSql], AfterValidator(values.sql)] = {}
     spark: Spark = Spark()
     restart: Restart = Restart()
     metrics: Metrics = Metrics()

@@ -179,6 +179,15 @@ def on_skip_tables(tables: dict[str, OnSkip]) -> dict[str, OnSkip]:
     return tables
 
 
+def sql(tables: dict[str, Any]) -> dict[str, Any]:
+    """Source schema.table -> anything."""
+    for pattern in tables:
+        schema, _, table = pattern.partition(".")
+        if not (schema and table):
+            raise fault(f"{pattern!r} is not a source schema.table", 'write it like "public.orders": {where: "id > 0"}')
+    return tables
+
+
 def interval(text: str) -> str:
     """A Spark interval of the processing-time trigger."""
     if not _INTERVAL.fullmatch(text.strip()):

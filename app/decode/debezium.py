@@ -8,6 +8,8 @@ Each step is a projection of its own: what is dear (a parse, a join) is computed
 rows from one projection to the next, has no more to copy than the next one needs.
 """
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
@@ -51,6 +53,8 @@ _PLACE = ("topic", "partition", "offset", "key")
 #: characters that COPY's text format gives a meaning, in the order in which they have to be escaped
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _NULL = "\\N"
+#: decoded rows to decoded rows: kind, op, schema, table, row, gone (the row's key), special, and the others
+Rewrite = Callable[[DataFrame], DataFrame]
 #: what Java reads for bytes that are not UTF-8
 _REPLACEMENT = "\ufffd"
 
@@ -58,16 +62,26 @@ _REPLACEMENT = "\ufffd"
 class DebeziumJson:
     """`source.format: debezium-json`."""
 
+    def __init__(self, rewrite: Rewrite | None = None) -> None:
+        """`rewrite`: of the user's own, between reading a message and writing its line."""
+        self._rewrite = rewrite
+
     def decode(self, messages: DataFrame) -> DataFrame:
         """See `app.decode.interface.Decoder`."""
         key, value = (sf.col(name).cast(_TEXT) for name in ("key", "value"))
         message = sf.from_json(value, _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"})
         parsed = messages.select(*_PLACE[:3], key.alias("key"), value.alias("value"), message.alias("m"))
-        found = parsed.select(*_PLACE, "value", *_found())
+        found = parsed.select(*_PLACE, "value", *_found(), *([] if self._rewrite is None else [_gone().alias("gone")]))
         joined = found.select("*", sf.array_join(sf.map_values("row"), "", "").alias("content"))
         settled = [_kind().alias("kind"), _special().alias("special")]
-        known = joined.select(*_PLACE, "hash", "schema", "table", "ts_ms", "sequence", "row", *settled)
+        known = joined.select(*_PLACE, "hash", "schema", "table", "ts_ms", "sequence", "row", *settled, *self._more())
+        if self._rewrite is not None:
+            known = self._rewrite(known)
         return known.select(*_PLACE[:3], _layout().alias("layout"), "key", _line().alias("line"), "ts_ms", "sequence")
+
+    def _more(self) -> list[str]:
+        """Columns that only a rewrite needs."""
+        return [] if self._rewrite is None else ["op", "gone"]
 
 
 def _body(name: str) -> Column:
@@ -105,12 +119,16 @@ def _is_remark() -> Column:
 
 def _row() -> Column:
     """The columns that the change needs: the row after it, or the key of the row that is gone."""
+    return sf.when(_body("op").isin(_UPSERTS), _body("after")).when(_body("op") == _DELETE, _gone())
+
+
+def _gone() -> Column:
+    """The key of the row."""
     key, value = sf.col("key"), sf.col("value")
     of_key = sf.when(_enveloped(), sf.from_json(key, _KEY_ENVELOPED)["payload"]).otherwise(sf.from_json(key, _ROW_JSON))
     before = sf.when(_enveloped(), sf.from_json(value, _BEFORE_ENVELOPED)["payload"]["before"])
     before = before.otherwise(sf.from_json(value, _BEFORE)["before"])
-    gone = sf.when(key.isNotNull(), of_key).otherwise(before)
-    return sf.when(_body("op").isin(_UPSERTS), _body("after")).when(_body("op") == _DELETE, gone)
+    return sf.when(key.isNotNull(), of_key).otherwise(before)
 
 
 def _kind() -> Column:

@@ -45,6 +45,7 @@ class Kind(enum.StrEnum):
     FILTERED = "filtered"  #: tombstone, heartbeat, transaction marker, schema change, logical message
     MALFORMED = "malformed"  #: not JSON, not UTF-8 or not a Debezium message; `schema` says which
     FAILED = "failed"  #: the user's transform raised; `line` says what
+    UNFIT = "unfit"  #: the user's SQL names columns that the message has not: those in the layout
     KEYLESS = "keyless"  #: op d without key and without before image: replica identity nothing
 
 

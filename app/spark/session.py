@@ -1,5 +1,6 @@
 """The Spark session of the service: classic PySpark, driver in this process."""
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -19,6 +20,8 @@ LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: what the lane relies on; `spark.conf` of the configuration may override the rest, never these
 REQUIRED = {
     "spark.sql.session.timeZone": "UTC",
+    # columns are called as Postgres calls them
+    "spark.sql.caseSensitive": "true",
     # an epoch's rows must come back in one pass, in partition order
     "spark.sql.adaptive.enabled": "false",
     # strings of a message exactly as they stood in it
@@ -44,6 +47,7 @@ DEFAULTS = {
 
 def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, jars: list[Path]) -> SparkSession:
     """Start Spark with the Kafka connector's jars; the one session of this process."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # it repeats what is raised anyway
     os.environ["JAVA_HOME"] = str(java_home)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     builder: Any = SparkSession.builder

@@ -39,6 +39,7 @@ from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
 from app.supervise.spark_errors import spark_errors
 from app.supervise.stored import StoredMessages
+from app.transform.sql import Sql
 from app.transform.stage import collector
 
 log = structlog.get_logger()
@@ -71,7 +72,8 @@ class Running:
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
-        self._decoder, self._collect = DebeziumJson(), collector(settings.transform)
+        self._decoder = DebeziumJson(Sql(spark, settings.sql) if settings.sql else None)
+        self._collect = collector(settings.transform)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._closing = ExitStack()

@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import PySparkException
+from pyspark.errors import (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    PySparkException,
+    SparkRuntimeException,
+)
 
 from app.errors import Diverged, JobFailed, SparkFailed, SparkGone, SurelaneError, Unreachable
 
@@ -28,6 +35,14 @@ _SURROUNDINGS = (
     "interrupted",
 )
 _JOB = ("Job aborted", "PYTHON_WORKER", "PythonException", "Python worker exited", "FAILED_EXECUTE_UDF", "TASK_FAILED")
+#: what the user's SQL may raise for a row
+_OF_A_ROW = (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    NumberFormatException,
+    SparkRuntimeException,
+)
 #: characters of Spark's message that are repeated
 _SHOWN = 2000
 
@@ -48,6 +63,8 @@ def meaning(error: Exception) -> SurelaneError:
         return SparkGone(hint="if it happens again look for the kernel's out-of-memory killer")
     if any(part in text for part in _KAFKA_AWAY):
         return Unreachable(f"Kafka does not answer Spark: {text[:_SHOWN]}")
+    if isinstance(error, _OF_A_ROW):
+        return JobFailed(f"a row could not be computed: {text[:_SHOWN]}")
     if any(part in text for part in _JOB) and not any(part in text for part in _SURROUNDINGS):
         return JobFailed(f"Spark could not decode: {text[:_SHOWN]}")
     return SparkFailed(f"Spark ended the query: {text[:_SHOWN]}")

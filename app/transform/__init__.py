@@ -1,4 +1,4 @@
-"""Code of the user's own between decoding and applying: `transform` in the configuration, a function over `Change`."""
+"""What users do between decoding and applying: SQL for a table (`sql`), and a function over `Change` (`transform`)."""
 
 from app.transform.change import Change
 

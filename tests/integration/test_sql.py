@@ -1,0 +1,166 @@
+"""SQL for some tables: the target holds what the query over the source's table holds; a row it fails for is poison."""
+
+import random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.config.settings import CommitMode, TableSql
+from app.decode.debezium import DebeziumJson
+from app.errors import ConfigInvalid, TargetMismatch
+from app.model.rows import Kind, Layout
+from app.transform.sql import Sql
+from tests.fix_decode import decoded_by
+from tests.fix_lane import MakeLane
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.messages import BIGINT, TEXT, Debezium, Message, Table
+from tests.oracle import Reader
+from tests.poison import Expected, check, row, send
+
+ORDERS = Table("orders", {"id": BIGINT, "state": TEXT, "Note": TEXT})
+OTHER = Table("other", {"id": BIGINT, "v": TEXT})
+QUERY = TableSql(
+    select="id as number, upper(state) as state, concat(coalesce(Note, ''), '\\t!') as remark", where="state <> 'draft'"
+)
+
+
+def _decoded(spark: SparkSession, sql: dict[str, TableSql], messages: list[Message]) -> list[tuple[Layout, str]]:
+    rows = decoded_by(DebeziumJson(Sql(spark, sql)), spark, messages)
+    return [(Layout.parse(one["layout"]), one["line"]) for one in rows.to_pylist()]
+
+
+def _order(number: int, state: str | None, note: str | None = None) -> dict[str, object]:
+    return {"id": number, "state": state, "Note": note}
+
+
+@pytest.mark.parametrize("envelope", [False, True])
+def test_rows_are_chosen_and_computed(spark: SparkSession, envelope: bool) -> None:
+    source = Debezium(envelope=envelope)
+    found = _decoded(
+        spark,
+        {"public.ord*": QUERY},
+        [
+            source.create(ORDERS, _order(1, "open", "a\tb\\")),
+            source.create(ORDERS, _order(2, "draft")),
+            source.update(ORDERS, _order(3, None)),
+            source.delete(ORDERS, _order(4, "open")),
+            source.create(OTHER, {"id": 5, "v": None}),
+            source.tombstone(ORDERS, _order(4, "open")),
+        ],
+    )
+    names = ("number", "state", "remark")
+    assert [(layout.kind, layout.columns, line) for layout, line in found] == [
+        (Kind.UPSERT, names, "1\tOPEN\ta\\tb\\\\\\t!\n"),
+        (Kind.DELETE, ("number", "remark"), "2\t\\t!\n"),
+        (Kind.DELETE, ("number", "remark"), "3\t\\t!\n"),
+        (Kind.DELETE, ("number", "remark"), "4\t\\t!\n"),
+        (Kind.UPSERT, ("id", "v"), "5\t\\N\n"),
+        (Kind.FILTERED, (), ""),
+    ]
+
+
+def test_a_star_is_the_row_and_a_later_column_replaces_one_of_it(spark: SparkSession) -> None:
+    source = Debezium(envelope=False)
+    sql = {
+        "*.orders": TableSql(select="*, lower(state) as state, length(state) as size"),
+        "*.*": TableSql(where="false"),
+    }
+    found = _decoded(
+        spark,
+        sql,
+        [
+            source.create(ORDERS, _order(1, "Open", "x")),
+            source.delete(ORDERS, _order(1, None)),
+            source.read(OTHER, {"id": 2, "v": ""}),
+        ],
+    )
+    assert [(layout.kind, dict(zip(layout.columns, line[:-1].split("\t"), strict=True))) for layout, line in found] == [
+        (Kind.UPSERT, {"id": "1", "Note": "x", "state": "open", "size": "4"}),
+        (Kind.DELETE, {"id": "1"}),
+        (Kind.DELETE, {"id": "2"}),
+    ]
+
+
+def test_a_row_without_key_that_was_never_there_is_left_out(spark: SparkSession) -> None:
+    source = Debezium(envelope=False)
+    sql = {"public.orders": TableSql(where="state = 'open'")}
+    inserted, updated = (source.keyless(op, ORDERS, _order(1, "draft")) for op in "cu")
+    assert [layout.kind for layout, _ in _decoded(spark, sql, [inserted, updated])] == [Kind.FILTERED, Kind.KEYLESS]
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (TableSql(select="id,, state"), "PARSE"),
+        (TableSql(select="count(*) as n"), "GROUP_BY"),
+        (TableSql(select="no_such_function(id) as n"), "no_such_function"),
+        (TableSql(select="o.id as n"), "o"),
+        (TableSql(select="split(state, ',') as parts"), "parts is of type array<string>"),
+        (TableSql(where="concat(id, 'x')"), "where"),
+        (TableSql(where="state = "), "PARSE"),
+    ],
+)
+def test_what_is_no_sql_is_a_fault_of_the_configuration(spark: SparkSession, sql: TableSql, said: str) -> None:
+    with pytest.raises(ConfigInvalid) as caught:
+        Sql(spark, {"public.orders": sql})
+    assert "sql: public.orders: " in caught.value.message
+    assert said in caught.value.message
+
+
+@pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
+def test_the_target_is_what_the_query_over_the_source_is(
+    mode: CommitMode, lane: MakeLane, target: Target, topic: Topic
+) -> None:
+    """Rows come and go, and their state with them: in and out of the query's result."""
+    target.execute("create table orders (number bigint primary key, state text, remark text)")
+    dice, source = random.Random(11), Debezium(envelope=mode is CommitMode.LEDGER)
+    rows: dict[int, str] = {}
+    messages: list[Message] = []
+    for _ in range(600):
+        number, state = dice.randrange(60), dice.choice(["open", "draft", "sent"])
+        if number in rows and dice.random() < 0.2:
+            messages.append(source.delete(ORDERS, _order(number, rows.pop(number))))
+        else:
+            op = source.update if number in rows else source.create
+            messages.append(op(ORDERS, _order(number, state)))
+            rows[number] = state
+    topic.send(messages)
+    sql = {"public.orders": {"select": QUERY.select, "where": QUERY.where}}
+    lane(mode, epoch={"max_messages": 100}, sql=sql).run_until_caught_up()
+    expected = sorted((number, state.upper(), "\t!") for number, state in rows.items() if state != "draft")
+    assert target.execute("select number, state, remark from orders order by number") == expected
+    assert target.ledger_sum().consumed == len(messages)
+
+
+@pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
+def test_a_row_that_the_sql_fails_for_is_poison(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
+    """Spark's job dies of it; the row is found, and the others arrive."""
+    target.execute("create table flat (id int primary key, v text)")
+    bad = [row(1000, "12 apples"), row(1001, "")]
+    messages = [row(number, str(number)) for number in range(100)]
+    messages.insert(40, bad[0])
+    messages.insert(90, bad[1])
+    offsets = send(topic, messages, bad)
+    made = lane(mode, epoch={"max_messages": 64}, sql={"public.flat": {"select": "id, cast(v as int) as v"}})
+    with Reader(target, topic) as reader:
+        made.run_until_caught_up()
+        expected = {offset: (message, Expected(3, None, "decode")) for offset, message in offsets.items()}
+        check(made, target, topic, expected, reader)
+
+
+def test_a_name_that_the_message_has_not_stops_the_lane(lane: MakeLane, target: Target, topic: Topic) -> None:
+    target.execute("create table flat (id int primary key, v text)")
+    topic.send([row(1)])
+    made = lane("two-phase", sql={"public.flat": {"where": "V <> 'x' and nothing > 1"}})
+    with pytest.raises(TargetMismatch, match="has no column V, nothing, which the SQL for that table names"):
+        made.run_until_caught_up()
+    assert target.execute("select count(*) from flat") == [(0,)]
+
+
+def test_what_is_no_sql_stops_the_start(lane: MakeLane, target: Target, topic: Topic) -> None:
+    target.execute("create table flat (id int primary key, v text)")
+    topic.send([row(1)])
+    made = lane("ledger", sql={"public.flat": {"where": "id >"}})
+    with pytest.raises(ConfigInvalid, match=r"sql: public\.flat: "):
+        made.run_until_caught_up()
