@@ -19,10 +19,12 @@ from bench.servers import LEDGER_SCHEMA, Servers
 
 LANE = "bench"
 #: what the lane under test is called in results -> its configuration
-MODES: Mapping[str, Mapping[str, str]] = {
+MODES: Mapping[str, Mapping[str, object]] = {
     "at-least-once": {"delivery": "at-least-once"},
     "two-phase": {"delivery": "exactly-once", "commit": "two-phase"},
     "ledger": {"delivery": "exactly-once", "commit": "ledger"},
+    #: what the guard costs, beside the mode of the same name
+    "two-phase-unguarded": {"delivery": "exactly-once", "commit": "two-phase", "guard": {"enabled": False}},
 }
 #: configuration, log and checkpoint of the last lane; emptied before the next
 FOLDER = Path("var/bench/lane")

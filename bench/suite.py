@@ -1,5 +1,6 @@
 """Everything that is measured, in order: the ceiling first, then each mode against it, then latency."""
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ def run(wanted: Wanted) -> bool:
         say(f"others keep {machine.others_load()} of the processors busy")
         for _ in range(wanted.runs):
             done += _one_run(up, filled, wanted)
+    done += _guard(done)
     console.print(table(done))
     console.print(steps(done))
     return all(result["correct"] for result in done)
@@ -56,6 +58,35 @@ def _one_run(up: Servers, filled: Backlog, wanted: Wanted) -> Iterator[dict[str,
     if wanted.seconds:
         held: Result = {"messages": wanted.rate * wanted.seconds, "mode": latency.MODE, "asked_rate": wanted.rate}
         yield _measured("latency", held, lambda: latency.measure(up, wanted.rate, wanted.seconds, wanted.warm_up))
+
+
+def _guard(done: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """What the guard costs, where the same runs have it and have it not: medians of all of them."""
+    on, off = (
+        [one for one in done if one["measure"] == "drain" and one["mode"] == mode and one["correct"]]
+        for mode in ("two-phase", "two-phase-unguarded")
+    )
+    if not on or not off:
+        return
+
+    def median(results: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float]) -> float:
+        return statistics.median(map(value, results))
+
+    def cpu(result: dict[str, Any]) -> float:
+        return sum(seconds for name, seconds in result["cpu_seconds"].items() if name != "bench")
+
+    found = {
+        "mode": "two-phase",
+        "messages": on[0]["messages"],
+        "runs": min(len(on), len(off)),
+        "rate_ratio": round(median(on, lambda one: one["rate"]) / median(off, lambda one: one["rate"]), 3),
+        "cpu_ratio": round(median(on, cpu) / median(off, cpu), 3),
+        "correct": True,
+    }
+    result = results.stamped("guard", found)
+    results.emit(result)
+    say(f"with guard: {result['rate_ratio']} of the rate, {result['cpu_ratio']} of the CPU seconds without")
+    yield result
 
 
 def _measured(name: str, what: Result, measure: Callable[[], Result]) -> dict[str, Any]:

@@ -182,6 +182,8 @@ class Breaker(_Section):
 class Guard(_Section):
     """When a message is skipped."""
 
+    #: False: attempts are counted in memory only, and nobody watches over their time
+    enabled: bool = True
     #: database of the guard's own tables; None: the target
     url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3

@@ -17,6 +17,7 @@ from app.db.failures import describe, driver_error, sqlstate
 from app.errors import SparkGone, SurelaneError, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
 from app.guard.narrowing import contains, is_before, only_position, size
+from app.guard.volatile import Volatile
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import Offsets, Span
@@ -69,7 +70,11 @@ class Guard:
     """The guard of one writer. Used by the lane's thread only."""
 
     def __init__(
-        self, attempts: Attempts, limits: Limits, watch: Watch | None = None, metrics: LaneMetrics | None = None
+        self,
+        attempts: Attempts | Volatile,
+        limits: Limits,
+        watch: Watch | None = None,
+        metrics: LaneMetrics | None = None,
     ) -> None:
         self._attempts, self.limits, self._watch, self._metrics = attempts, limits, watch, metrics
         self._suspects: list[Suspect] = []

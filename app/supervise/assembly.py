@@ -17,6 +17,7 @@ from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
+from app.guard.volatile import Volatile
 from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
 from app.lane.releasing import Releasing
@@ -127,8 +128,11 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
 
 def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics) -> Guard:
     """The guard of a lane, with connections of its own."""
-    told, engine = settings.guard, guard_engine(settings, f"surelane {lane} guard")
+    told = settings.guard
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
+    if not told.enabled:
+        return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics)
+    engine = guard_engine(settings, f"surelane {lane} guard")
     attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact))
     return Guard(attempts, limits, watch, metrics)
 

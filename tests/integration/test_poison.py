@@ -130,3 +130,14 @@ def test_a_transform_alters_and_leaves_out(lane: MakeLane, target: Target, topic
     assert target.execute("select id, v from flat order by id") == [(1, "good"), (2, "SHOUT\t\\N\n")]
     total = target.ledger_sum()
     assert (total.applied, total.filtered) == (2, 1)
+
+
+def test_without_a_guard_what_the_target_refuses_is_skipped_and_nothing_is_recorded(
+    lane: MakeLane, poisoned: Target, topic: Topic
+) -> None:
+    made = lane("two-phase", guard={"enabled": False})
+    bad = row(1003, None)
+    offsets = send(topic, [*(row(number) for number in range(20)), bad, row(5, "changed")], [bad])
+    made.run_until_caught_up()
+    check(made, poisoned, topic, {offset: (bad, Expected(MAX_ATTEMPTS, "23502", "apply")) for offset in offsets})
+    assert poisoned.execute("select from surelane.attempt where lane = :lane", lane=poisoned.lane) == []
