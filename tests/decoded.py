@@ -23,6 +23,7 @@ SCHEMA = pa.schema(
         "line": pa.string(),
         "ts_ms": pa.int64(),
         "sequence": pa.string(),
+        "is_new": pa.bool_(),
     }
 )
 _KINDS = {"c": Kind.UPSERT, "u": Kind.UPSERT, "r": Kind.UPSERT, "d": Kind.DELETE, "t": Kind.TRUNCATE}
@@ -35,7 +36,7 @@ def decoded(sent: Iterable[Sent]) -> pa.Table:
 
 def table_of(rows: list[dict[str, Any]]) -> pa.Table:
     """Rows of `app.model.rows` as Arrow."""
-    return pa.table({name: [row[name] for row in rows] for name in COLUMNS}, schema=SCHEMA)
+    return pa.table({name: [row.get(name) for row in rows] for name in COLUMNS}, schema=SCHEMA)
 
 
 def decoded_row(message: Message, topic: str, partition: int, offset: int) -> dict[str, Any]:
@@ -55,6 +56,7 @@ def decoded_row(message: Message, topic: str, partition: int, offset: int) -> di
         "line": copy_line(columns.values()) if columns else "",
         "ts_ms": source.get("ts_ms"),
         "sequence": source.get("sequence"),
+        "is_new": value.get("op") in ("c", "r"),
     }
 
 

@@ -20,6 +20,14 @@ Row = Mapping[str, Any]
 Key = tuple[Any, ...]
 Json = dict[str, Any]
 
+#: value of a column that an update leaves as it is, and does not repeat because it is large
+LEFT_OUT = object()
+_STAND_IN = "__debezium_unavailable_value"
+_STAND_INS = {
+    ("bytes", None): base64.b64encode(_STAND_IN.encode()).decode(),
+    ("array", "string"): [_STAND_IN],
+    ("array", "int32"): list(_STAND_IN.encode()),
+}
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 #: milliseconds since 1970 of the first change of a made-up source
@@ -28,7 +36,7 @@ FIRST_TS_MS = 1_750_000_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What a message asks for. `row` None: the row with that key is gone."""
+    """What a message asks for. `row` None: the row with that key is gone; a column that is not in it stays as it is."""
 
     table: str
     key: Key
@@ -62,6 +70,8 @@ class Type:
         """The JSON value."""
         if value is None:
             return None
+        if value is LEFT_OUT:
+            return _STAND_INS.get((self.schema["type"], self.schema.get("items", {}).get("type")), _STAND_IN)
         return (self.enveloped or self.bare)(value) if envelope else self.bare(value)
 
 
@@ -301,7 +311,8 @@ class Debezium:
         return self._bytes(payload, fields, f"cdc.{table.full_name}.Key")
 
     def _upsert(self, op: str, table: Table, row: Row, before: Row | None = None) -> Message:
-        change = Change(table=table.full_name, key=table.key_of(row), row=row)
+        said = {name: value for name, value in row.items() if value is not LEFT_OUT}
+        change = Change(table=table.full_name, key=table.key_of(row), row=said)
         return self._change(op, table, before, row, change)
 
     def _change(

@@ -22,7 +22,10 @@ State = dict[str, dict[Key, dict[str, Any]]]
 
 
 def fold(sent: "Iterable[Sent]", state: State | None = None) -> State:
-    """Apply the changes in order; the rows of each table by key. A table whose rows are all gone stays, empty."""
+    """Apply the changes in order; the rows of each table by key. A table whose rows are all gone stays, empty.
+
+    A column that a change leaves out keeps its value.
+    """
     result: State = state if state is not None else {}
     for one in sent:
         change = one.message.change
@@ -32,7 +35,7 @@ def fold(sent: "Iterable[Sent]", state: State | None = None) -> State:
         if change.row is None:
             rows.pop(change.key, None)
         else:
-            rows[change.key] = dict(change.row)
+            rows[change.key] = {**rows.get(change.key, {}), **change.row}
     return result
 
 

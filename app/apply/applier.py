@@ -1,6 +1,5 @@
 """Sending one epoch's changes to the target, inside the transaction it is given."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,14 +16,10 @@ from app.apply.shapes import Shape, Shapes
 from app.db.failures import depends_on_order
 from app.db.sql import run
 from app.errors import TargetMismatch
-from app.model.arrow import compute
 from app.model.counts import Counts
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
-#: Debezium's stand-in for a large value that an update left as it was
-UNAVAILABLE = "__debezium_unavailable_value"
-_UNAVAILABLE_FIELD = re.compile(rf"(^|\t){UNAVAILABLE}(\t|\n)")
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
 #: what no target can be made fit for
@@ -57,14 +52,13 @@ class Applier:
         shapes: dict[int, Shape] = {}
         for index, layout in enumerate(epoch.layouts):
             example = _example(epoch, index)
-            if example is None or layout.kind not in (Kind.UPSERT, Kind.DELETE, *_REFUSED):
+            if example is None or layout.kind not in (*CHANGES, *_REFUSED):
                 continue
             if layout.kind in _REFUSED:
                 if not self._shapes.leaves_out(layout):
                     self._refuse(layout, epoch.position(example))
             elif (shape := self._shapes.shape(layout, epoch.position(example))) is not None:
                 shapes[index] = shape
-        self._refuse_unavailable(epoch, shapes)
         self._shapes.reclaim()
         return shapes
 
@@ -110,7 +104,7 @@ class Applier:
         if plan is Plan.FAITHFUL:
             return _send_runs(connection, epoch, shapes, runs(epoch))
         deletes = [index for index, shape in shapes.items() if shape.kind is Kind.DELETE]
-        upserts = [index for index, shape in shapes.items() if shape.kind is Kind.UPSERT]
+        upserts = [index for index, shape in shapes.items() if shape.kind is not Kind.DELETE]
         tables = parents_first({shape.target.oid: shape.target for shape in shapes.values()}.values())
         rank = {table.oid: position for position, table in enumerate(tables)}
         deletes.sort(key=lambda index: -rank[shapes[index].target.oid])
@@ -122,10 +116,11 @@ class Applier:
         table = layout.source
         if layout.kind is Kind.UNFIT:
             raise TargetMismatch(
-                f"lane {self._lane}: message {example} of table {table} has no column {', '.join(layout.columns)}, "
+                f"lane {self._lane}: message {example} of table {table} does not have {', '.join(layout.columns)}, "
                 "which the SQL for that table names",
                 hint=f"mend `sql` for {table} in the configuration: names are those in the message, upper and lower "
-                "case as there",
+                "case as there. Where an update leaves an unchanged large (TOASTed) value out, at the source: "
+                f"alter table {table} replica identity full",
             )
         if layout.kind is Kind.KEYLESS:
             raise TargetMismatch(
@@ -137,20 +132,6 @@ class Applier:
             hint="truncate the target by hand if that is meant, and leave such messages out: "
             "skipped.operations=t in the connector",
         )
-
-    def _refuse_unavailable(self, epoch: Epoch, shapes: dict[int, Shape]) -> None:
-        """An update that does not carry a large value must not overwrite it with the stand-in."""
-        upserts = epoch.of_kind(Kind.UPSERT)
-        upserts = upserts[np.isin(epoch.codes[upserts], list(shapes))]
-        found = compute.indices_nonzero(compute.match_substring(epoch.lines(upserts), UNAVAILABLE)).to_numpy()
-        for ordinal in (upserts[found] if len(upserts) != len(epoch) else found).tolist():
-            if _UNAVAILABLE_FIELD.search(epoch.rows["line"][ordinal].as_py()):
-                table = epoch.layout(ordinal).source
-                raise TargetMismatch(
-                    f"lane {self._lane}: message {epoch.position(ordinal)} of table {table} leaves out an unchanged"
-                    " large (TOASTed) value",
-                    hint=f"at the source: alter table {table} replica identity full",
-                )
 
 
 def settle_constraints(connection: Connection) -> None:
@@ -186,7 +167,7 @@ def _send_last(connection: Connection, epoch: Epoch, shape: Shape, layout: int) 
     if not len(survivors):
         return 0
     copied = staging.copy(connection, shape.staging, epoch.lines(survivors))
-    result = run(connection, shape.merge.upsert() if shape.kind is Kind.UPSERT else shape.merge.delete())
+    result = run(connection, _merge(shape))
     _refuse_swallowed(shape, result.rowcount, copied)
     staging.clear(connection, shape.staging)
     return copied
@@ -207,7 +188,7 @@ def _send_runs(
 ) -> int:
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
-    statements = [_statement(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
+    statements = [_merge(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
     for start in range(0, len(statements), STATEMENTS_AT_ONCE):
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
     for shape in shapes.values():
@@ -224,5 +205,12 @@ def _stage_all(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -
     return sent
 
 
-def _statement(shape: Shape, ordinals: tuple[int, int]) -> str:
-    return shape.merge.upsert(ordinals) if shape.kind is Kind.UPSERT else shape.merge.delete(ordinals)
+def _merge(shape: Shape, ordinals: tuple[int, int] | None = None) -> str:
+    """The statement that carries what is staged, or a part of it, into the target."""
+    match shape.kind:
+        case Kind.DELETE:
+            return shape.merge.delete(ordinals)
+        case Kind.PATCH:
+            return shape.merge.patch(ordinals)
+        case _:
+            return shape.merge.upsert(ordinals)

@@ -10,11 +10,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from app.apply.unavailable import complete
 from app.model.arrow import compute
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
-CHANGES = (Kind.UPSERT, Kind.DELETE)
+CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE)
 Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -31,7 +32,7 @@ class Epoch:
     @classmethod
     def arrange(cls, rows: pa.Table) -> "Epoch":
         """Put decoded rows, which Spark's tasks delivered in any order, into the lane's order."""
-        ordered = _in_order(rows.combine_chunks())
+        ordered = complete(_in_order(rows.combine_chunks()))
         encoded = _single(ordered["layout"]).dictionary_encode()
         layouts = tuple(Layout.parse(text) for text in encoded.dictionary.to_pylist())
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

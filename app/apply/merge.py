@@ -1,9 +1,9 @@
-"""The two statements that carry staged rows into a target table."""
+"""The statements that carry staged rows into a target table."""
 
 from app.apply.encoding import value_sql
 from app.apply.staging import ORDINAL, Field, Staging
 from app.apply.target import TargetTable
-from app.db.sql import quoted
+from app.db.sql import literal, quoted
 
 #: one ordinal range of the staging table, both ends inclusive
 Range = tuple[int, int]
@@ -33,12 +33,25 @@ class Merge:
             f"{f' order by {self._ordinal}' if ordinals else ''} on conflict ({key}) do {action}"
         )
 
+    def patch(self, ordinals: Range | None = None) -> str:
+        """UPDATE of the staged columns; an error (SQLSTATE P0002) where a row is not there, its rest being unknown."""
+        others = [field for field in self._fields if field.column.name not in self._key] or self._fields
+        values = ", ".join(f"{quoted(field.column.name)} = {self._value(field)}" for field in others)
+        return (  # every name in it is quoted by the dialect
+            f"with done as (update {self._target} t set {values} from {self._staging} s"  # noqa: S608
+            f" where {self._same_key()}{self._only(ordinals, ' and ')} returning 1)"
+            f" select {self._schema}.all_there({literal(self._target)}, (select count(*) from done),"
+            f" (select count(*) from {self._staging} s{self._only(ordinals)}))"
+        )
+
     def delete(self, ordinals: Range | None = None) -> str:
         """DELETE of the rows whose keys are staged."""
+        condition = f"{self._same_key()}{self._only(ordinals, ' and ')}"
+        return f"delete from {self._target} t using {self._staging} s where {condition}"  # noqa: S608
+
+    def _same_key(self) -> str:
         by_name = {field.column.name: field for field in self._fields}
-        keys = [f"t.{quoted(name)} = {self._value(by_name[name])}" for name in self._key]
-        condition = self._only(ordinals, " and ") or ""
-        return f"delete from {self._target} t using {self._staging} s where {' and '.join(keys)}{condition}"  # noqa: S608
+        return " and ".join(f"t.{quoted(name)} = {self._value(by_name[name])}" for name in self._key)
 
     def _value(self, field: Field) -> str:
         return value_sql(field.column, field.encoding, f"s.{quoted(field.column.name)}", self._schema)

@@ -112,7 +112,7 @@ class Shapes:
                 f"alter table {target} add primary key (...)",
             )
         missing = [name for name in layout.columns if name not in target.by_name]
-        if missing and layout.kind is Kind.UPSERT:
+        if missing and layout.kind in (Kind.UPSERT, Kind.PATCH):
             raise self._mismatch(
                 layout,
                 example,

@@ -15,6 +15,11 @@ def quoted(name: str) -> str:
     return _NAMES.quote_identifier(name)
 
 
+def literal(text: str) -> str:
+    """A text as SQL text, for `run`."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def run(connection: Connection, sql: str) -> CursorResult[Any]:
     """Execute `sql` as it stands."""
     return connection.exec_driver_sql(sql, execution_options=_NO_PARAMETERS)

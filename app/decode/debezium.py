@@ -50,10 +50,11 @@ _OPERATIONS = {
 _UPSERTS = [code for code, kind in _OPERATIONS.items() if kind is Kind.UPSERT]
 _DELETE = "d"
 _PLACE = ("topic", "partition", "offset", "key")
+_KEPT = ("hash", "schema", "table", "ts_ms", "sequence", "is_new")
 #: characters that COPY's text format gives a meaning, in the order in which they have to be escaped
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _NULL = "\\N"
-#: decoded rows to decoded rows: kind, op, schema, table, row, gone (the row's key), special, and the others
+#: decoded rows to decoded rows: kind, schema, table, is_new, row, gone (the row's key), special, and the others
 Rewrite = Callable[[DataFrame], DataFrame]
 #: what Java reads for bytes that are not UTF-8
 _REPLACEMENT = "\ufffd"
@@ -74,14 +75,14 @@ class DebeziumJson:
         found = parsed.select(*_PLACE, "value", *_found(), *([] if self._rewrite is None else [_gone().alias("gone")]))
         joined = found.select("*", sf.array_join(sf.map_values("row"), "", "").alias("content"))
         settled = [_kind().alias("kind"), _special().alias("special")]
-        known = joined.select(*_PLACE, "hash", "schema", "table", "ts_ms", "sequence", "row", *settled, *self._more())
+        known = joined.select(*_PLACE, *_KEPT, "row", *settled, *self._more())
         if self._rewrite is not None:
             known = self._rewrite(known)
-        return known.select(*_PLACE[:3], _layout().alias("layout"), "key", _line().alias("line"), "ts_ms", "sequence")
+        return known.select(*_PLACE[:3], _layout().alias("layout"), "key", _line().alias("line"), *_KEPT[3:])
 
     def _more(self) -> list[str]:
         """Columns that only a rewrite needs."""
-        return [] if self._rewrite is None else ["op", "gone"]
+        return [] if self._rewrite is None else ["gone"]
 
 
 def _body(name: str) -> Column:
@@ -105,6 +106,7 @@ def _found() -> list[Column]:
         sf.coalesce(_body("source.table"), sf.lit("")).alias("table"),
         _body("source.ts_ms").alias("ts_ms"),
         _body("source.sequence").alias("sequence"),
+        _body("op").isin("c", "r").alias("is_new"),
         _row().alias("row"),
     ]
 

@@ -25,6 +25,7 @@ from app.lane.parking import OpenKeys, changes_of, key_of
 from app.lane.reading import Source
 from app.lane.skipped import Skipped
 from app.lane.skipping import Skips
+from app.model.rows import Kind
 
 log = structlog.get_logger()
 
@@ -116,7 +117,9 @@ class Keeping:
         wanted = {key for key in (*self.keys, *known) if not skips.holds(key)}
         closed: list[int] = []
         for key, ordinals in changes_of(skips.epoch, wanted).items():
-            applied = [one for one in ordinals if one not in skips.refused and int(skips.epoch.codes[one]) in shapes]
+            # a patch says a part of the row only: what an older change says of the rest is still wanted
+            whole = {index for index, shape in shapes.items() if shape.kind is not Kind.PATCH}
+            applied = [one for one in ordinals if one not in skips.refused and int(skips.epoch.codes[one]) in whole]
             if applied:
                 last = skips.epoch.position(applied[-1])
                 closed += [*self.keys.up_to(key, last), *known.up_to(key, last)]

@@ -10,6 +10,7 @@ One row for each Kafka message, in no particular order:
     line       string   COPY text line (tab separated, `\\N`, ends in a newline) of the columns in `layout`; "" if none
     ts_ms      int64    source commit time, milliseconds since 1970; null if the message carries none
     sequence   string   Debezium's source.sequence, `["commit lsn before", "lsn"]`; null if none
+    is_new     bool     an insert or a row of a snapshot: it has every value; null for messages that are no change
 """
 
 import enum
@@ -30,6 +31,7 @@ SCHEMA = pa.schema(
         *((name, pa.string()) for name in _TEXTS),
         ("ts_ms", pa.int64()),
         ("sequence", pa.string()),
+        ("is_new", pa.bool_()),
     ]
 )
 COLUMNS = tuple(SCHEMA.names)
@@ -40,6 +42,7 @@ class Kind(enum.StrEnum):
     """What a message asks for."""
 
     UPSERT = "upsert"  #: op c, u, r: the whole row after the change
+    PATCH = "patch"  #: op u that leaves large values as they are: the other columns of the row
     DELETE = "delete"  #: op d: the row's key
     TRUNCATE = "truncate"  #: op t
     FILTERED = "filtered"  #: tombstone, heartbeat, transaction marker, schema change, logical message
@@ -65,6 +68,11 @@ class Layout:
         """From the `layout` column."""
         kind, schema_hash, schema, table, *columns = text.split(SEPARATOR)
         return cls(Kind(kind), schema_hash, schema, table, tuple(columns))
+
+    @property
+    def text(self) -> str:
+        """As in the `layout` column."""
+        return SEPARATOR.join([self.kind, self.schema_hash, self.schema, self.table, *self.columns])
 
     @property
     def source(self) -> str:

@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 from app.config.settings import TableSql
 from app.errors import ConfigInvalid
 from app.model.rows import Kind
+from app.model.stand_ins import STAND_INS
 
 _TEXT = StringType()
 _ROW = MapType(_TEXT, _TEXT)
@@ -56,7 +57,7 @@ class Sql:
         self._rules = [_rule(spark, pattern, sql) for pattern, sql in tables.items()]
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """`rows` have kind, op, schema, table, row and gone (the key of the row, for the case that it is left out),
+        """`rows` have kind, schema, table, is_new, row and gone (the key of the row, for the case that it is left out),
         special, and whatever else; the same columns come back.
 
         A change without a column that the SQL names becomes one of kind UNFIT, its row the missing names.
@@ -78,14 +79,21 @@ def _apply(rows: DataFrame, rule: _Rule, matches: Column) -> DataFrame:
 
 
 def _refuse_unfit(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
-    """Deletes have the key's columns only: the others are NULL there."""
+    """Deletes have the key's columns only: the others are NULL there. A large value that an update leaves out is not
+    there to be computed with."""
     named = sf.array(*map(sf.lit, rule.columns)) if rule.columns else sf.array().cast(ArrayType(_TEXT))
-    missing = sf.array_except(named, sf.map_keys("row"))
-    unfit = mine & (sf.col("kind") == Kind.UPSERT) & sf.col("row").isNotNull() & (sf.size(missing) > 0)
+    row, is_new = sf.col("row"), sf.coalesce(sf.col("is_new"), sf.lit(False))
+
+    def is_missing(name: Column) -> Column:
+        left_out = ~is_new & sf.coalesce(row[name].isin(*STAND_INS), sf.lit(False))
+        return ~sf.map_contains_key(row, name) | left_out
+
+    missing = sf.filter(named, is_missing)
+    unfit = mine & (sf.col("kind") == Kind.UPSERT) & row.isNotNull() & (sf.size(missing) > 0)
     names = sf.map_from_arrays(missing, missing)
     changed = {
         "kind": sf.when(unfit, Kind.UNFIT).otherwise(sf.col("kind")),
-        "row": sf.when(unfit, names).otherwise(sf.col("row")),
+        "row": sf.when(unfit, names).otherwise(row),
     }
     return _with(rows, changed)
 
@@ -95,7 +103,7 @@ def _leave_out(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
     asked = mine & (sf.col("kind") == Kind.UPSERT)
     seen = _opened(rows, rule, asked).select(f"{_HELD}.*", sf.expr(f"({rule.where})").alias(_MADE))
     out = asked & ~sf.coalesce(sf.col(_MADE), sf.lit(False))
-    nothing_there = sf.col("gone").isNull() & sf.col("op").isin("c", "r")
+    nothing_there = sf.col("gone").isNull() & sf.col("is_new")
     kind = sf.when(out, sf.when(nothing_there, Kind.FILTERED).otherwise(Kind.DELETE)).otherwise(sf.col("kind"))
     row = sf.when(out, sf.col("gone")).otherwise(sf.col("row"))
     return _with(seen, {"kind": kind, "row": row}).drop(_MADE)

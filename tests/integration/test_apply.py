@@ -336,22 +336,6 @@ def test_a_row_that_a_trigger_drops_stops_the_lane(target: Target, bare_lane: Ma
     assert target.rows("public.flat") == {}
 
 
-def test_a_value_that_the_source_left_out_never_overwrites_the_targets(target: Target, bare_lane: MakeBareLane) -> None:
-    target.create(FLAT)
-    lane = bare_lane()
-    lane.apply([d.create(FLAT, {"id": 1, "v": "large"}), d.create(FLAT, {"id": 2, "v": "x"})])
-    with pytest.raises(
-        TargetMismatch, match=r"made-up\[0\]@3 of table public\.flat leaves out an unchanged"
-    ) as refused:
-        lane.apply(
-            [d.update(FLAT, {"id": 2, "v": "y"}), d.update(FLAT, {"id": 1, "v": "__debezium_unavailable_value"})]
-        )
-    assert "replica identity full" in str(refused.value)
-    lane.check()
-    lane.apply([d.update(FLAT, {"id": 1, "v": "talks of __debezium_unavailable_value"})])
-    lane.check()
-
-
 @pytest.mark.parametrize(
     ("message", "error", "words"),
     [

@@ -153,7 +153,7 @@ def test_a_name_that_the_message_has_not_stops_the_lane(lane: MakeLane, target: 
     target.execute("create table flat (id int primary key, v text)")
     topic.send([row(1)])
     made = lane("two-phase", sql={"public.flat": {"where": "V <> 'x' and nothing > 1"}})
-    with pytest.raises(TargetMismatch, match="has no column V, nothing, which the SQL for that table names"):
+    with pytest.raises(TargetMismatch, match="does not have V, nothing, which the SQL for that table names"):
         made.run_until_caught_up()
     assert target.execute("select count(*) from flat") == [(0,)]
 
