@@ -9,12 +9,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
+from app.apply.rules import Rules as TableRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
-from app.config.routes import Routes
 from app.config.settings import Breaker, CommitMode
+from app.config.settings import Target as TargetSettings
 from app.db.engine import make_engine
 from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
@@ -85,9 +86,8 @@ class BareLane:
         self,
         target: Target,
         name: str,
-        routes: Mapping[str, str],
+        tables: TableRules,
         *,
-        ignore_unknown: bool,
         rules: Rules,
         mode: CommitMode,
         guard: Target,
@@ -102,7 +102,8 @@ class BareLane:
         self.transform: Function | None = None
         #: offsets of messages that kill whoever releases them
         self.release_killers: Collection[int] = ()
-        self._routes, self._ignore_unknown = Routes(routes), ignore_unknown
+        #: what the configuration says of tables
+        self.tables = tables
         self.rules, self._mode = rules, mode
         self._engine = make_engine(target.url, application_name=f"surelane {name}")
         engine = make_engine(guard.url, application_name=f"surelane {name} guard")
@@ -134,7 +135,7 @@ class BareLane:
     def _open(self, guard: Guard) -> None:
         self._connection = self._engine.connect()
         self._generation = self._begin()
-        shapes = Shapes(self._engine, SCHEMA, self.name, self._routes, self._ignore_unknown, lambda *_: {})
+        shapes = Shapes(self._engine, SCHEMA, self.name, self.tables, lambda *_: {})
         shapes.reset()
         self._guard = guard
         applier, quarantine = Applier(self.name, shapes), Quarantine(SCHEMA, self.name)
@@ -244,7 +245,8 @@ MakeBareLane = Callable[..., BareLane]
 
 @pytest.fixture
 def bare_lane(target: Target) -> Iterator[MakeBareLane]:
-    """`bare_lane(...)`: a new lane on the test's target, with a name of its own; `guard`: the guard's database."""
+    """`bare_lane(...)`: a new lane on the test's target, with a name of its own; `guard`: the guard's database;
+    `tables`: more of the configuration's `target`."""
     made: list[BareLane] = []
 
     def make(
@@ -259,7 +261,9 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         mode: CommitMode = CommitMode.LEDGER,
         guard: Target = target,
         redact: Collection[str] = (),
+        tables: Mapping[str, object] = {},
     ) -> BareLane:
+        told = {"tables": routes, "unknown_table": "ignore" if ignore_unknown else "stop", **tables}
         name = name or f"{target.lane}-{len(made)}"
         rules = Rules(
             policy=SkipPolicy(on_skip, on_skip_tables),
@@ -268,7 +272,13 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
             breaker=breaker,
         )
         lane = BareLane(
-            target, name, routes, ignore_unknown=ignore_unknown, rules=rules, mode=mode, guard=guard, redact=redact
+            target,
+            name,
+            TableRules.of(TargetSettings.model_validate({"url": "postgresql://here/there", **told})),
+            rules=rules,
+            mode=mode,
+            guard=guard,
+            redact=redact,
         )
         made.append(lane)
         return lane

@@ -1,7 +1,8 @@
 """Sending one epoch's changes to the target, inside the transaction it is given."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import psycopg2
@@ -23,7 +24,7 @@ from app.model.rows import Kind, Layout
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
 #: what no target can be made fit for
-_REFUSED = (Kind.TRUNCATE, Kind.KEYLESS, Kind.UNFIT)
+_REFUSED = (Kind.KEYLESS, Kind.UNFIT)
 #: neither needs a scan of the whole target: the cost of an epoch follows its own size, not the table's
 _NESTED_LOOPS = "set local enable_hashjoin = off; set local enable_mergejoin = off"
 
@@ -122,15 +123,9 @@ class Applier:
                 "case as there. Where an update leaves an unchanged large (TOASTed) value out, at the source: "
                 f"alter table {table} replica identity full",
             )
-        if layout.kind is Kind.KEYLESS:
-            raise TargetMismatch(
-                f"lane {self._lane}: message {example} deletes a row of {table} but does not say which",
-                hint=f"at the source: alter table {table} replica identity default (with a primary key) or full",
-            )
         raise TargetMismatch(
-            f"lane {self._lane}: message {example} truncates table {table}, which is not applied",
-            hint="truncate the target by hand if that is meant, and leave such messages out: "
-            "skipped.operations=t in the connector",
+            f"lane {self._lane}: message {example} deletes a row of {table} but does not say which",
+            hint=f"at the source: alter table {table} replica identity default (with a primary key) or full",
         )
 
 
@@ -154,7 +149,7 @@ def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     examples = {index: int(np.flatnonzero(epoch.codes == index)[0]) for index in shapes}
     meant = np.isin(epoch.codes, list(shapes))
     if (epoch.identities[meant] < 0).any() or any(
-        epoch.key_columns(examples[index]) != set(shape.target.key) for index, shape in shapes.items()
+        epoch.key_columns(examples[index]) != shape.key for index, shape in shapes.items()
     ):
         return (Plan.FAITHFUL,)
     cascades = any(shape.kind is Kind.DELETE and shape.target.cascades for shape in shapes.values())
@@ -188,7 +183,8 @@ def _send_runs(
 ) -> int:
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
-    statements = [_merge(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
+    runs = [(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
+    statements = [_merge(shape, ordinals) for shape, ordinals in _truncates_in_order(runs)]
     for start in range(0, len(statements), STATEMENTS_AT_ONCE):
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
     for shape in shapes.values():
@@ -196,11 +192,24 @@ def _send_runs(
     return sent
 
 
+def _truncates_in_order(runs: list[tuple[Shape, tuple[int, int]]]) -> Iterator[tuple[Shape, tuple[int, int]]]:
+    """One TRUNCATE of several tables is a message for each: children go before those that their keys point at."""
+    for is_truncate, group in groupby(runs, lambda run: run[0].kind is Kind.TRUNCATE):
+        together = list(group)
+        if is_truncate:
+            tables = parents_first({shape.target.oid: shape.target for shape, _ in together}.values())
+            together.sort(key=lambda run: -tables.index(run[0].target))
+        yield from together
+
+
 def _stage_all(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -> int:
     changes = epoch.of_kind(*CHANGES)
     sent = 0
     for index, shape in shapes.items():
         ordinals: Indices = epoch.of_layout(index, changes)
+        if shape.kind is Kind.TRUNCATE:
+            sent += len(ordinals)
+            continue
         sent += staging.copy(connection, shape.staging, epoch.lines(ordinals), pa.array(ordinals))
     return sent
 
@@ -212,5 +221,7 @@ def _merge(shape: Shape, ordinals: tuple[int, int] | None = None) -> str:
             return shape.merge.delete(ordinals)
         case Kind.PATCH:
             return shape.merge.patch(ordinals)
+        case Kind.TRUNCATE:
+            return shape.merge.truncate()
         case _:
             return shape.merge.upsert(ordinals)

@@ -15,7 +15,7 @@ from app.model.arrow import compute
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
-CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE)
+CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE, Kind.TRUNCATE)
 Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 

@@ -49,6 +49,10 @@ class Merge:
         condition = f"{self._same_key()}{self._only(ordinals, ' and ')}"
         return f"delete from {self._target} t using {self._staging} s where {condition}"  # noqa: S608
 
+    def truncate(self) -> str:
+        """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too."""
+        return f"delete from {self._target}"  # noqa: S608
+
     def _same_key(self) -> str:
         by_name = {field.column.name: field for field in self._fields}
         return " and ".join(f"t.{quoted(name)} = {self._value(by_name[name])}" for name in self._key)

@@ -1,17 +1,19 @@
 """From the shape of a message to its target table: routes, catalog and encodings, remembered between epochs."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from app.apply import staging
 from app.apply.encoding import encoding_of
 from app.apply.merge import Merge
+from app.apply.rules import Rules
 from app.apply.staging import Field, Staging
-from app.apply.target import Column, TargetTable, load_table
-from app.config.routes import Routes
+from app.apply.target import Column, TargetTable, is_unique, load_table
+from app.config.columns import ColumnRule
+from app.config.settings import OnTruncate, UnknownColumn, UnknownTable
 from app.db.failures import translated
 from app.errors import TargetMismatch
 from app.model.offsets import Position
@@ -29,16 +31,16 @@ class Shape:
     target: TargetTable
     staging: Staging
     merge: Merge
+    #: what the message calls the columns of the target's key
+    key: frozenset[str]
 
 
 class Shapes:
     """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction."""
 
-    def __init__(
-        self, engine: Engine, schema: str, lane: str, routes: Routes, ignore_unknown: bool, schemas: Schemas
-    ) -> None:
+    def __init__(self, engine: Engine, schema: str, lane: str, rules: Rules, schemas: Schemas) -> None:
         self._engine, self._schema, self._lane = engine, schema, lane
-        self._routes, self._ignore_unknown, self._schemas = routes, ignore_unknown, schemas
+        self._rules, self._schemas = rules, schemas
         self._known: dict[Layout, Shape | None] = {}
 
     def reset(self) -> None:
@@ -63,9 +65,9 @@ class Shapes:
 
     def leaves_out(self, layout: Layout) -> bool:
         """Whether changes of this table are ignored, whatever they are."""
-        if not self._ignore_unknown:
+        if self._rules.unknown_table is UnknownTable.STOP:
             return False
-        place = self._routes.target(layout.schema, layout.table)
+        place = self._rules.routes.target(layout.schema, layout.table)
         with translated(f"reading the catalog for {layout.source}"), self._engine.connect() as connection:
             return place is None or load_table(connection, *place) is None
 
@@ -77,9 +79,11 @@ class Shapes:
                 staging.reclaim(connection, stagings)
 
     def _make(self, layout: Layout, example: Position) -> Shape | None:
-        place = self._routes.target(layout.schema, layout.table)
+        if layout.kind is Kind.TRUNCATE and self._rules.on_truncate is OnTruncate.IGNORE:
+            return None
+        place = self._rules.routes.target(layout.schema, layout.table)
         if place is None:
-            if self._ignore_unknown:
+            if self._rules.unknown_table is UnknownTable.IGNORE:
                 return None
             raise self._mismatch(
                 layout,
@@ -90,7 +94,7 @@ class Shapes:
         with self._engine.begin() as connection:
             target = load_table(connection, *place)
             if target is None:
-                if self._ignore_unknown:
+                if self._rules.unknown_table is UnknownTable.IGNORE:
                     return None
                 raise self._mismatch(
                     layout,
@@ -98,41 +102,72 @@ class Shapes:
                     f"target table {'.'.join(place)} does not exist",
                     "create it, route it elsewhere in target.tables, or set target.unknown_table: ignore",
                 )
-            self._check(layout, target, example)
-            fields = self._fields(layout, target, example)
-            table = staging.create(connection, self._schema, self._lane, target, fields)
-            return Shape(layout.kind, target, table, Merge(self._schema, target, table))
+            if layout.kind is Kind.TRUNCATE and self._rules.on_truncate is OnTruncate.STOP:
+                raise self._mismatch(
+                    layout,
+                    example,
+                    "it truncates the table",
+                    "set target.on_truncate: apply (the target's rows are deleted) or ignore (they stay)",
+                )
+            target = self._with_key(connection, target, layout, example)
+            names = self._rules.columns.of(layout.schema, layout.table)
+            self._check(layout, target, names, example)
+            table = staging.create(
+                connection, self._schema, self._lane, target, self._fields(layout, target, names, example)
+            )
+            key = frozenset(name for name in layout.columns if names.target(name) in target.key)
+            return Shape(layout.kind, target, table, Merge(self._schema, target, table), key)
 
-    def _check(self, layout: Layout, target: TargetTable, example: Position) -> None:
+    def _with_key(self, connection: Connection, target: TargetTable, layout: Layout, example: Position) -> TargetTable:
+        """With the key that the configuration gives it instead of its own."""
+        key = tuple(self._rules.keys.get(str(target), ()))
+        if not key:
+            return target
+        if not is_unique(connection, target.oid, key):
+            raise self._mismatch(
+                layout,
+                example,
+                f"target.keys says that rows of {target} are known by {', '.join(key)}, but nothing keeps that unique",
+                f"create unique index on {target} ({', '.join(key)}), without WHERE and not deferrable",
+            )
+        return replace(target, key=key)
+
+    def _check(self, layout: Layout, target: TargetTable, names: ColumnRule, example: Position) -> None:
+        if layout.kind is Kind.TRUNCATE:
+            return
         if not target.key:
             raise self._mismatch(
                 layout,
                 example,
                 f"target table {target} has no primary key",
-                f"alter table {target} add primary key (...)",
+                f"alter table {target} add primary key (...), or name the columns of a unique index in target.keys",
             )
-        missing = [name for name in layout.columns if name not in target.by_name]
-        if missing and layout.kind in (Kind.UPSERT, Kind.PATCH):
+        there = [name for name in map(names.target, layout.columns) if name is not None]
+        missing = [name for name in there if name not in target.by_name]
+        if missing and layout.kind is not Kind.DELETE and self._rules.unknown_column is UnknownColumn.STOP:
             raise self._mismatch(
                 layout,
                 example,
                 f"target table {target} has no column {', '.join(missing)}",
-                "; ".join(f"alter table {target} add column {name} ..." for name in missing),
+                "; ".join(f"alter table {target} add column {name} ..." for name in missing)
+                + ", or leave it out: target.columns, or target.unknown_column: ignore",
             )
-        keyless = [name for name in target.key if name not in layout.columns]
+        keyless = [name for name in target.key if name not in there]
         if keyless:
             raise self._mismatch(
                 layout,
                 example,
-                f"primary key column {', '.join(keyless)} of {target} is not in the message"
-                f" (it has {', '.join(layout.columns)})",
+                f"key column {', '.join(keyless)} of {target} is not in the message (it has {', '.join(there)})",
                 "give the target the source's primary key, or set message.key.columns in the connector",
             )
 
-    def _fields(self, layout: Layout, target: TargetTable, example: Position) -> tuple[Field, ...]:
+    def _fields(self, layout: Layout, target: TargetTable, names: ColumnRule, example: Position) -> tuple[Field, ...]:
         described = self._schemas(example, layout) if layout.schema_hash else {}
-        columns = [target.by_name.get(name) or _not_in_target(name) for name in layout.columns]
-        return tuple(Field(column, encoding_of(column, described.get(column.name))) for column in columns)
+        fields: list[Field] = []
+        for at, name in enumerate(layout.columns):
+            column = target.by_name.get(names.target(name) or "") or _left_out(at)
+            fields.append(Field(column, encoding_of(column, None if column.generated else described.get(name))))
+        return tuple(fields)
 
     def _mismatch(self, layout: Layout, example: Position, problem: str, hint: str) -> TargetMismatch:
         return TargetMismatch(
@@ -140,6 +175,6 @@ class Shapes:
         )
 
 
-def _not_in_target(name: str) -> Column:
-    """A column that a deleted row had and the target has not: it is staged with the line and not used."""
-    return Column(name=name, type="text", base="text", typmod=-1, is_array=False, generated=True)
+def _left_out(at: int) -> Column:
+    """A column that does not go on: it is staged with the line, as the column with this number, and not used."""
+    return Column(name=f"surelane_out_{at}", type="text", base="text", typmod=-1, is_array=False, generated=True)

@@ -65,8 +65,9 @@ def create(connection: Connection, schema: str, lane: str, target: TargetTable, 
     """Make the staging table for this shape of message."""
     shape = repr((str(target), [(field.column, field.encoding) for field in fields]))
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
-    columns = ", ".join(f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields)
-    run(connection, f"create unlogged table if not exists {name} ({quoted(ORDINAL)} bigint, {columns})")
+    columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
+    columns = ", ".join([f"{quoted(ORDINAL)} bigint", *columns])
+    run(connection, f"create unlogged table if not exists {name} ({columns})")
     comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
     run(connection, f"comment on table {name} is '{comment}'")
     return Staging(name, fields)

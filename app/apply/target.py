@@ -1,5 +1,6 @@
 """Target tables as the catalog describes them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,18 @@ _OID = text("""
 _PRIMARY_KEY = text("""
     select a.attname from pg_index i join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
     where i.indrelid = cast(:oid as oid) and i.indisprimary order by array_position(i.indkey::int2[], a.attnum)
+""")
+_UNIQUE = text("""
+    select exists (
+        select from pg_index i
+        where i.indrelid = cast(:oid as oid) and i.indisunique and i.indpred is null and i.indexprs is null
+              and i.indimmediate and (
+                  select array_agg(a.attname::text order by a.attname::text)
+                  from unnest(i.indkey::int2[]) with ordinality as k(attnum, n)
+                  join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+                  where k.n <= i.indnkeyatts
+              ) = cast(:names as text[])
+    )
 """)
 _PARENTS = text("""
     select distinct confrelid from pg_constraint
@@ -59,7 +72,7 @@ class TargetTable:
     schema: str
     name: str
     columns: tuple[Column, ...]
-    #: names of the primary key's columns, in its order; empty for a table without one
+    #: names of the columns that a row is known by: the primary key's, in its order; empty for a table without one
     key: tuple[str, ...]
     #: oids of the tables its foreign keys point at, itself left out
     parents: frozenset[int]
@@ -73,6 +86,11 @@ class TargetTable:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
+
+
+def is_unique(connection: Connection, oid: int, names: Collection[str]) -> bool:
+    """Whether an index of the table sees to it that no two rows have the same values in these columns."""
+    return connection.execute(_UNIQUE, {"oid": oid, "names": sorted(names)}).scalar_one()
 
 
 def load_table(connection: Connection, schema: str, name: str) -> TargetTable | None:

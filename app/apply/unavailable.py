@@ -91,11 +91,13 @@ def _completed(rows: pa.Table, patches: Mapping[int, _Change], layouts: Mapping[
     wanted: Collection[object] = {
         (one.layout.schema, one.layout.table, keys[ordinal].as_py()) for ordinal, one in patches.items()
     }
-    last: dict[object, _Change | None] = {}
+    last: dict[tuple[str, str, str], _Change | None] = {}
     result: dict[int, _Change] = {}
     for ordinal, (text, key) in enumerate(zip(texts.to_pylist(), keys.to_pylist(), strict=True)):
         layout = layouts[text]
         row = (layout.schema, layout.table, key)
+        if layout.kind is Kind.TRUNCATE:
+            last = {other: change for other, change in last.items() if other[:2] != row[:2]}
         if key is None or row not in wanted:
             continue
         if (patch := patches.get(ordinal)) is not None:

@@ -1,10 +1,9 @@
 """What follows a skip: one answer for every table, others for some."""
 
 import enum
-import re
 from collections.abc import Mapping
 
-from app.config.routes import RouteInvalid, pattern
+from app.config.table_rules import TableRules
 
 _HINT = 'write it like "public.orders": park or "audit.*": continue'
 
@@ -21,19 +20,10 @@ class SkipPolicy:
     """What `guard.on_skip` and `guard.on_skip_tables` say; raises RouteInvalid for a pattern that is none."""
 
     def __init__(self, default: OnSkip, tables: Mapping[str, OnSkip]) -> None:
-        self._default = default
-        self._rules = tuple((*_halves(source), on_skip) for source, on_skip in tables.items())
+        self._default, self._tables = default, TableRules(tables, _HINT)
 
     def of(self, schema: str | None, table: str | None) -> OnSkip:
         """For a source table, the first pattern that matches; for a message of an unknown one the default."""
         if schema is None or table is None:
             return self._default
-        found = (on_skip for one, other, on_skip in self._rules if one.fullmatch(schema) and other.fullmatch(table))
-        return next(found, self._default)
-
-
-def _halves(text: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    schema, _, table = text.partition(".")
-    if not (schema and table):
-        raise RouteInvalid(f"{text!r} is not a source schema.table", _HINT)
-    return pattern(schema), pattern(table)
+        return self._tables.of(schema, table) or self._default

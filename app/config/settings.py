@@ -23,6 +23,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from sqlalchemy import URL
 
 from app.config import values
+from app.config.columns import ColumnRule
 from app.config.on_skip import OnSkip
 from app.model.offsets import Offsets
 
@@ -58,6 +59,21 @@ class UnknownTable(enum.StrEnum):
 
     STOP = "stop"
     IGNORE = "ignore"
+
+
+class UnknownColumn(enum.StrEnum):
+    """What to do with values of a column that the target's table does not have."""
+
+    STOP = "stop"
+    IGNORE = "ignore"
+
+
+class OnTruncate(enum.StrEnum):
+    """What becomes of the rows when the source truncates a table."""
+
+    STOP = "stop"  #: the lane stops in front of the message
+    IGNORE = "ignore"  #: they stay
+    APPLY = "apply"  #: they are deleted
 
 
 class Delivery(enum.StrEnum):
@@ -152,6 +168,21 @@ class Source(_Section):
         return order
 
 
+class ColumnNames(_Section):
+    """Which columns of a table go on, and what the target calls them."""
+
+    #: empty: every column
+    include: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
+    exclude: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
+    #: the source's name -> the target's
+    rename: Annotated[dict[str, str], AfterValidator(values.rename)] = {}
+
+    @property
+    def rule(self) -> ColumnRule:
+        """The same for those who follow it."""
+        return ColumnRule(self.include, self.exclude, self.rename)
+
+
 class Target(_Section):
     """The Postgres database that is written."""
 
@@ -161,6 +192,12 @@ class Target(_Section):
     db_schema: Annotated[str, AfterValidator(values.schema_name), Field(alias="schema")] = "surelane"
     tables: Annotated[dict[str, str], AfterValidator(values.routes)] = {"public.*": "public.*"}
     unknown_table: UnknownTable = UnknownTable.STOP
+    unknown_column: UnknownColumn = UnknownColumn.STOP
+    on_truncate: OnTruncate = OnTruncate.STOP
+    #: source schema.table -> its columns; the first that matches wins
+    columns: Annotated[dict[str, ColumnNames], AfterValidator(values.tables)] = {}
+    #: target schema.table -> columns of a unique index, for a table whose primary key is not what changes go by
+    keys: Annotated[dict[str, tuple[str, ...]], AfterValidator(values.tables)] = {}
 
 
 class Epoch(_Section):
@@ -309,7 +346,7 @@ class Settings(BaseSettings):
     guard: Guard = Guard()
     transform: Annotated[Transform, BeforeValidator(values.transform)] | None = None
     #: source schema.table -> SQL; the first that matches wins
-    sql: Annotated[dict[str, TableSql], AfterValidator(values.sql)] = {}
+    sql: Annotated[dict[str, TableSql], AfterValidator(values.tables)] = {}
     spark: Spark = Spark()
     restart: Restart = Restart()
     metrics: Metrics = Metrics()

@@ -179,13 +179,20 @@ def on_skip_tables(tables: dict[str, OnSkip]) -> dict[str, OnSkip]:
     return tables
 
 
-def sql(tables: dict[str, Any]) -> dict[str, Any]:
-    """Source schema.table -> anything."""
-    for pattern in tables:
+def tables(rules: dict[str, Any]) -> dict[str, Any]:
+    """schema.table -> anything."""
+    for pattern in rules:
         schema, _, table = pattern.partition(".")
         if not (schema and table):
-            raise fault(f"{pattern!r} is not a source schema.table", 'write it like "public.orders": {where: "id > 0"}')
-    return tables
+            raise fault(f"{pattern!r} is not a schema.table", 'write it like "public.orders"')
+    return rules
+
+
+def rename(names: dict[str, str]) -> dict[str, str]:
+    """Column -> column; no two may get one name."""
+    if len(set(names.values())) < len(names):
+        raise fault("two columns get the same name", "give each a name of its own")
+    return names
 
 
 def interval(text: str) -> str:

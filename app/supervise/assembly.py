@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from app.apply.applier import Applier
+from app.apply.rules import Rules as TableRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
-from app.config.routes import Routes
-from app.config.settings import CommitMode, Order, Settings, UnknownTable
+from app.config.settings import CommitMode, Order, Settings
 from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
 from app.db.failures import translated
@@ -67,14 +67,7 @@ def make_lane(
     worker before this one ended."""
     assert writer.connection is not None, "just opened"
     target = settings.target
-    shapes = Shapes(
-        writer.engine,
-        target.db_schema,
-        writer.name,
-        Routes(target.tables),
-        target.unknown_table is UnknownTable.IGNORE,
-        stored.schema,
-    )
+    shapes = Shapes(writer.engine, target.db_schema, writer.name, TableRules.of(target), stored.schema)
     shapes.reset()
     metrics.set_generation(writer.generation)
     applier, quarantine = Applier(writer.name, shapes), writer.quarantine

@@ -88,14 +88,16 @@ def _refuse_unfit(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
         left_out = ~is_new & sf.coalesce(row[name].isin(*STAND_INS), sf.lit(False))
         return ~sf.map_contains_key(row, name) | left_out
 
-    missing = sf.filter(named, is_missing)
-    unfit = mine & (sf.col("kind") == Kind.UPSERT) & row.isNotNull() & (sf.size(missing) > 0)
-    names = sf.map_from_arrays(missing, missing)
+    asked = mine & (sf.col("kind") == Kind.UPSERT) & row.isNotNull()
+    # a column of its own: within a lambda Spark takes `row` for the one that the same step makes
+    seen = rows.withColumn("missing", sf.when(asked, sf.filter(named, is_missing)))
+    missing = sf.col("missing")
+    unfit = sf.coalesce(sf.size(missing) > 0, sf.lit(False))
     changed = {
         "kind": sf.when(unfit, Kind.UNFIT).otherwise(sf.col("kind")),
-        "row": sf.when(unfit, names).otherwise(row),
+        "row": sf.when(unfit, sf.map_from_arrays(missing, missing)).otherwise(row),
     }
-    return _with(rows, changed)
+    return _with(seen, changed).drop("missing")
 
 
 def _leave_out(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:

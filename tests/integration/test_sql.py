@@ -14,7 +14,7 @@ from tests.fix_decode import decoded_by
 from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
-from tests.messages import BIGINT, TEXT, Debezium, Message, Table
+from tests.messages import BIGINT, LEFT_OUT, TEXT, Debezium, Message, Table
 from tests.oracle import Reader
 from tests.poison import Expected, check, row, send
 
@@ -87,6 +87,15 @@ def test_a_row_without_key_that_was_never_there_is_left_out(spark: SparkSession)
     sql = {"public.orders": TableSql(where="state = 'open'")}
     inserted, updated = (source.keyless(op, ORDERS, _order(1, "draft")) for op in "cu")
     assert [layout.kind for layout, _ in _decoded(spark, sql, [inserted, updated])] == [Kind.FILTERED, Kind.KEYLESS]
+
+
+def test_a_large_value_that_an_update_leaves_out_is_not_computed_with(spark: SparkSession) -> None:
+    source = Debezium(envelope=False)
+    update = source.update(ORDERS, {"id": 1, "state": "open", "Note": LEFT_OUT})
+    found = _decoded(spark, {"public.orders": QUERY}, [update])
+    assert [(layout.kind, layout.columns) for layout, _ in found] == [(Kind.UNFIT, ("Note",))]
+    found = _decoded(spark, {"public.orders": TableSql(where="state = 'open'")}, [update])
+    assert [line for _, line in found] == ["1\topen\t__debezium_unavailable_value\n"]
 
 
 @pytest.mark.parametrize(
