@@ -84,6 +84,6 @@ class AttemptTables:
                 *(Column(name, JSONB) for name in ("span_start", "span_end")),
                 *(Column(name, Integer) for name in ("attempts", "losses")),
                 *(Column(name, Text) for name in ("cause", "error_class", "sqlstate")),
-                *(Column(name, _TIME) for name in ("first_at", "last_at")),
+                *(Column(name, _TIME) for name in ("first_at", "last_at", "trouble_at")),
             ),
         )
