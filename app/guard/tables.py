@@ -41,6 +41,7 @@ class Tables:
                 Column("release_requested_by", Text),
                 Column("release_forced", Boolean),
                 *(Column(name, Text) for name in ("release_reason", "release_refused")),
+                Column("dead_lettered_at", _TIME),
             ),
             event=Table(
                 "quarantine_event",

@@ -67,6 +67,9 @@ class Families:
         self.parked_keys = gauge("guard_parked_keys", "Keys whose changes wait in quarantine, because on_skip is park")
         self.open = gauge("quarantine_open", "Messages in quarantine that wait for somebody", "state")
         self.quarantined = counter("quarantined", "Messages skipped, by SQLSTATE class or error class", "reason")
+        self.letters = counter("dead_letters_sent", "Messages sent to the topic of guard.dead_letter")
+        self.letters_waiting = gauge("dead_letters_waiting", "Messages in quarantine that were not sent to it")
+        self.letter_failures = counter("dead_letter_failures", "Times that sending to it failed and was put off")
         self.state = gauge("state", "1 for the state the lane is in", "state")
         self.up = gauge("up", "1 while the lane is running")
 

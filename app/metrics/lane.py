@@ -93,6 +93,18 @@ class LaneMetrics:
         """A message was skipped; `reason` is a class of failures, not a message."""
         self._families.quarantined.labels(self._lane, reason).inc()
 
+    def dead_letter_sent(self) -> None:
+        """A copy of a skipped message is in its topic."""
+        self._families.letters.labels(self._lane).inc()
+
+    def dead_letter_failed(self) -> None:
+        """None is sent for a while."""
+        self._families.letter_failures.labels(self._lane).inc()
+
+    def set_dead_letters_waiting(self, count: int) -> None:
+        """Skipped messages that were not sent."""
+        self._families.letters_waiting.labels(self._lane).set(count)
+
     def set_generation(self, generation: int) -> None:
         """The generation that writes now."""
         self._families.generation.labels(self._lane).set(generation)
