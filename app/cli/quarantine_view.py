@@ -40,6 +40,7 @@ def summary(row: Row[Any], redaction: Redaction) -> dict[str, Any]:
         "error": _error(row, columns),
         **{name: getattr(row, name) for name in _NUMBERS},
         **{name: getattr(row, name).isoformat() for name in _TIMES},
+        "dead_lettered_at": row.dead_lettered_at.isoformat() if row.dead_lettered_at else None,
         "release": _release(row),
     }
 
@@ -87,6 +88,8 @@ def facts(row: Row[Any]) -> Table:
         "failure": ", ".join(filter(None, (row.stage, row.verdict, row.error_class, row.sqlstate))) or "none",
         "attempts": str(row.attempts),
     }
+    if row.dead_lettered_at is not None:
+        lines["dead letter"] = f"sent at {_time(row.dead_lettered_at)}"
     for name, line in lines.items():
         table.add_row(name, Text(printable(line)))
     return table

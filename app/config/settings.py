@@ -6,6 +6,7 @@ looks at what was valid of the earlier one, so that one validation finds every f
 
 import datetime
 import enum
+import re
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -167,6 +168,10 @@ class Source(_Section):
             )
         return order
 
+    def reads(self, topic: str) -> bool:
+        """Whether the lane reads this topic, if there is one of this name."""
+        return topic in self.topics or bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
+
 
 class ColumnNames(_Section):
     """Which columns of a table go on, and what the target calls them."""
@@ -216,6 +221,14 @@ class Breaker(_Section):
     minutes: Annotated[float, Field(gt=0, le=MAX_BREAKER_MINUTES)] = 10.0
 
 
+class DeadLetter(_Section):
+    """A topic that copies of skipped messages go to."""
+
+    topic: Annotated[str, AfterValidator(values.topic_name)]
+    #: of librdkafka's producer, over those of `source.options`; not shown in a repr: may hold passwords
+    options: Annotated[_Texts, AfterValidator(values.producer_options)] = Field(default_factory=dict, repr=False)
+
+
 class Guard(_Section):
     """When a message is skipped."""
 
@@ -237,6 +250,8 @@ class Guard(_Section):
     breaker: Breaker | None = Breaker()
     #: columns of the source that no command, log or error text shows
     redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
+    #: None: what is skipped is in the quarantine only
+    dead_letter: DeadLetter | None = None
 
 
 class Where(enum.StrEnum):
@@ -350,6 +365,15 @@ class Settings(BaseSettings):
     spark: Spark = Spark()
     restart: Restart = Restart()
     metrics: Metrics = Metrics()
+
+    @field_validator("guard")
+    @classmethod
+    def _dead_letters_are_not_read(cls, guard: Guard, info: ValidationInfo) -> Guard:
+        source, told = info.data.get("source"), guard.dead_letter
+        if told is not None and isinstance(source, Source) and source.reads(told.topic):
+            problem = f"the lane reads guard.dead_letter.topic: {told.topic} is one of the source's topics"
+            raise values.fault(problem, "name another topic there, or make source.topic_pattern narrower")
+        return guard
 
     @field_validator("checkpoint")
     @classmethod

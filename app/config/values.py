@@ -35,10 +35,24 @@ RESERVED_OPTIONS = frozenset(
 SPARK_OPTIONS = frozenset(
     {"kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix"}
 )
+#: what every dead letter is sent with, and to which cluster
+RESERVED_PRODUCER_OPTIONS = frozenset(
+    {
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "transactional.id",
+        "message.timeout.ms",
+        "delivery.timeout.ms",
+    }
+)
 #: Postgres cuts longer names silently
 MAX_NAME_BYTES = 63
 _DRIVER = "postgresql+psycopg2"
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):(\d{1,5})")
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _INTERVAL = re.compile(r"\d+ +(milliseconds?|seconds?|minutes?|hours?)")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
@@ -100,6 +114,23 @@ def source_options(options: dict[str, str]) -> dict[str, str]:
             raise fault(f"{name} is set by Surelane itself", "remove it; see source.* for what can be chosen")
         if not name.startswith("kafka.") and name not in SPARK_OPTIONS:
             raise fault(f"{name} is not an option of the Kafka client", f"did you mean kafka.{name}?")
+    return options
+
+
+def topic_name(text: str) -> str:
+    """A name that Kafka takes for a topic."""
+    if not _TOPIC.fullmatch(text):
+        raise fault(f"{text!r} cannot name a topic", "letters, digits, dots, _ and -, at most 249")
+    return text
+
+
+def producer_options(options: dict[str, str]) -> dict[str, str]:
+    """Settings of librdkafka's producer that are left to the operator; the client itself knows which there are."""
+    for name in options:
+        if name in RESERVED_PRODUCER_OPTIONS:
+            raise fault(f"{name} is set by Surelane itself", "remove it")
+        if name.startswith("kafka."):
+            raise fault(f"{name} is no setting of librdkafka", f"did you mean {name.removeprefix('kafka.')}?")
     return options
 
 

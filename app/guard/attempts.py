@@ -8,6 +8,7 @@ import enum
 import os
 import socket
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, func, select, update
@@ -137,8 +138,18 @@ class Attempts:
             for row in rows
         ]
 
-    def suspect(self, suspect: Suspect) -> None:
-        """Write a suspect, or what is new of it."""
+    def trouble_seconds(self, *, in_progress: bool) -> float:
+        """How long ago the first of the attempts was begun that led to what is suspected; `in_progress`: and to what is
+        not finished. By the clock of the database, since they may be several processes' attempts."""
+        suspect, attempt = self._suspect, self._attempt
+        first = select(func.min(suspect.c.trouble_at)).where(suspect.c.lane == self.lane).scalar_subquery()
+        last = select(attempt.c.begun_at).where(attempt.c.lane == self.lane, ~attempt.c.finished).scalar_subquery()
+        since = func.least(first, last) if in_progress else first
+        found = self._execute(select(func.extract("epoch", func.clock_timestamp() - since))).scalar_one()
+        return max(0.0, float(found or 0))
+
+    def suspect(self, suspect: Suspect, trouble_seconds: float = 0.0) -> None:
+        """Write a suspect, or what is new of it. The trouble that led to it began so long ago."""
         key: dict[str, Any] = {
             "lane": self.lane,
             "stage": suspect.stage,
@@ -153,7 +164,8 @@ class Attempts:
             "sqlstate": suspect.sqlstate,
             "last_at": func.clock_timestamp(),
         }
-        statement = insert(self._suspect).values(**key, **news)
+        since = func.clock_timestamp() - timedelta(seconds=trouble_seconds)
+        statement = insert(self._suspect).values(**key, **news, trouble_at=since)
         self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news))
 
     def acquit(self, suspect: Suspect) -> None:

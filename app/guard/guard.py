@@ -6,6 +6,7 @@ a single message is ever condemned: when failures that count have reached `max_a
 lost while it was in progress have reached `max_losses`.
 """
 
+import time
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -16,7 +17,8 @@ from sqlalchemy.exc import DBAPIError
 from app.db.failures import describe, driver_error, sqlstate
 from app.errors import SparkGone, SurelaneError, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
-from app.guard.narrowing import contains, is_before, only_position, size
+from app.guard.lost_time import LostTime
+from app.guard.narrowing import contains, depth, is_before, only_position, size
 from app.guard.volatile import Volatile
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
@@ -80,6 +82,11 @@ class Guard:
         self._suspects: list[Suspect] = []
         self._generation = 0
         self._current: Attempt | None = None
+        #: monotonic
+        self._begun_at = 0.0
+        #: offsets of the epoch that is processed; None between two
+        self._whole: int | None = None
+        self._lost = LostTime()
         #: how the span in progress failed, when this process has seen it
         self._seen: SurelaneError | None = None
         #: what was in progress at the death of the writer before, though the lane was past it: a release
@@ -98,8 +105,12 @@ class Guard:
         self._generation = generation
         self._suspects = self._attempts.suspects()
         last, seen = self._attempts.last(), self._seen
-        self._seen = self._current = None
+        self._seen = self._current = self._whole = None
         self._interrupted = None
+        in_doubt = last is not None and not last.finished and not is_before(last.span, position)
+        self._lost.end()
+        if self._suspects or in_doubt:
+            self._lost.resume(self._attempts.trouble_seconds(in_progress=in_doubt))
         if last is None or last.finished:
             pass
         elif is_before(last.span, position):
@@ -110,6 +121,7 @@ class Guard:
             self._accuse(last.span, last.stage, Failure.of(seen), counts=False)
         self._attempts.finish(generation)
         self._forget(position)
+        self._count_lost()
         self._tell()
 
     def close(self) -> None:
@@ -137,11 +149,18 @@ class Guard:
         """What is held against exactly this span at this stage."""
         return next((one for one in self._suspects if one.span == span and one.stage in (Stage.EPOCH, stage)), None)
 
+    def enter(self, span: Span) -> None:
+        """An epoch is processed from here on, until it is `passed` or `laid_down`."""
+        self._whole = size(span)
+        self._lost.enter()
+
     def begin(self, epoch: int, span: Span, stage: Stage) -> None:
         """Record that the span is in progress, before anything of it is touched."""
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
         self._attempts.begin(attempt)
-        self._current = attempt
+        self._current, self._begun_at = attempt, time.monotonic()
+        if self._narrowed() is not None:
+            self._lost.fail()
         if self._watch is not None:
             self._watch.begin(size(span))
         self._tell()
@@ -170,14 +189,16 @@ class Guard:
         """An epoch has been processed: nothing is in progress, nothing before `position` is suspected."""
         self._end_watch()
         self._attempts.finish(self._generation)
-        self._current = None
+        self._current = self._whole = None
         self._forget(position)
+        self._count_lost()
         self._tell()
 
     def laid_down(self, error: SurelaneError, *, lost_target: bool) -> None:
         """The epoch was given up. Spark's death and a lost connection to the target are held against the span that was
         in progress, when the lane opens again; everything else has nothing to do with it."""
         self._end_watch()
+        self._whole = None
         if self._current is None or isinstance(error, SparkGone):
             return
         if lost_target and error.verdict is Verdict.RETRY:
@@ -185,13 +206,32 @@ class Guard:
         else:
             self._attempts.finish(self._generation)
             self._current = None
+            if not self._suspects:
+                self._lost.end()
             self._tell()
 
     def _tell(self) -> None:
         """Keep the metrics up to date."""
-        if self._metrics is not None:
-            part = self._current if self._current and self._current.stage is not Stage.EPOCH else None
-            self._metrics.set_guard(len(self._suspects), size(part.span) if part else 0)
+        if self._metrics is None:
+            return
+        part = self._narrowed()
+        self._metrics.set_guard(
+            suspects=len(self._suspects),
+            narrowing=part or 0,
+            depth=depth(self._whole, part) if part and self._whole else 0,
+            begun_at=self._begun_at if self._current else None,
+        )
+
+    def _narrowed(self) -> int | None:
+        """Size of the part in progress; None while an epoch goes as a whole, and between two."""
+        if self._current is None or self._whole is None or self._current.stage is Stage.EPOCH:
+            return None
+        return size(self._current.span)
+
+    def _count_lost(self) -> None:
+        """Once nothing is suspected any more."""
+        if not self._suspects and (seconds := self._lost.end()) and self._metrics is not None:
+            self._metrics.lost(seconds)
 
     def _end_watch(self) -> None:
         if self._watch is not None:
@@ -210,7 +250,8 @@ class Guard:
             sqlstate=failure.sqlstate,
         )
         wider = [one for one in self._suspects if one.stage in (Stage.EPOCH, stage) and contains(one.span, span)]
-        self._attempts.suspect(suspect)
+        self._lost.fail()
+        self._attempts.suspect(suspect, self._lost.seconds)
         for one in wider:
             if (one.stage, one.span) != (suspect.stage, suspect.span):
                 self._attempts.acquit(one)

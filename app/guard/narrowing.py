@@ -49,6 +49,14 @@ def is_before(span: Span, position: Offsets) -> bool:
     return all(end <= position.get(tp, 0) for tp, end in span.end.items())
 
 
+def depth(whole: int, part: int) -> int:
+    """How often `whole` messages have to be split until no part has more than `part`."""
+    cuts = 0
+    while whole > max(part, 1):
+        whole, cuts = -(-whole // FAN_OUT), cuts + 1
+    return cuts
+
+
 def cut(span: Span, suspects: Sequence[Span]) -> list[Span]:
     """The span in parts: suspects of several messages split, single ones by themselves; whole without any suspect."""
     if not any(_overlap(span, suspect) for suspect in suspects):

@@ -84,6 +84,19 @@ class Release:
     forced: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """Open entries of one source table."""
+
+    #: None: could not be decoded
+    schema: str | None
+    table: str | None
+    quarantined: int
+    parked: int
+    #: how many keys these are of, as far as they are known
+    keys: int
+
+
 class Quarantine:
     """The quarantine of `lane` in the schema `schema`."""
 
@@ -159,6 +172,16 @@ class Quarantine:
             .where(event.c.at >= func.clock_timestamp() - timedelta(minutes=minutes))
         )
         return connection.execute(statement).scalar_one()
+
+    def waiting(self, connection: Connection) -> list[Waiting]:
+        """How many entries are open, by table."""
+        table = self._tables.quarantine
+        place = (table.c.source_schema, table.c.source_table)
+        numbers = [func.count().filter(table.c.state == state) for state in OPEN]
+        statement = select(*place, *numbers, func.count(table.c.key_text.distinct()))
+        rows = connection.execute(statement.where(table.c.lane == self.lane, self._is_open()).group_by(*place))
+        names = ("schema", "table", "quarantined", "parked", "keys")
+        return [Waiting(**dict(zip(names, row, strict=True))) for row in rows]
 
     def counts(self, connection: Connection) -> dict[State, int]:
         """Entries of the lane by state, all states named."""

@@ -41,6 +41,7 @@ class Tables:
                 Column("release_requested_by", Text),
                 Column("release_forced", Boolean),
                 *(Column(name, Text) for name in ("release_reason", "release_refused")),
+                Column("dead_lettered_at", _TIME),
             ),
             event=Table(
                 "quarantine_event",
@@ -84,6 +85,6 @@ class AttemptTables:
                 *(Column(name, JSONB) for name in ("span_start", "span_end")),
                 *(Column(name, Integer) for name in ("attempts", "losses")),
                 *(Column(name, Text) for name in ("cause", "error_class", "sqlstate")),
-                *(Column(name, _TIME) for name in ("first_at", "last_at")),
+                *(Column(name, _TIME) for name in ("first_at", "last_at", "trouble_at")),
             ),
         )

@@ -54,6 +54,7 @@ class Reader:
 
     def read(self, span: Span) -> Epoch:
         """The span's messages in the lane's order, without those that are condemned or malformed."""
+        self.guard.enter(span)
         parts = cut(span, self.guard.spans(Stage.DECODE))
         if parts == [span] and (only_position(span) is None or self.guard.suspect(span, Stage.DECODE) is None):
             self._whole(span)

@@ -51,7 +51,25 @@ class Families:
         self.narrowing = gauge(
             "guard_narrowing_messages", "Size of the part in progress while an epoch is processed in parts, else 0"
         )
+        self.attempts = gauge("guard_attempts_in_progress", "1 while a span is recorded as being in progress, else 0")
+        self.attempt_seconds = gauge(
+            "guard_attempt_seconds", "Seconds since the span in progress was begun, 0 when there is none"
+        )
+        self.depth = gauge(
+            "guard_narrowing_depth",
+            "How often an epoch of its size is cut into 16 to come to the part in progress, 0 while it goes as a whole",
+        )
+        self.lost = counter(
+            "guard_lost_seconds",
+            "Seconds between the first begin of an epoch of which something failed (or whose process died) and the "
+            "moment when nothing was suspected any more, pauses and restarts included; added at that moment",
+        )
+        self.parked_keys = gauge("guard_parked_keys", "Keys whose changes wait in quarantine, because on_skip is park")
+        self.open = gauge("quarantine_open", "Messages in quarantine that wait for somebody", "state")
         self.quarantined = counter("quarantined", "Messages skipped, by SQLSTATE class or error class", "reason")
+        self.letters = counter("dead_letters_sent", "Messages sent to the topic of guard.dead_letter")
+        self.letters_waiting = gauge("dead_letters_waiting", "Messages in quarantine that were not sent to it")
+        self.letter_failures = counter("dead_letter_failures", "Times that sending to it failed and was put off")
         self.state = gauge("state", "1 for the state the lane is in", "state")
         self.up = gauge("up", "1 while the lane is running")
 

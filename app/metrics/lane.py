@@ -1,6 +1,7 @@
 """What a lane tells Prometheus, in the lane's own words."""
 
 import math
+import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,6 +25,10 @@ class LaneMetrics:
         """`restarts`: those before this process, by cause."""
         self._lane = lane
         self._families = families_of(registry or REGISTRY)
+        #: begin of the attempt in progress, monotonic
+        self._begun_at: float | None = None
+        self._families.lost.labels(lane)  # a counter is there before it counts
+        self._families.attempt_seconds.labels(lane).set_function(self._attempt_seconds)
         self.set_state("starting")
         for cause, count in (restarts or {}).items():
             self._families.restarts.labels(lane, cause).inc(count)
@@ -65,14 +70,40 @@ class LaneMetrics:
         self._families.slots_used.labels(self._lane).set(used)
         self._families.slots_limit.labels(self._lane).set(limit)
 
-    def set_guard(self, suspects: int, narrowing: int) -> None:
-        """Spans that are suspected, and offsets of the part in progress; 0 while an epoch goes as a whole."""
+    def set_guard(self, *, suspects: int, narrowing: int, depth: int, begun_at: float | None) -> None:
+        """Spans that are suspected; offsets of the part in progress and how often the epoch was cut to come to it, 0
+        while it goes as a whole; when the attempt in progress was begun (monotonic), None when there is none."""
+        self._begun_at = begun_at
         self._families.suspects.labels(self._lane).set(suspects)
         self._families.narrowing.labels(self._lane).set(narrowing)
+        self._families.depth.labels(self._lane).set(depth)
+        self._families.attempts.labels(self._lane).set(begun_at is not None)
+
+    def lost(self, seconds: float) -> None:
+        """So much time went to what was suspected."""
+        self._families.lost.labels(self._lane).inc(seconds)
+
+    def set_quarantine(self, open_entries: Mapping[str, int], parked_keys: int) -> None:
+        """Entries by state that wait for somebody, and keys that are held."""
+        for state, count in open_entries.items():
+            self._families.open.labels(self._lane, state).set(count)
+        self._families.parked_keys.labels(self._lane).set(parked_keys)
 
     def quarantined(self, reason: str) -> None:
         """A message was skipped; `reason` is a class of failures, not a message."""
         self._families.quarantined.labels(self._lane, reason).inc()
+
+    def dead_letter_sent(self) -> None:
+        """A copy of a skipped message is in its topic."""
+        self._families.letters.labels(self._lane).inc()
+
+    def dead_letter_failed(self) -> None:
+        """None is sent for a while."""
+        self._families.letter_failures.labels(self._lane).inc()
+
+    def set_dead_letters_waiting(self, count: int) -> None:
+        """Skipped messages that were not sent."""
+        self._families.letters_waiting.labels(self._lane).set(count)
 
     def set_generation(self, generation: int) -> None:
         """The generation that writes now."""
@@ -93,6 +124,10 @@ class LaneMetrics:
     def fallback(self, plan: str) -> None:
         """An epoch had to take a slower plan."""
         self._families.fallbacks.labels(self._lane, plan).inc()
+
+    def _attempt_seconds(self) -> float:
+        begun_at = self._begun_at
+        return 0.0 if begun_at is None else time.monotonic() - begun_at
 
     def _outcome(self, outcome: str) -> Counter:
         return self._families.messages.labels(self._lane, outcome)

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 import structlog
 from sqlalchemy import Connection
 
+from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.settings import Settings
 from app.db.failures import translated
 from app.db.prepared import prepared, slots
 from app.errors import SurelaneError, Verdict
+from app.guard.quarantine import State
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.metrics.lane import LaneMetrics
@@ -23,6 +25,8 @@ log = structlog.get_logger()
 
 #: seconds between two rounds
 ROUND_SECONDS = 1.0
+#: rounds between two counts of the open entries, which may be many
+COUNT_EVERY_ROUNDS = 5
 
 
 class Monitor:
@@ -31,6 +35,8 @@ class Monitor:
     def __init__(self, settings: Settings, writers: Mapping[str, Writer], metrics: Mapping[str, LaneMetrics]) -> None:
         self._settings, self._writers, self._metrics = settings, writers, metrics
         self._broker = Broker(settings.source)
+        self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
+        self._rounds = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         #: why the lanes have to stop: another writer took one over, or the topic is not the one it was pinned to
@@ -60,16 +66,29 @@ class Monitor:
         topic_ids = {name: info.topic_id for name, info in self._broker.topics().items()}
         cluster = self._broker.cluster_id()
         partitions = self._broker.partitions()
+        counts = self._rounds % COUNT_EVERY_ROUNDS == 0
+        self._rounds += 1
         for writer in list(self._writers.values()):
             with translated(f"lane {writer.name}: monitoring"), writer.engine.begin() as connection:
                 writer.ledger.check_newest(connection, writer.generation)
                 writer.ledger.pin(connection, cluster, topic_ids)
                 last = writer.ledger.last(connection)
                 self._in_doubt(connection, writer.name)
+                if counts:
+                    self._waiting(connection, writer)
                 if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
             if last is not None:
                 self._lag(writer, last.span.end, partitions)
+
+    def _waiting(self, connection: Connection, writer: Writer) -> None:
+        tables = writer.quarantine.waiting(connection)
+        held = sum(one.keys for one in tables if self._policy.of(one.schema, one.table) is OnSkip.PARK)
+        numbers = {
+            State.QUARANTINED.value: sum(one.quarantined for one in tables),
+            State.PARKED.value: sum(one.parked for one in tables),
+        }
+        self._metrics[writer.name].set_quarantine(numbers, held)
 
     def _in_doubt(self, connection: Connection, lane: str) -> None:
         mine = [row for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]

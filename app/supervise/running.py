@@ -33,6 +33,7 @@ from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.stream import read_span, start_query
 from app.spark.checkpoint import Checkpoint
 from app.supervise.assembly import add_writers, any_is_new, make_lane
+from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
 from app.supervise.link import Link
 from app.supervise.monitor import Monitor
@@ -111,6 +112,7 @@ class Running:
         """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
         self._stop = stop
         start = self._open()
+        self._send_dead_letters()
         self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._is_complete)
         self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
@@ -130,6 +132,14 @@ class Running:
         self._finish()
         self._release()
         self.say("stopped")
+
+    def _send_dead_letters(self) -> None:
+        """From here until everything else has ended: only then nothing is prepared that holds an entry."""
+        told = self._settings.guard.dead_letter
+        if told is not None:
+            letters = DeadLetters(self._settings, told, self._writers, self._metrics)
+            self._closing.callback(letters.stop)
+            letters.start()
 
     def _is_complete(self, epoch: int) -> bool:
         with spark_errors():  # storage that is away for a moment is asked again

@@ -141,3 +141,21 @@ def test_a_lane_for_each_partition() -> None:
     several = {"a": TopicInfo(topic_id="x", partitions=3)}
     assert [one.level for one in order(Order.PARTITION, several)] == [Level.WARN]
     assert [one.level for one in order(Order.TOTAL, several)] == [Level.FAULT]
+
+
+def test_the_dead_letter_topic(healthy: Site) -> None:
+    """The lane runs without it: what is amiss is a warning, an option that nobody knows a fault."""
+    topic = f"{healthy.topic}.dead"
+    healthy.configure(guard={"dead_letter": {"topic": topic}})
+    ended = healthy.surelane("doctor", "--json")
+    assert (ended.status, levels(ended)["dead_letter"]) == (0, "warn")
+    assert f"--create --topic {topic}" in finding(ended, "dead_letter")
+    healthy.kafka.create_topic(topic)
+    assert levels(healthy.surelane("doctor", "--json"))["dead_letter"] == "ok"
+    healthy.configure(guard={"dead_letter": {"topic": topic, "options": {"compresion.type": "zstd"}}})
+    ended = healthy.surelane("doctor", "--json")
+    assert (ended.status, levels(ended)["dead_letter"]) == (10, "fault")
+    assert "compresion.type" in finding(ended, "dead_letter")
+    healthy.kafka.create_topic(f"{topic}.2", cleanup_policy="compact")
+    healthy.configure(guard={"dead_letter": {"topic": f"{topic}.2"}})
+    assert "cleanup.policy=delete" in finding(healthy.surelane("doctor", "--json"), "dead_letter")

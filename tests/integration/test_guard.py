@@ -204,6 +204,81 @@ def test_the_metrics_show_how_it_narrows(lane: BareLane) -> None:
     assert gauges(lane) == (0, 0)
 
 
+def metric(lane: BareLane, name: str) -> float:
+    """One of the guard's numbers."""
+    value = lane.metrics.get_sample_value(f"surelane_guard_{name}", {"lane": lane.name})
+    assert value is not None, name
+    return value
+
+
+def test_the_metrics_show_the_attempt_in_progress(lane: BareLane) -> None:
+    assert (metric(lane, "attempts_in_progress"), metric(lane, "attempt_seconds")) == (0, 0)
+    lane.killers = {200}
+    messages = [row(number) for number in range(400)]
+    depths: list[float] = []
+    for _ in range(7):
+        with pytest.raises(Death):
+            lane.apply(messages)
+        assert metric(lane, "attempts_in_progress") == 1
+        assert 0 < metric(lane, "attempt_seconds") < 60
+        depths.append(metric(lane, "narrowing_depth"))
+        lane.reopen()
+    assert depths == [0, 0, 1, 2, 3, 3, 3]
+    lane.apply(messages)
+    names = ("attempts_in_progress", "attempt_seconds", "narrowing_depth")
+    assert [metric(lane, name) for name in names] == [0, 0, 0]
+
+
+def an_hour_ago(lane: BareLane) -> None:
+    """What is in progress, and what is suspected, began an hour earlier."""
+    lane.target.execute("update surelane.attempt set begun_at = begun_at - interval '1 hour'")
+    lane.target.execute("update surelane.suspect set trouble_at = trouble_at - interval '1 hour'")
+
+
+def hours_lost(lane: BareLane) -> float:
+    """Whole hours: what the test itself takes does not count."""
+    return metric(lane, "lost_seconds_total") // 3600
+
+
+def test_no_time_is_lost_without_a_failure(lane: BareLane) -> None:
+    lane.apply([row(number) for number in range(100)])
+    assert metric(lane, "lost_seconds_total") == 0
+
+
+def test_time_is_lost_to_what_is_refused(lane: BareLane) -> None:
+    lane.apply([row(1), row(2, None), row(3)])
+    lost = metric(lane, "lost_seconds_total")
+    assert 0 < lost < 60
+    lane.apply([row(4)])
+    assert metric(lane, "lost_seconds_total") == lost, "and to nothing after it"
+
+
+def test_time_is_lost_over_all_the_deaths(lane: BareLane) -> None:
+    """From the first attempt on, counted once: by the process that is past it."""
+    lane.killers = {20}
+    deaths = LIMITS.max_attempts + 3
+    for _ in range(deaths):
+        with pytest.raises(Death):
+            lane.apply([row(number) for number in range(40)])
+        an_hour_ago(lane)
+        lane.reopen()
+        assert hours_lost(lane) == 0
+    lane.apply([row(number) for number in range(40)])
+    assert hours_lost(lane) == deaths
+    lane.reopen()
+    lane.apply([row(100)])
+    assert hours_lost(lane) == deaths
+
+
+def test_a_death_after_the_commit_has_lost_nothing(lane: BareLane) -> None:
+    lane.apply([row(1)])
+    lane.target.execute("update surelane.attempt set finished = false")
+    an_hour_ago(lane)
+    lane.reopen()
+    lane.apply([row(2)])
+    assert metric(lane, "lost_seconds_total") == 0
+
+
 def test_the_metrics_count_what_is_skipped(lane: BareLane) -> None:
     """By the class of what was wrong, once the epoch is there."""
     lane.killers = {0}

@@ -2,6 +2,7 @@
 kills a Python worker. What kills the lane's own process is in tests/crash/test_deadly.py."""
 
 import pytest
+from prometheus_client import REGISTRY
 
 from app.config.settings import CommitMode
 from tests.fix_lane import MakeLane
@@ -14,6 +15,8 @@ from tests.transforms import can_eat
 
 MODES = list(CommitMode)
 MAX_ATTEMPTS = 3
+#: its metrics
+GUARD = ("suspects", "narrowing_messages", "narrowing_depth", "attempts_in_progress", "lost_seconds_total")
 EPOCH_MESSAGES = 100
 DDL = (
     "create table parent (id int primary key)",
@@ -85,6 +88,9 @@ def test_everything_that_harms_no_process_in_one_topic(
             offset: (message, Expected(MAX_ATTEMPTS, *kinds[id(message)])) for offset, message in offsets.items()
         }
         check(made, poisoned, topic, expected, reader)
+    numbers = {name: REGISTRY.get_sample_value(f"surelane_guard_{name}", {"lane": made.name}) for name in GUARD}
+    assert (numbers.pop("lost_seconds_total") or 0) > 0
+    assert numbers == dict.fromkeys(numbers, 0)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)

@@ -96,6 +96,23 @@ def test_an_entry_begins_open(connection: Connection, quarantine: Quarantine, st
     assert sqlstate(refused.value) == "SL001"
 
 
+def test_what_waits(connection: Connection, quarantine: Quarantine, operator: Operator) -> None:
+    """By table; what is closed waits for nobody, and a key counts once."""
+    assert keep(connection, quarantine) == []
+    made = [
+        entry(1),
+        parked(2),
+        parked(3),
+        entry(4, key_text="other"),
+        entry(5, schema=None, table=None, key_text=None),
+    ]
+    numbers = keep(connection, quarantine, *made, entry(6, table="items"), entry(7, table="lines"))
+    bring_to(connection, quarantine, operator, numbers[-1], State.DISCARDED)
+    with connection.begin():
+        found = {one.table: (one.quarantined, one.parked, one.keys) for one in quarantine.waiting(connection)}
+    assert found == {"orders": (2, 2, 2), "items": (1, 0, 1), None: (1, 0, 0)}
+
+
 @pytest.mark.parametrize("state", State)
 def test_only_what_is_closed_can_be_deleted(
     target: Target, connection: Connection, quarantine: Quarantine, operator: Operator, state: State

@@ -317,3 +317,43 @@ def test_faults_of_the_guard() -> None:
     text = faults(with_guard("on_skip_tables: {orders: park}, max_parked_keys: 0, breaker: {messages: 0, minutes: -1}"))
     for part in ("'orders' is not a source schema.table", "max_parked_keys", "breaker.messages", "breaker.minutes"):
         assert part in text
+
+
+DEAD_LETTER = "guard: {dead_letter: {topic: shop.dead%s}}"
+
+
+def test_a_dead_letter_topic() -> None:
+    assert loaded(SMALL).guard.dead_letter is None
+    told = loaded(SMALL + DEAD_LETTER % f", options: {{linger.ms: 5, sasl.password: {SECRET}}}").guard.dead_letter
+    assert told is not None
+    assert (told.topic, told.options) == ("shop.dead", {"linger.ms": "5", "sasl.password": SECRET})
+    assert SECRET not in repr(told)
+
+
+def test_a_dead_letter_topic_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_GUARD__DEAD_LETTER", '{"topic": "shop.dead"}')
+    told = loaded(SMALL).guard.dead_letter
+    assert told is not None
+    assert told.topic == "shop.dead"
+
+
+@pytest.mark.parametrize("read", ["topics: [shop.cdc, shop.dead]", "topic_pattern: 'shop[.].*'"])
+def test_dead_letters_are_not_read(read: str) -> None:
+    found = faults(with_source(read) + DEAD_LETTER % "")
+    assert "the lane reads guard.dead_letter.topic: shop.dead" in found
+    assert loaded(with_source("topic_pattern: 'shop[.]d'") + DEAD_LETTER % "").guard.dead_letter
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ("{topic: 'a b'}", "cannot name a topic"),
+        ("{topic: '..'}", "cannot name a topic"),
+        ("{}", "missing"),
+        ("{topic: a, options: {acks: 1}}", "acks is set by Surelane itself"),
+        ("{topic: a, options: {bootstrap.servers: h}}", "bootstrap.servers is set by Surelane itself"),
+        ("{topic: a, options: {kafka.linger.ms: 1}}", "did you mean linger.ms?"),
+    ],
+)
+def test_faults_of_a_dead_letter_topic(told: str, problem: str) -> None:
+    assert problem in faults(SMALL + f"guard: {{dead_letter: {told}}}")

@@ -1,6 +1,7 @@
 """Metrics as Prometheus reads them, and the answers of the health checks."""
 
 import math
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -93,6 +94,27 @@ def test_gauges(registry: CollectorRegistry) -> None:
     assert value(registry, "in_doubt_age_seconds") == 2.5
     assert value(registry, "prepared_slots_used") == 3
     assert value(registry, "prepared_slots_limit") == 64
+
+
+def test_the_guard(registry: CollectorRegistry) -> None:
+    metrics = LaneMetrics("orders", registry)
+    metrics.set_guard(suspects=2, narrowing=25, depth=1, begun_at=time.monotonic() - 100)
+    metrics.lost(1.5)
+    metrics.lost(2)
+    names = ("suspects", "narrowing_messages", "narrowing_depth", "attempts_in_progress", "lost_seconds_total")
+    assert [value(registry, f"guard_{name}") for name in names] == [2, 25, 1, 1, 3.5]
+    first = value(registry, "guard_attempt_seconds") or 0
+    assert 100 <= first <= (value(registry, "guard_attempt_seconds") or 0), "it goes on between two scrapes"
+    metrics.set_guard(suspects=0, narrowing=0, depth=0, begun_at=None)
+    assert [value(registry, f"guard_{name}") for name in names] == [0, 0, 0, 0, 3.5]
+    assert value(registry, "guard_attempt_seconds") == 0
+
+
+def test_the_quarantine(registry: CollectorRegistry) -> None:
+    LaneMetrics("orders", registry).set_quarantine({"quarantined": 3, "parked": 40}, parked_keys=2)
+    assert value(registry, "quarantine_open", state="quarantined") == 3
+    assert value(registry, "quarantine_open", state="parked") == 40
+    assert value(registry, "guard_parked_keys") == 2
 
 
 def test_one_state_at_a_time(registry: CollectorRegistry) -> None:

@@ -9,6 +9,7 @@ from app.guard.narrowing import (
     contains,
     cut,
     cut_rows,
+    depth,
     is_before,
     only_position,
     single,
@@ -52,6 +53,15 @@ def test_a_split_has_few_parts_of_about_one_size(whole: Span) -> None:
     assert messages(*parts) == messages(whole)
     assert len(parts) <= FAN_OUT
     assert max((size(part) for part in parts), default=0) <= -(-size(whole) // FAN_OUT)  # none when it is empty
+
+
+@given(st.integers(1, 10**6))
+def test_the_depth_is_the_number_of_splits(whole: int) -> None:
+    part, cuts = span(a=(0, whole)), 0
+    assert depth(whole, whole) == 0
+    while only_position(part) is None:
+        part, cuts = split(part)[0], cuts + 1
+        assert depth(whole, size(part)) == cuts
 
 
 @given(st.integers(0, 10**6))
