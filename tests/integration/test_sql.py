@@ -95,7 +95,7 @@ def test_a_large_value_that_an_update_leaves_out_is_not_computed_with(spark: Spa
     found = _decoded(spark, {"public.orders": QUERY}, [update])
     assert [(layout.kind, layout.columns) for layout, _ in found] == [(Kind.UNFIT, ("Note",))]
     found = _decoded(spark, {"public.orders": TableSql(where="state = 'open'")}, [update])
-    assert [line for _, line in found] == ["1\topen\t__debezium_unavailable_value\n"]
+    assert [sorted(line[:-1].split("\t")) for _, line in found] == [["1", "__debezium_unavailable_value", "open"]]
 
 
 @pytest.mark.parametrize(
