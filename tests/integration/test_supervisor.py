@@ -83,10 +83,10 @@ def gone(process: psutil.Process) -> bool:
 @pytest.mark.parametrize(
     ("mode", "victim", "cause", "detail"),
     [
-        (two_phase, "worker", "signal", "SIGKILL"),
+        pytest.param(two_phase, "worker", "signal", "SIGKILL", marks=pytest.mark.full),
         (ledger, "worker", "signal", "SIGKILL"),
         (two_phase, "jvm", "exit", "SparkGone"),
-        (at_least_once, "jvm", "exit", "SparkGone"),
+        pytest.param(at_least_once, "jvm", "exit", "SparkGone", marks=pytest.mark.full),
     ],
     ids=lambda value: getattr(value, "value", value),
 )
@@ -111,7 +111,7 @@ def test_what_is_killed_in_the_middle_of_an_epoch_is_started_again(
     assert len({row.generation for row in target.epochs()}) == 2
 
 
-@pytest.mark.parametrize("how", ["it waits", "it is frozen"])
+@pytest.mark.parametrize("how", ["it waits", pytest.param("it is frozen", marks=pytest.mark.full)])
 def test_what_hangs_is_killed_and_started_again(how: str, held: MakeHeld, target: Target, topic: Topic) -> None:
     running = held(two_phase, guard={"message_timeout": f"{HANG_SECONDS} seconds"})
     worker, jvm = running.reached()
