@@ -1,6 +1,8 @@
 """Poison through the whole lane, in every mode: what the target refuses, what cannot be decoded, what code raises or
 kills a Python worker. What kills the lane's own process is in tests/crash/test_deadly.py."""
 
+from itertools import product
+
 import pytest
 from prometheus_client import REGISTRY
 
