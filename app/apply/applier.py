@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
 from app.apply.arrange import CHANGES, Epoch, Indices
+from app.apply.constraints import settle_constraints
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
 from app.apply.shapes import Shape, Shapes
 from app.db.failures import depends_on_order
@@ -40,8 +41,13 @@ class Applier:
     """Applies epochs of one lane."""
 
     def __init__(self, lane: str, shapes: Shapes) -> None:
-        self._lane = lane
+        self.lane = lane
         self._shapes = shapes
+
+    @property
+    def schema(self) -> str:
+        """Where the lane's own tables are."""
+        return self._shapes.schema
 
     def prepare(self, epoch: Epoch) -> dict[int, Shape]:
         """Shapes of the epoch's layouts by index, tables that are left out not among them.
@@ -116,7 +122,7 @@ class Applier:
         table = layout.source
         if layout.kind is Kind.UNFIT:
             raise TargetMismatch(
-                f"lane {self._lane}: message {example} of table {table} does not have {', '.join(layout.columns)}, "
+                f"lane {self.lane}: message {example} of table {table} does not have {', '.join(layout.columns)}, "
                 "which the SQL for that table names",
                 hint=f"mend `sql` for {table} in the configuration: names are those in the message, upper and lower "
                 "case as there. Where an update leaves an unchanged large (TOASTed) value out, at the source: "
@@ -124,19 +130,14 @@ class Applier:
             )
         if layout.kind is Kind.KEYLESS:
             raise TargetMismatch(
-                f"lane {self._lane}: message {example} deletes a row of {table} but does not say which",
+                f"lane {self.lane}: message {example} deletes a row of {table} but does not say which",
                 hint=f"at the source: alter table {table} replica identity default (with a primary key) or full",
             )
         raise TargetMismatch(
-            f"lane {self._lane}: message {example} truncates table {table}, which is not applied",
+            f"lane {self.lane}: message {example} truncates table {table}, which is not applied",
             hint="truncate the target by hand if that is meant, and leave such messages out: "
             "skipped.operations=t in the connector",
         )
-
-
-def settle_constraints(connection: Connection) -> None:
-    """Check deferred constraints now, and every other one at its statement from here on."""
-    run(connection, "set constraints all immediate")
 
 
 def _example(epoch: Epoch, layout: int) -> int | None:

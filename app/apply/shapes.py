@@ -37,7 +37,7 @@ class Shapes:
     def __init__(
         self, engine: Engine, schema: str, lane: str, routes: Routes, ignore_unknown: bool, schemas: Schemas
     ) -> None:
-        self._engine, self._schema, self._lane = engine, schema, lane
+        self._engine, self.schema, self._lane = engine, schema, lane
         self._routes, self._ignore_unknown, self._schemas = routes, ignore_unknown, schemas
         self._known: dict[Layout, Shape | None] = {}
 
@@ -45,7 +45,7 @@ class Shapes:
         """Forget the catalog and drop the lane's staging tables; called at the lane's start."""
         self._known.clear()
         with translated("dropping old staging tables"), self._engine.begin() as connection:
-            staging.drop_all(connection, self._schema, self._lane)
+            staging.drop_all(connection, self.schema, self._lane)
 
     def forget(self) -> None:
         """Read the catalog again for the next epoch: the target may have been altered since it was read."""
@@ -100,8 +100,8 @@ class Shapes:
                 )
             self._check(layout, target, example)
             fields = self._fields(layout, target, example)
-            table = staging.create(connection, self._schema, self._lane, target, fields)
-            return Shape(layout.kind, target, table, Merge(self._schema, target, table))
+            table = staging.create(connection, self.schema, self._lane, target, fields)
+            return Shape(layout.kind, target, table, Merge(self.schema, target, table))
 
     def _check(self, layout: Layout, target: TargetTable, example: Position) -> None:
         if not target.key:
