@@ -48,12 +48,16 @@ class Search:
         now). All rows before the first of the two are applied then, and no other one.
         """
         end = rows[1]
-        held = at = self._last_held(rows)
-        suspect = None
-        if held < end:
-            with discarded(self.sending.connection):
-                at = self._first_failing(held, end)
-                suspect = self._tried(at, end) if at < end else None
+        held = self._last_held(rows)
+        if held == end:
+            return end, end, None
+        with self.sending.connection.begin_nested() as inside:
+            at, counts = self._first_failing(held, end)
+            if at == end:  # in other parts nothing fails: all of it stays applied
+                self.counts += counts
+                return end, end, None
+            suspect = self._tried(at, end)
+            inside.rollback()
         if suspect is None and held == rows[0]:
             raise _changed()
         return held, at, suspect
@@ -79,17 +83,18 @@ class Search:
             raise _changed()
         return self.sending.first_applied(held, end), next((one for one in ends if one > held), held)
 
-    def _first_failing(self, at: int, end: int) -> int:
-        ends = [at + 1, *_ends(at + 1, end)] if at < end else []
+    def _first_failing(self, at: int, end: int) -> tuple[int, Counts]:
+        """Everything before it is applied; counts of that."""
+        ends, counts = [at + 1, *_ends(at + 1, end)], Counts()
         while at < end:
             reached = self._holding_at_end(at, ends, end)
-            self._apply(at, ends, reached)
+            counts += self._apply(at, ends, reached)
             at = self.sending.first_applied(reached, end)
             after = next((one for one in ends if one > at), end)
             if reached < ends[-1] and self.sending.first_applied(at + 1, after) == after:
                 break
             ends = _ends(at, after)
-        return at
+        return at, counts
 
     def _holding_at_end(self, first: int, ends: Sequence[int], end: int) -> int:
         """The last of these ends before which nothing fails at the epoch's end; `first` if there is none."""
