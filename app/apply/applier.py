@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
 from app.apply.arrange import CHANGES, Epoch, Indices
+from app.apply.constraints import settle_constraints
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
 from app.apply.shapes import Shape, Shapes
 from app.db.failures import depends_on_order
@@ -41,8 +42,13 @@ class Applier:
     """Applies epochs of one lane."""
 
     def __init__(self, lane: str, shapes: Shapes) -> None:
-        self._lane = lane
+        self.lane = lane
         self._shapes = shapes
+
+    @property
+    def schema(self) -> str:
+        """Where the lane's own tables are."""
+        return self._shapes.schema
 
     def prepare(self, epoch: Epoch) -> dict[int, Shape]:
         """Shapes of the epoch's layouts by index, tables that are left out not among them.
@@ -117,21 +123,16 @@ class Applier:
         table = layout.source
         if layout.kind is Kind.UNFIT:
             raise TargetMismatch(
-                f"lane {self._lane}: message {example} of table {table} does not have {', '.join(layout.columns)}, "
+                f"lane {self.lane}: message {example} of table {table} does not have {', '.join(layout.columns)}, "
                 "which the SQL for that table names",
                 hint=f"mend `sql` for {table} in the configuration: names are those in the message, upper and lower "
                 "case as there. Where an update leaves an unchanged large (TOASTed) value out, at the source: "
                 f"alter table {table} replica identity full",
             )
         raise TargetMismatch(
-            f"lane {self._lane}: message {example} deletes a row of {table} but does not say which",
+            f"lane {self.lane}: message {example} deletes a row of {table} but does not say which",
             hint=f"at the source: alter table {table} replica identity default (with a primary key) or full",
         )
-
-
-def settle_constraints(connection: Connection) -> None:
-    """Check deferred constraints now, and every other one at its statement from here on."""
-    run(connection, "set constraints all immediate")
 
 
 def _example(epoch: Epoch, layout: int) -> int | None:

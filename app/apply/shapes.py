@@ -39,7 +39,7 @@ class Shapes:
     """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction."""
 
     def __init__(self, engine: Engine, schema: str, lane: str, rules: Rules, schemas: Schemas) -> None:
-        self._engine, self._schema, self._lane = engine, schema, lane
+        self._engine, self.schema, self._lane = engine, schema, lane
         self._rules, self._schemas = rules, schemas
         self._known: dict[Layout, Shape | None] = {}
 
@@ -47,7 +47,7 @@ class Shapes:
         """Forget the catalog and drop the lane's staging tables; called at the lane's start."""
         self._known.clear()
         with translated("dropping old staging tables"), self._engine.begin() as connection:
-            staging.drop_all(connection, self._schema, self._lane)
+            staging.drop_all(connection, self.schema, self._lane)
 
     def forget(self) -> None:
         """Read the catalog again for the next epoch: the target may have been altered since it was read."""
@@ -113,10 +113,10 @@ class Shapes:
             names = self._rules.columns.of(layout.schema, layout.table)
             self._check(layout, target, names, example)
             table = staging.create(
-                connection, self._schema, self._lane, target, self._fields(layout, target, names, example)
+                connection, self.schema, self._lane, target, self._fields(layout, target, names, example)
             )
             key = frozenset(name for name in layout.columns if names.target(name) in target.key)
-            return Shape(layout.kind, target, table, Merge(self._schema, target, table), key)
+            return Shape(layout.kind, target, table, Merge(self.schema, target, table), key)
 
     def _with_key(self, connection: Connection, target: TargetTable, layout: Layout, example: Position) -> TargetTable:
         """With the key that the configuration gives it instead of its own."""

@@ -1,12 +1,15 @@
 """What an error of Postgres asks of the lane, by SQLSTATE (PostgreSQL manual, appendix A)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import psycopg2
 from sqlalchemy.exc import DBAPIError
 
 from app.errors import TargetMismatch, Unreachable, Verdict
+
+Result = TypeVar("Result")
 
 #: PREPARE/COMMIT/ROLLBACK PREPARED of a gid the server does not hold
 UNDEFINED_OBJECT = "42704"
@@ -59,6 +62,16 @@ def verdict_of(error: BaseException) -> Verdict:
 def depends_on_order(error: BaseException) -> bool:
     """Whether sending the same changes in another order may help."""
     return (sqlstate(error) or "").startswith(ORDER_CLASSES)
+
+
+def unless_refused(send: Callable[[], Result]) -> Result | Exception:
+    """What came of it; the target's error when a message may be its cause. Raises every other one."""
+    try:
+        return send()
+    except (DBAPIError, psycopg2.Error) as error:
+        if verdict_of(error) is not Verdict.POISON:
+            raise
+        return error
 
 
 def is_connection_loss(error: BaseException) -> bool:

@@ -1,5 +1,7 @@
 """Running SQL text that was built from quoted names, with `%` meaning nothing but itself."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult
@@ -23,3 +25,11 @@ def literal(text: str) -> str:
 def run(connection: Connection, sql: str) -> CursorResult[Any]:
     """Execute `sql` as it stands."""
     return connection.exec_driver_sql(sql, execution_options=_NO_PARAMETERS)
+
+
+@contextmanager
+def discarded(connection: Connection) -> Iterator[None]:
+    """What is done inside is undone at its end."""
+    with connection.begin_nested() as inside:
+        yield
+        inside.rollback()

@@ -2,112 +2,115 @@
 
 A part that the target refuses is split until one message is refused. That one is tried again, and left out when it is
 condemned, with the later changes of its key if they are to follow it; everything else is applied in its place.
+
+Deferred constraints wait for the epoch's end: a source transaction may satisfy them later in the epoch. What they
+refuse then is undone and searched for its culprit (`app.lane.culprit`), which is tried and condemned like any other;
+then the rest is applied once more, as often as there are culprits.
 """
 
 from dataclasses import dataclass, field, replace
 
 import psycopg2
-from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from app.apply.applier import Applied, Applier, settle_constraints
-from app.apply.arrange import Epoch
+from app.apply.applier import Applied
+from app.apply.constraints import Deferred, settle_constraints
 from app.apply.plan import Plan
-from app.apply.shapes import Shape
-from app.db.failures import describe, verdict_of
-from app.errors import BadMessage, Verdict
+from app.db.failures import verdict_of
+from app.errors import Verdict
 from app.guard.attempts import Stage
-from app.guard.guard import Failure, Guard
-from app.guard.narrowing import Rows, cut_rows, single, span_of, split_rows
-from app.lane.skipping import Skips
+from app.guard.guard import Failure
+from app.guard.narrowing import Rows, cut_rows, single, split_rows
+from app.lane.culprit import Search
+from app.lane.sending import Sending
 from app.model.counts import Counts
 from app.model.offsets import Span
 
 
 @dataclass
 class Application:
-    """Applies one epoch, inside the transaction of `connection`."""
+    """Applies one epoch, inside its transaction."""
 
-    connection: Connection
-    applier: Applier
-    guard: Guard
-    number: int
+    sending: Sending
     #: the epoch's own, whatever of it was read
     span: Span
-    epoch: Epoch
-    shapes: dict[int, Shape]
-    skips: Skips
     _counts: Counts = field(default_factory=Counts)
+    #: where the rows begin that were sent since deferred constraints were last seen to hold
+    _unsettled: int = 0
 
     def run(self) -> Applied:
         """Apply it, but for what is skipped; raises what the target says that is no message's fault."""
         applied = self._run()
-        parked = int(self.skips.parked.sum())
-        return replace(applied, counts=applied.counts + Counts(consumed=parked, quarantined=parked))
+        skipped = int(self.sending.skips.left_out.sum())
+        return replace(applied, counts=applied.counts + Counts(consumed=skipped, quarantined=skipped))
 
     def _run(self) -> Applied:
-        suspects = self.guard.spans(Stage.APPLY)
-        if suspects and len(self.epoch):
-            return self._in_parts(cut_rows(self.epoch.rows, suspects))
-        self.guard.cover(self.number, self.span, Stage.APPLY)
-        everything = (0, len(self.epoch))
-        whole = self._attempt(everything, settle=True)
+        sending, everything = self.sending, (0, len(self.sending.epoch))
+        suspects = sending.guard.spans(Stage.APPLY)
+        if suspects and len(sending.epoch):
+            return self._in_parts(cut_rows(sending.epoch.rows, suspects))
+        sending.guard.cover(sending.number, self.span, Stage.APPLY)
+        whole = sending.attempt(everything, settle=True)
         return whole if isinstance(whole, Applied) else self._in_parts(split_rows(everything))
 
     def _in_parts(self, parts: list[Rows]) -> Applied:
-        for part in parts:
-            self._part(part)
-        self._settle()
+        deferred, first, end = Deferred.read(self.sending.connection), 0, len(self.sending.epoch)
+        while not self._settles(parts, first, deferred):
+            search = Search(self.sending, deferred)
+            first, culprit, suspect = search.run((first, end))
+            self._counts += search.counts
+            if suspect is not None:
+                self.sending.skips.condemn(culprit, suspect)
         return Applied(counts=self._counts, plan=Plan.NARROWED)
 
-    def _part(self, rows: Rows) -> None:
-        if self.skips.parked[slice(*rows)].all():
+    def _settles(self, parts: list[Rows], first: int, deferred: Deferred) -> bool:
+        """Apply the parts from ordinal `first` on; nothing of it is left if deferred constraints do not hold then."""
+        counts, end = self._counts, len(self.sending.epoch)
+        self._unsettled = first
+        try:
+            with self.sending.connection.begin_nested():
+                for begin, last in parts:
+                    if last > first:
+                        self._part((max(begin, first), last), deferred)
+                if self.sending.first_applied(self._unsettled, end) < end:
+                    self.sending.begin((self._unsettled, end))
+                settle_constraints(self.sending.connection)
+                return True
+        except (DBAPIError, psycopg2.Error) as error:
+            if verdict_of(error) is not Verdict.POISON:
+                raise
+        self._counts = counts
+        return False
+
+    def _part(self, rows: Rows, deferred: Deferred) -> None:
+        if self.sending.first_applied(*rows) == rows[1]:
             return
         if rows[1] - rows[0] == 1:
-            self._one(rows[0])
+            self._one(rows[0], deferred)
             return
-        self.guard.begin(self.number, span_of(self.skips.rest(*rows).rows), Stage.APPLY)
-        result = self._attempt(rows, settle=False)
+        self.sending.begin(rows)
+        result = self.sending.attempt(rows)
         if isinstance(result, Applied):
-            self._counts += result.counts
+            self._applied(result, rows[1], deferred)
             return
         for part in split_rows(rows):
-            self._part(part)
+            self._part(part, deferred)
 
-    def _one(self, ordinal: int) -> None:
+    def _one(self, ordinal: int, deferred: Deferred) -> None:
         """A single message: tried until it is taken or condemned."""
-        span = single(self.epoch.position(ordinal))
-        suspect = self.guard.suspect(span, Stage.APPLY)
-        while suspect is None or not self.guard.condemns(suspect):
-            self.guard.begin(self.number, span, Stage.APPLY)
-            result = self._attempt((ordinal, ordinal + 1), settle=False)
+        guard, span = self.sending.guard, single(self.sending.epoch.position(ordinal))
+        suspect = guard.suspect(span, Stage.APPLY)
+        while suspect is None or not guard.condemns(suspect):
+            guard.begin(self.sending.number, span, Stage.APPLY)
+            result = self.sending.attempt((ordinal, ordinal + 1))
             if isinstance(result, Applied):
-                self._counts += result.counts
+                self._applied(result, ordinal + 1, deferred)
                 return
-            suspect = self.guard.failed(span, Stage.APPLY, Failure.of(result))
-        self.skips.condemn(ordinal, suspect)
-        self._counts += Counts(consumed=1, quarantined=1)
+            suspect = guard.failed(span, Stage.APPLY, Failure.of(result))
+        self.sending.skips.condemn(ordinal, suspect)
 
-    def _attempt(self, rows: Rows, *, settle: bool) -> Applied | Exception:
-        """What came of it; the target's error when a message may be its cause. Nothing of it is left then."""
-        try:
-            with self.connection.begin_nested():
-                return self.applier.apply(self.connection, self.skips.rest(*rows), self.shapes, settle=settle)
-        except (DBAPIError, psycopg2.Error) as error:
-            if verdict_of(error) is not Verdict.POISON:
-                raise
-            return error
-
-    def _settle(self) -> None:
-        """Deferred constraints wait for the epoch's end: a source transaction may satisfy them later in the epoch."""
-        try:
-            settle_constraints(self.connection)
-        except (DBAPIError, psycopg2.Error) as error:
-            if verdict_of(error) is not Verdict.POISON:
-                raise
-            words = describe(error, discreet=self.guard.discreet)
-            raise BadMessage(
-                f"the target refuses the epoch as a whole, though each change alone passes: {words}",
-                hint="a deferred constraint that the source does not have, or an epoch that ends inside a source "
-                "transaction; drop or relax the constraint at the target",
-            ) from error
+    def _applied(self, result: Applied, end: int, deferred: Deferred) -> None:
+        """Deferred constraints are asked at once, only to know what is in progress if one of them kills."""
+        self._counts += result.counts
+        if self.sending.violation((self._unsettled, end), deferred) is None:
+            self._unsettled = end

@@ -119,7 +119,7 @@ class Keeping:
         for key, ordinals in changes_of(skips.epoch, wanted).items():
             # a patch says a part of the row only: what an older change says of the rest is still wanted
             whole = {index for index, shape in shapes.items() if shape.kind is not Kind.PATCH}
-            applied = [one for one in ordinals if one not in skips.refused and int(skips.epoch.codes[one]) in whole]
+            applied = [one for one in ordinals if not skips.refused[one] and int(skips.epoch.codes[one]) in whole]
             if applied:
                 last = skips.epoch.position(applied[-1])
                 closed += [*self.keys.up_to(key, last), *known.up_to(key, last)]

@@ -27,6 +27,7 @@ from app.lane.applying import Application
 from app.lane.keeping import Keeping
 from app.lane.reading import Reader, Source
 from app.lane.releasing import Releasing
+from app.lane.sending import Sending
 from app.lane.skipped import Skipped
 from app.lane.skipping import Skips
 from app.lane.steps import Steps
@@ -171,8 +172,8 @@ class Lane:
     ) -> tuple[EpochRecord, Skips]:
         """Apply what was read, put away what is skipped; the epoch's ledger row, and what is skipped."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
-        application = Application(self._connection, self._applier, self._guard, number, span, epoch, shapes, skips)
-        applied = application.run()
+        sending = Sending(self._connection, self._applier, self._guard, number, epoch, shapes, skips)
+        applied = Application(sending, span).run()
         if skips.condemned:
             self._applier.forget()
         self._keeping.end(self._connection, number, skips, shapes)

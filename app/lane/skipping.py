@@ -27,8 +27,8 @@ class Skips:
         self.condemned = list(unread)
         #: rows that are not applied because of an earlier one of their key
         self.parked = np.zeros(len(epoch), bool)
-        #: ordinals of those that were condemned while they were applied
-        self.refused: set[int] = set()
+        #: rows that were condemned while they were applied
+        self.refused = np.zeros(len(epoch), bool)
         self._source, self._policy, self._limit = source, policy, limit
         limit(self.condemned)
         for one in unread:
@@ -47,16 +47,21 @@ class Skips:
         """Leave out this message and, where its key is held, those that follow it."""
         one = Skipped.of_row(self.epoch, ordinal, suspect, self._source.message(self.epoch.position(ordinal)))
         self.condemned.append(one)
-        self.refused.add(ordinal)
+        self.refused[ordinal] = True
         self._limit(self.condemned)
         if (key := one.known_key) is not None and self.holds(key):
             same = np.flatnonzero(self.epoch.identities == self.epoch.identities[ordinal])
-            self.parked[same[same > ordinal]] = True
+            self.parked[same[(same > ordinal) & ~self.refused[same]]] = True
+
+    @property
+    def left_out(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Rows that are not applied."""
+        return self.parked | self.refused
 
     def rest(self, first: int, end: int) -> Epoch:
         """The rows from ordinal `first` on, `end` not among them, that are to be applied."""
-        part, parked = self.epoch.part(first, end), np.flatnonzero(self.parked[first:end])
-        return part.without(parked) if len(parked) else part
+        part, skipped = self.epoch.part(first, end), np.flatnonzero(self.left_out[first:end])
+        return part.without(skipped) if len(skipped) else part
 
     def entries(self, redaction: Redaction) -> list[Entry]:
         """For the quarantine, in the order of the positions."""

@@ -1,0 +1,59 @@
+"""Rows of one epoch on their way to the target: told to the guard before, each time in a subtransaction."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import Connection
+
+from app.apply.applier import Applied, Applier
+from app.apply.arrange import Epoch
+from app.apply.constraints import Deferred
+from app.apply.marks import Marks
+from app.apply.shapes import Shape
+from app.db.failures import unless_refused
+from app.guard.attempts import Stage
+from app.guard.guard import Guard
+from app.guard.narrowing import Rows, span_of
+from app.lane.skipping import Skips
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Sends what is not skipped of one epoch, inside the transaction of `connection`."""
+
+    connection: Connection
+    applier: Applier
+    guard: Guard
+    number: int
+    epoch: Epoch
+    shapes: dict[int, Shape]
+    skips: Skips
+
+    def begin(self, rows: Rows) -> None:
+        """Tell the guard that these rows, one of which is to be applied, are in progress."""
+        self.guard.begin(self.number, span_of(self.skips.rest(*rows).rows), Stage.APPLY)
+
+    def attempt(self, rows: Rows, *, settle: bool = False) -> Applied | Exception:
+        """What came of it; the target's error when a message may be its cause. Nothing of it is left then."""
+
+        def send() -> Applied:
+            with self.connection.begin_nested():
+                return self.applier.apply(self.connection, self.skips.rest(*rows), self.shapes, settle=settle)
+
+        return unless_refused(send)
+
+    def violation(self, unsettled: Rows, deferred: Deferred) -> Exception | None:
+        """What deferred constraints say; `unsettled`: the rows that were sent since they said nothing."""
+        if not deferred.names:
+            return None
+        self.begin(unsettled)
+        return deferred.violation(self.connection)
+
+    def marks(self, deferred: Deferred) -> Marks:
+        """To be made in a subtransaction that is undone."""
+        return Marks(self.connection, self.applier.schema, self.applier.lane, deferred)
+
+    def first_applied(self, first: int, end: int) -> int:
+        """The first ordinal of these that is to be applied; `end` if none is."""
+        found = np.flatnonzero(~self.skips.left_out[first:end])
+        return first + int(found[0]) if len(found) else end
