@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
         "line": pa.string(),
         "ts_ms": pa.int64(),
         "sequence": pa.string(),
-        "is_new": pa.bool_(),
+        "is_read": pa.bool_(),
     }
 )
 _KINDS = {"c": Kind.UPSERT, "u": Kind.UPSERT, "r": Kind.UPSERT, "d": Kind.DELETE, "t": Kind.TRUNCATE}
@@ -56,7 +56,7 @@ def decoded_row(message: Message, topic: str, partition: int, offset: int) -> di
         "line": copy_line(columns.values()) if columns else "",
         "ts_ms": source.get("ts_ms"),
         "sequence": source.get("sequence"),
-        "is_new": value.get("op") in ("c", "r"),
+        "is_read": value["op"] == "r" if isinstance(value.get("op"), str) else None,
     }
 
 

@@ -82,23 +82,27 @@ class Applier:
         meant = meant[np.isin(epoch.codes[meant], list(shapes))]
         if not len(meant):
             return Applied(counts=Counts(consumed=len(epoch), filtered=len(epoch)), plan=Plan.NONE)
+        whole = epoch.completed()
         present = set(np.unique(epoch.codes[meant]).tolist())
+        present |= set() if whole is None else set(np.unique(whole.codes[meant]).tolist())
         needed = {index: shape for index, shape in shapes.items() if index in present}
-        plan, applied = self._attempt(connection, epoch, needed, settle)
+        plan, applied = self._attempt(connection, epoch, whole, needed, settle)
         counts = Counts(
             consumed=len(epoch), applied=applied, compacted=len(meant) - applied, filtered=len(epoch) - len(meant)
         )
         return Applied(counts=counts, plan=plan)
 
     def _attempt(
-        self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], settle: bool
+        self, connection: Connection, epoch: Epoch, whole: Epoch | None, shapes: dict[int, Shape], settle: bool
     ) -> tuple[Plan, int]:
+        """`whole`: the epoch for the plans that send the last change of each row."""
         run(connection, _NESTED_LOOPS)
-        plans = _plans(epoch, shapes)
+        plans = (Plan.FAITHFUL,) if whole is None else _plans(epoch, shapes)
         for plan in plans:
             try:
                 with connection.begin_nested():
-                    applied = self._send(connection, epoch, shapes, plan)
+                    meant = epoch if plan is Plan.FAITHFUL or whole is None else whole
+                    applied = self._send(connection, meant, shapes, plan)
                     if settle:
                         settle_constraints(connection)
                     return plan, applied
@@ -126,8 +130,8 @@ class Applier:
                 f"lane {self.lane}: message {example} of table {table} does not have {', '.join(layout.columns)}, "
                 "which the SQL for that table names",
                 hint=f"mend `sql` for {table} in the configuration: names are those in the message, upper and lower "
-                "case as there. Where an update leaves an unchanged large (TOASTed) value out, at the source: "
-                f"alter table {table} replica identity full",
+                "case as there. Where an update leaves an unchanged large (TOASTed) value out: take that column out of "
+                f"`sql`, or, for changes to come, at the source: alter table {table} replica identity full",
             )
         raise TargetMismatch(
             f"lane {self.lane}: message {example} deletes a row of {table} but does not say which",
@@ -147,10 +151,10 @@ def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     Changes are compacted by message key, so that has to be the target's primary key. A target that cascades would
     take along rows that have left the deleted one earlier in the epoch, and whoever hangs on them.
     """
-    examples = {index: int(np.flatnonzero(epoch.codes == index)[0]) for index in shapes}
+    examples = {index: example for index in shapes if (example := _example(epoch, index)) is not None}
     meant = np.isin(epoch.codes, list(shapes))
     if (epoch.identities[meant] < 0).any() or any(
-        epoch.key_columns(examples[index]) != shape.key for index, shape in shapes.items()
+        epoch.key_columns(example) != shapes[index].key for index, example in examples.items()
     ):
         return (Plan.FAITHFUL,)
     cascades = any(shape.kind is Kind.DELETE and shape.target.cascades for shape in shapes.values())
@@ -199,7 +203,8 @@ def _truncates_in_order(runs: list[tuple[Shape, tuple[int, int]]]) -> Iterator[t
         together = list(group)
         if is_truncate:
             tables = parents_first({shape.target.oid: shape.target for shape, _ in together}.values())
-            together.sort(key=lambda run: -tables.index(run[0].target))
+            rank = {table.oid: place for place, table in enumerate(tables)}
+            together.sort(key=lambda run: -rank[run[0].target.oid])
         yield from together
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from app.apply.unavailable import complete
+from app.apply.unavailable import completed, patched
 from app.model.arrow import compute
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
@@ -32,7 +32,7 @@ class Epoch:
     @classmethod
     def arrange(cls, rows: pa.Table) -> "Epoch":
         """Put decoded rows, which Spark's tasks delivered in any order, into the lane's order."""
-        ordered = complete(_in_order(rows.combine_chunks()))
+        ordered = patched(_in_order(rows.combine_chunks()))
         encoded = _single(ordered["layout"]).dictionary_encode()
         layouts = tuple(Layout.parse(text) for text in encoded.dictionary.to_pylist())
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -90,6 +90,14 @@ class Epoch:
         if isinstance(key, dict) and self.layout(ordinal).schema_hash:
             key = key.get("payload")
         return frozenset(key) if isinstance(key, dict) else frozenset()
+
+    def completed(self) -> "Epoch | None":
+        """With patches that say all that the epoch says of their rows, None where only the order can; see
+        `app.apply.unavailable`."""
+        if not any(layout.kind is Kind.PATCH for layout in self.layouts):
+            return self
+        found = completed(self.rows, self.layouts, self.codes, self.identities)
+        return None if found is None else Epoch(found[0], self.layouts, found[1])
 
     def lines(self, ordinals: Indices) -> pa.Array:
         """COPY lines of these rows; no copy is made when it is every row."""

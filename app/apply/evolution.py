@@ -4,6 +4,7 @@ The source's types follow from the Connect schema in the message (Debezium docum
 type mappings), exactly with `column.propagate.source.type` in the connector.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,6 +50,12 @@ _SOURCE_TYPE, _SOURCE_LENGTH, _SOURCE_SCALE = (
     f"__debezium.source.column.{part}" for part in ("type", "length", "scale")
 )
 _WITH_LENGTH = frozenset({"VARCHAR", "BPCHAR", "CHAR", "BIT", "VARBIT"})
+#: what a snapshot may call a column with a sequence
+_SERIALS = {"SMALLSERIAL": "INT2", "SERIAL": "INT4", "BIGSERIAL": "INT8"}
+#: of a numeric with a precision; what says more has none
+_MOST_DIGITS = 1000
+#: the text comes from a message: nothing else gets into DDL
+_IS_TYPE = re.compile(r"[a-z_][a-z0-9_ ]*(\(\d+(,-?\d+)?\))?(\[\])?")
 #: a type that the source may have -> types of the target that do not hold all of its values
 _TOO_NARROW = {
     "int64": frozenset({"integer", "smallint"}),
@@ -59,6 +66,11 @@ _TOO_NARROW = {
 
 def type_of(field: Field) -> str | None:
     """The Postgres type for a column with this Connect schema, None when it does not say enough."""
+    found = _type_of(field)
+    return found if found is not None and _IS_TYPE.fullmatch(found) else None
+
+
+def _type_of(field: Field) -> str | None:
     parameters = field.get("parameters") or {}
     if (source := parameters.get(_SOURCE_TYPE)) is not None:
         return _as_the_source(str(source), parameters)
@@ -71,7 +83,7 @@ def type_of(field: Field) -> str | None:
     if name in _BY_NAME:
         return _BY_NAME[name]
     if field.get("type") == "array":
-        item = type_of(field.get("items") or {})
+        item = _type_of(field.get("items") or {})
         return item and f"{item}[]"
     return _BY_TYPE.get(str(field.get("type")))
 
@@ -107,11 +119,16 @@ def _as_the_source(source: str, parameters: Mapping[str, str]) -> str:
     """`_INT4` is an array of INT4; a length is a text's, or a number's precision."""
     name, brackets = (source[1:], "[]") if source.startswith("_") else (source, "")
     length, scale = parameters.get(_SOURCE_LENGTH), parameters.get(_SOURCE_SCALE)
-    if name == "NUMERIC" and length and int(length) > 0 and scale is not None:
+    name = _SERIALS.get(name, name)
+    if name == "NUMERIC" and _number(length) in range(1, _MOST_DIGITS + 1) and scale is not None:
         return f"numeric({length},{scale}){brackets}"
-    if name in _WITH_LENGTH and length and 0 < int(length) < 2**31 - 1:
+    if name in _WITH_LENGTH and 0 < _number(length) < 2**31 - 1:
         return f"{name.lower()}({length}){brackets}"
     return f"{name.lower()}{brackets}"
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else 0
 
 
 def _name(target: TargetTable) -> str:

@@ -17,6 +17,7 @@ class Merge:
         self._staging = staging.name
         self._target = f"{quoted(target.schema)}.{quoted(target.name)}"
         self._key = target.key
+        self._all = staging.fields
         self._fields = [field for field in staging.fields if not field.column.generated]
         self._ordinal = f"s.{quoted(ORDINAL)}"
 
@@ -35,11 +36,14 @@ class Merge:
 
     def patch(self, ordinals: Range | None = None) -> str:
         """UPDATE of the staged columns; an error (SQLSTATE P0002) where a row is not there, its rest being unknown."""
-        others = [field for field in self._fields if field.column.name not in self._key] or self._fields
+        others = [field for field in self._fields if field.column.name not in self._key]
         values = ", ".join(f"{quoted(field.column.name)} = {self._value(field)}" for field in others)
+        where = f"where {self._same_key()}{self._only(ordinals, ' and ')}"
+        done = f"update {self._target} t set {values} from {self._staging} s {where} returning 1"  # noqa: S608
+        if not others:
+            done = f"select from {self._target} t, {self._staging} s {where}"
         return (  # every name in it is quoted by the dialect
-            f"with done as (update {self._target} t set {values} from {self._staging} s"  # noqa: S608
-            f" where {self._same_key()}{self._only(ordinals, ' and ')} returning 1)"
+            f"with done as ({done})"  # noqa: S608
             f" select {self._schema}.all_there({literal(self._target)}, (select count(*) from done),"
             f" (select count(*) from {self._staging} s{self._only(ordinals)}))"
         )
@@ -54,7 +58,7 @@ class Merge:
         return f"delete from {self._target}"  # noqa: S608
 
     def _same_key(self) -> str:
-        by_name = {field.column.name: field for field in self._fields}
+        by_name = {field.column.name: field for field in self._all}
         return " and ".join(f"t.{quoted(name)} = {self._value(by_name[name])}" for name in self._key)
 
     def _value(self, field: Field) -> str:

@@ -139,7 +139,8 @@ class Shapes:
                 layout,
                 example,
                 f"target.keys says that rows of {target} are known by {', '.join(key)}, but nothing keeps that unique",
-                f"create unique index on {target} ({', '.join(key)}), without WHERE and not deferrable",
+                f"create unique index on {target} ({', '.join(key)}), without WHERE and not deferrable, and make the "
+                "columns NOT NULL",
             )
         return replace(target, key=key)
 

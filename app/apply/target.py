@@ -26,7 +26,7 @@ _UNIQUE = text("""
         select from pg_index i
         where i.indrelid = cast(:oid as oid) and i.indisunique and i.indpred is null and i.indexprs is null
               and i.indimmediate and (
-                  select array_agg(a.attname::text order by a.attname::text)
+                  select array_agg(a.attname::text order by a.attname::text) filter (where a.attnotnull)
                   from unnest(i.indkey::int2[]) with ordinality as k(attnum, n)
                   join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
                   where k.n <= i.indnkeyatts
@@ -89,7 +89,7 @@ class TargetTable:
 
 
 def is_unique(connection: Connection, oid: int, names: Collection[str]) -> bool:
-    """Whether an index of the table sees to it that no two rows have the same values in these columns."""
+    """Whether an index of the table sees to it that no two rows have the same values in these columns, none NULL."""
     return connection.execute(_UNIQUE, {"oid": oid, "names": sorted(names)}).scalar_one()
 
 

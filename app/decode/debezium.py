@@ -50,11 +50,11 @@ _OPERATIONS = {
 _UPSERTS = [code for code, kind in _OPERATIONS.items() if kind is Kind.UPSERT]
 _DELETE = "d"
 _PLACE = ("topic", "partition", "offset", "key")
-_KEPT = ("hash", "schema", "table", "ts_ms", "sequence", "is_new")
+_KEPT = ("hash", "schema", "table", "ts_ms", "sequence", "is_read")
 #: characters that COPY's text format gives a meaning, in the order in which they have to be escaped
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _NULL = "\\N"
-#: decoded rows to decoded rows: kind, schema, table, is_new, row, gone (the row's key), special, and the others
+#: decoded rows to decoded rows: kind, op, schema, table, is_read, key, row, gone (the row's key), special and others
 Rewrite = Callable[[DataFrame], DataFrame]
 #: what Java reads for bytes that are not UTF-8
 _REPLACEMENT = "\ufffd"
@@ -82,7 +82,7 @@ class DebeziumJson:
 
     def _more(self) -> list[str]:
         """Columns that only a rewrite needs."""
-        return [] if self._rewrite is None else ["gone"]
+        return [] if self._rewrite is None else ["op", "gone"]
 
 
 def _body(name: str) -> Column:
@@ -106,7 +106,7 @@ def _found() -> list[Column]:
         sf.coalesce(_body("source.table"), sf.lit("")).alias("table"),
         _body("source.ts_ms").alias("ts_ms"),
         _body("source.sequence").alias("sequence"),
-        _body("op").isin("c", "r").alias("is_new"),
+        (_body("op") == "r").alias("is_read"),
         _row().alias("row"),
     ]
 

@@ -10,6 +10,7 @@ All of it happens in the epoch's own transaction; what is known in memory change
 
 from dataclasses import dataclass
 
+import numpy as np
 import structlog
 from sqlalchemy import Connection
 
@@ -21,10 +22,11 @@ from app.config.settings import Breaker
 from app.errors import BreakerTripped
 from app.guard.guard import Guard
 from app.guard.quarantine import Held, Quarantine
-from app.lane.parking import OpenKeys, changes_of, key_of
+from app.lane.parking import OpenKeys, changes_of, follows, key_of
 from app.lane.reading import Source
 from app.lane.skipped import Skipped
 from app.lane.skipping import Skips
+from app.model.offsets import Position
 from app.model.rows import Kind
 
 log = structlog.get_logger()
@@ -57,11 +59,12 @@ class Keeping:
         """What is skipped of this epoch from the start: messages that could not be read, and rows of held keys."""
         self.drop()
         skips = Skips(epoch, source, unread, self.rules.policy, self._limit)
-        touched = changes_of(epoch, {key for key in self.keys if skips.holds(key)})
+        has_patches = any(layout.kind is Kind.PATCH for layout in epoch.layouts)
+        touched = changes_of(epoch, {key for key in self.keys if has_patches or skips.holds(key)})
         self.keys.confirm(connection, touched)
         for key, ordinals in touched.items():
             if (entry := self.keys.first(key)) is not None:
-                skips.park(ordinals, entry)
+                skips.park(key, ordinals, entry)
         return skips
 
     def end(self, connection: Connection, number: int, skips: Skips, shapes: dict[int, Shape]) -> None:
@@ -78,7 +81,7 @@ class Keeping:
             self._check_breaker(connection, skips.condemned)
             self._check_keys(connection, skips)
             self._tell(skips)
-        self._closed = self._superseded(skips, shapes)
+        self._closed = [*self._superseded(skips, shapes), *self._truncated(connection, skips, shapes)]
         if self._closed:
             self._quarantine.supersede(connection, self._closed)
 
@@ -124,6 +127,16 @@ class Keeping:
                 last = skips.epoch.position(applied[-1])
                 closed += [*self.keys.up_to(key, last), *known.up_to(key, last)]
         return closed
+
+    def _truncated(self, connection: Connection, skips: Skips, shapes: dict[int, Shape]) -> list[int]:
+        """Open entries of tables that this epoch truncates after them."""
+        epoch, ends = skips.epoch, dict[tuple[str | None, str | None], Position]()
+        for index, shape in shapes.items():
+            applied = np.flatnonzero((epoch.codes == index) & ~skips.refused)
+            if shape.kind is Kind.TRUNCATE and len(applied):
+                ends[epoch.layouts[index].schema, epoch.layouts[index].table] = epoch.position(int(applied[-1]))
+        held = self._quarantine.held(connection) if ends else ()
+        return [one.id for one in held if (end := ends.get((one.schema, one.table))) and follows(end, one.position)]
 
     def _limit(self, condemned: list[Skipped]) -> None:
         """Stop as soon as this epoch alone has too many."""

@@ -1,6 +1,7 @@
 """What one epoch does not apply: messages that are condemned, and those that follow one of their key."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from app.lane.parking import Key, changes_of, follows
 from app.lane.reading import Source
 from app.lane.skipped import Skipped
 from app.model.offsets import Position
+from app.model.rows import Kind
 
 #: raises when too much has been condemned
 Limit = Callable[[list[Skipped]], None]
@@ -32,16 +34,24 @@ class Skips:
         self._source, self._policy, self._limit = source, policy, limit
         limit(self.condemned)
         for one in unread:
-            if (key := one.known_key) is not None and self.holds(key):
-                self.park(changes_of(epoch, {key}).get(key, ()), one.message.position)
+            if (key := one.known_key) is not None:
+                self.park(key, changes_of(epoch, {key}).get(key, ()), one.message.position)
 
     def holds(self, key: Key) -> bool:
         """Whether later changes of this key follow an entry."""
         return self._policy.of(key.schema, key.table) is OnSkip.PARK
 
-    def park(self, ordinals: Iterable[int], entry: Position) -> None:
-        """Leave out those of these changes that come after the entry."""
-        self.parked[[ordinal for ordinal in ordinals if follows(self.epoch.position(ordinal), entry)]] = True
+    def park(self, key: Key, ordinals: Iterable[int], entry: Position) -> None:
+        """Leave out those of the key's changes that have to follow the entry."""
+        after = [ordinal for ordinal in ordinals if follows(self.epoch.position(ordinal), entry)]
+        self.parked[self._following(key, after)] = True
+
+    def _following(self, key: Key, after: Sequence[int]) -> list[int]:
+        """Of the changes after an entry: every one where the key is held, else those that say only a part of the row,
+        until one says all of it."""
+        if self.holds(key):
+            return list(after)
+        return list(takewhile(lambda ordinal: self.epoch.layout(ordinal).kind is Kind.PATCH, after))
 
     def condemn(self, ordinal: int, suspect: Suspect) -> None:
         """Leave out this message and, where its key is held, those that follow it."""
@@ -49,9 +59,10 @@ class Skips:
         self.condemned.append(one)
         self.refused[ordinal] = True
         self._limit(self.condemned)
-        if (key := one.known_key) is not None and self.holds(key):
+        if (key := one.known_key) is not None:
             same = np.flatnonzero(self.epoch.identities == self.epoch.identities[ordinal])
-            self.parked[same[(same > ordinal) & ~self.refused[same]]] = True
+            after = same[(same > ordinal) & ~self.refused[same]].tolist()
+            self.parked[self._following(key, after)] = True
 
     @property
     def left_out(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -10,7 +10,7 @@ One row for each Kafka message, in no particular order:
     line       string   COPY text line (tab separated, `\\N`, ends in a newline) of the columns in `layout`; "" if none
     ts_ms      int64    source commit time, milliseconds since 1970; null if the message carries none
     sequence   string   Debezium's source.sequence, `["commit lsn before", "lsn"]`; null if none
-    is_new     bool     an insert or a row of a snapshot: it has every value; null for messages that are no change
+    is_read    bool     whether it is a row of a snapshot, which has every value; null for messages that are no change
 """
 
 import enum
@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
         *((name, pa.string()) for name in _TEXTS),
         ("ts_ms", pa.int64()),
         ("sequence", pa.string()),
-        ("is_new", pa.bool_()),
+        ("is_read", pa.bool_()),
     ]
 )
 COLUMNS = tuple(SCHEMA.names)

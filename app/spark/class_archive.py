@@ -72,3 +72,5 @@ if __name__ == "__main__":
         make_archive()
     except EnvironmentMissing as error:
         print(f"surelane: {error.message}\n  what to do: {error.hint}", file=sys.stderr)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"surelane: no class archive could be made, starts are slower without: {error}", file=sys.stderr)

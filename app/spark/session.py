@@ -14,6 +14,7 @@ from app.spark.class_archive import archive, options_to_use
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = f"-XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+_CLASSPATH = "spark.driver.extraClassPath"
 #: of the small JVM that only puts the real one's command line together
 LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -52,19 +53,20 @@ def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, 
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(f"surelane {lane}")
-    defaults = _local(java_home, jars) if master.startswith("local") else _cluster(jars)
+    defaults = _local(java_home, jars, conf.get(_CLASSPATH)) if master.startswith("local") else _cluster(jars)
+    conf = {key: value for key, value in conf.items() if key != _CLASSPATH or not master.startswith("local")}
     for key, value in {**defaults, **conf, **REQUIRED}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
 
 
-def _local(java_home: Path, jars: list[Path]) -> dict[str, str]:
+def _local(java_home: Path, jars: list[Path], more: str | None) -> dict[str, str]:
     """One JVM does everything: the jars are on its class path, where the class archive can have them too."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
     java_options = f"{JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
-    classpath = os.pathsep.join(map(str, jars))
-    return {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, "spark.driver.extraClassPath": classpath}
+    classpath = os.pathsep.join([*map(str, jars), *([more] if more else [])])
+    return {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, _CLASSPATH: classpath}
 
 
 def _cluster(jars: list[Path]) -> dict[str, str]:

@@ -131,4 +131,5 @@ class DeadLetters:
             with translated(f"lane {writer.name}: dead letters"), writer.engine.begin() as connection:
                 marked = outbox.mark(connection, sent)
             sent -= marked
-            log.info("dead letters sent", lane=writer.name, messages=len(marked), topic=self._topic.name)
+            if marked:
+                log.info("dead letters sent", lane=writer.name, messages=len(marked), topic=self._topic.name)

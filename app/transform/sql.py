@@ -4,6 +4,7 @@ It is Spark's SQL over the columns of the message, each of them a text as the me
 what the query over the source's table holds: a row that `where` leaves out is deleted there, should it be there.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,6 +34,12 @@ _ROW = MapType(_TEXT, _TEXT)
 _HELD, _WHOLE = "__surelane_held", "__surelane_row"
 #: what the SQL gives
 _MADE = "__surelane_made"
+#: what Spark reads as a call, without brackets
+_BARE_FUNCTIONS = (
+    *("current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp"),
+    *("current_user", "localtimestamp", "session_user", "user"),
+)
+_EXCEPT = re.compile(r"\*\s*(except|exclude)\b", re.IGNORECASE)
 _NO_TEXT = (ArrayType, BinaryType, MapType, StructType, VariantType)
 
 
@@ -57,8 +64,8 @@ class Sql:
         self._rules = [_rule(spark, pattern, sql) for pattern, sql in tables.items()]
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """`rows` have kind, schema, table, is_new, row and gone (the key of the row, for the case that it is left out),
-        special, and whatever else; the same columns come back.
+        """`rows` have kind, op, schema, table, is_read, key, row, gone (the key of the row, in case it is
+        left out), special, and whatever else; the same columns come back.
 
         A change without a column that the SQL names becomes one of kind UNFIT, its row the missing names.
         """
@@ -82,13 +89,13 @@ def _refuse_unfit(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
     """Deletes have the key's columns only: the others are NULL there. A large value that an update leaves out is not
     there to be computed with."""
     named = sf.array(*map(sf.lit, rule.columns)) if rule.columns else sf.array().cast(ArrayType(_TEXT))
-    row, is_new = sf.col("row"), sf.coalesce(sf.col("is_new"), sf.lit(False))
+    row, is_read = sf.col("row"), sf.coalesce(sf.col("is_read"), sf.lit(False))
 
     def is_missing(name: Column) -> Column:
-        left_out = ~is_new & sf.coalesce(row[name].isin(*STAND_INS), sf.lit(False))
+        left_out = ~is_read & sf.coalesce(row[name].isin(*STAND_INS), sf.lit(False))
         return ~sf.map_contains_key(row, name) | left_out
 
-    asked = mine & (sf.col("kind") == Kind.UPSERT) & row.isNotNull()
+    asked = mine & (sf.col("kind") == Kind.UPSERT) & _is_row()
     # a column of its own: within a lambda Spark takes `row` for the one that the same step makes
     seen = rows.withColumn("missing", sf.when(asked, sf.filter(named, is_missing)))
     missing = sf.col("missing")
@@ -102,17 +109,23 @@ def _refuse_unfit(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
 
 def _leave_out(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
     """What `where` does not hold for is deleted: an earlier state of the row may be there."""
-    asked = mine & (sf.col("kind") == Kind.UPSERT)
-    seen = _opened(rows, rule, asked).select(f"{_HELD}.*", sf.expr(f"({rule.where})").alias(_MADE))
-    out = asked & ~sf.coalesce(sf.col(_MADE), sf.lit(False))
-    nothing_there = sf.col("gone").isNull() & sf.col("is_new")
-    kind = sf.when(out, sf.when(nothing_there, Kind.FILTERED).otherwise(Kind.DELETE)).otherwise(sf.col("kind"))
-    row = sf.when(out, sf.col("gone")).otherwise(sf.col("row"))
-    return _with(seen, {"kind": kind, "row": row}).drop(_MADE)
+    asked = mine & (sf.col("kind") == Kind.UPSERT) & _is_row()
+    opened = _opened(rows.withColumn("asked", asked), rule, asked)
+    kept = sf.when(sf.col(_HELD)["asked"], sf.coalesce(sf.expr(f"({rule.where})"), sf.lit(False)))
+    seen = opened.select(f"{_HELD}.*", kept.alias(_MADE))
+    out = sf.col("asked") & ~sf.col(_MADE)
+    nothing_there = sf.col("gone").isNull() & sf.col("op").isin("c", "r")
+    garbled = ~sf.coalesce(sf.is_valid_utf8("key"), sf.lit(True))  # whatever row it would name is not the one meant
+    kind = sf.when(garbled, Kind.MALFORMED).when(nothing_there, Kind.FILTERED).otherwise(Kind.DELETE)
+    changed = {
+        "kind": sf.when(out, kind).otherwise(sf.col("kind")),
+        "row": sf.when(out, sf.col("gone")).otherwise(sf.col("row")),
+    }
+    return _with(seen, changed).drop(_MADE, "asked")
 
 
 def _select(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
-    asked = mine & sf.col("row").isNotNull() & (sf.col("kind") != Kind.UNFIT)
+    asked = mine & _is_row()
     opened = _opened(rows.withColumn("asked", asked), rule, asked)
     made = sf.expr(f"struct({rule.select})").cast(_types(rule.outputs, opened.schema))
     seen = opened.select(f"{_HELD}.*", sf.when(sf.col(_HELD)["asked"], made).alias(_MADE))
@@ -154,6 +167,11 @@ def _with(rows: DataFrame, changed: Mapping[str, Column]) -> DataFrame:
     return rows.select(*[changed[name].alias(name) if name in changed else sf.col(name) for name in rows.columns])
 
 
+def _is_row() -> Column:
+    """A change without columns is malformed, or keyless: that is for others to say."""
+    return sf.col("row").isNotNull() & (sf.size("row") > 0)
+
+
 def _matches(rule: _Rule) -> Column:
     return _is(sf.col("schema"), rule.schema) & _is(sf.col("table"), rule.table)
 
@@ -168,7 +186,11 @@ def _is(column: Column, half: str) -> Column:
 def _rule(spark: SparkSession, pattern: str, sql: TableSql) -> _Rule:
     """Ask Spark what the SQL means, until every name in it is known as a column of the message."""
     schema, _, table = pattern.partition(".")
-    columns: list[str] = []
+    text = f"{sql.select} {sql.where or ''}"
+    if _EXCEPT.search(sql.select):
+        raise _invalid(pattern, "`* except (...)` is not known here: name the columns, or see target.columns")
+    # Spark would take them for functions of its own
+    columns = [name for name in _BARE_FUNCTIONS if re.search(rf"(?<![\w.']){name}(?![\w(.'])", text)]
     while True:
         fields = [StructField(_HELD, StructType([StructField("kind", _TEXT)])), StructField(_WHOLE, _ROW)]
         rows = spark.createDataFrame([], StructType([*fields, *(StructField(name, _TEXT) for name in columns)]))

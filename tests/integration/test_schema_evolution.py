@@ -108,11 +108,17 @@ def test_without_a_schema_nobody_knows_the_type(lane: MakeLane, target: Target, 
         ("VARCHAR", "2147483647", None, "varchar"),
         ("NUMERIC", "10", "2", "numeric(10,2)"),
         ("NUMERIC", "0", "0", "numeric"),
+        ("NUMERIC", "131089", "0", "numeric"),
+        ("BIGSERIAL", "19", "0", "int8"),
+        ("INT4; drop table flat", None, None, None),
+        ("VARCHAR", "1) collate evil", None, "varchar"),
         ("_INT4", "10", None, "int4[]"),
         ("CITEXT", None, None, "citext"),
     ],
 )
-def test_the_type_that_the_connector_tells(source: str, length: str | None, scale: str | None, expected: str) -> None:
+def test_the_type_that_the_connector_tells(
+    source: str, length: str | None, scale: str | None, expected: str | None
+) -> None:
     told = {"type": source, "length": length, "scale": scale}
     parameters = {f"__debezium.source.column.{name}": value for name, value in told.items() if value is not None}
     assert type_of({"type": "string", "parameters": parameters}) == expected

@@ -98,10 +98,45 @@ def test_a_large_value_that_an_update_leaves_out_is_not_computed_with(spark: Spa
     assert [sorted(line[:-1].split("\t")) for _, line in found] == [["1", "__debezium_unavailable_value", "open"]]
 
 
+def test_names_that_spark_knows_as_functions_are_columns(spark: SparkSession) -> None:
+    table = Table("orders", {"id": BIGINT, "user": TEXT, "current_date": TEXT})
+    sql = TableSql(select="id, user as owner, concat(current_date, `user`) as both", where="user = 'bob'")
+    message = Debezium(envelope=False).create(table, {"id": 1, "user": "bob", "current_date": "today"})
+    found = _decoded(spark, {"public.orders": sql}, [message])
+    assert [(layout.kind, line) for layout, line in found] == [(Kind.UPSERT, "1\tbob\ttodaybob\n")]
+
+
+def test_where_is_asked_for_the_tables_own_rows_only(spark: SparkSession) -> None:
+    source = Debezium(envelope=False)
+    sql = {"public.orders": TableSql(where="10 / coalesce(cast(Note as int), 0) > 1")}
+    messages = [
+        source.create(OTHER, {"id": 5, "v": None}),
+        source.delete(ORDERS, _order(4, "open")),
+        source.tombstone(ORDERS, _order(4, "open")),
+        source.create(ORDERS, _order(1, "open", "2")),
+    ]
+    found = _decoded(spark, sql, messages)
+    assert [layout.kind for layout, _ in found] == [Kind.UPSERT, Kind.DELETE, Kind.FILTERED, Kind.UPSERT]
+
+
+def test_a_broken_message_stays_one(spark: SparkSession) -> None:
+    """It names no row that could be deleted."""
+    sql = {"public.orders": TableSql(where="state = 'open'")}
+    source = b'"source":{"schema":"public","table":"orders"}'
+    messages = [
+        Message(key=b'{"id":1}', value=b'{"op":"u","after":null,%s}' % source),
+        Message(key=b'{"id":1}', value=b'{"op":"c","after":{},%s}' % source),
+        Message(key=b'{"id":"\xff"}', value=b'{"op":"u","after":{"id":1,"state":"x"},%s}' % source),
+    ]
+    found = decoded_by(DebeziumJson(Sql(spark, sql)), spark, messages)
+    assert {Layout.parse(text).kind for text in found["layout"].to_pylist()} == {Kind.MALFORMED}
+
+
 @pytest.mark.parametrize(
     ("sql", "said"),
     [
         (TableSql(select="id,, state"), "PARSE"),
+        (TableSql(select="* except (state)"), "except"),
         (TableSql(select="count(*) as n"), "GROUP_BY"),
         (TableSql(select="no_such_function(id) as n"), "no_such_function"),
         (TableSql(select="o.id as n"), "o"),

@@ -6,6 +6,7 @@ from itertools import permutations
 
 import pytest
 
+from app.config.on_skip import OnSkip
 from app.config.settings import CommitMode
 from app.errors import TargetMismatch
 from tests import messages as m
@@ -61,6 +62,15 @@ def test_a_reader_from_before_still_sees_the_rows(target: Target, bare_lane: Mak
         assert reader.exec_driver_sql("select count(*) from flat").scalar() == 1
 
 
+def test_entries_from_before_a_truncate_are_superseded(target: Target, bare_lane: MakeBareLane) -> None:
+    target.execute("create table flat (id int primary key, v text check (v <> 'bad'))")
+    lane = bare_lane(tables={"on_truncate": "apply"}, on_skip=OnSkip.CONTINUE)
+    lane.apply([flat(1, "bad")])
+    lane.apply([flat(2, "bad"), d.truncate(FLAT), flat(3, "bad"), flat(4)])
+    states = target.execute("select state from surelane.quarantine order by id")
+    assert [one.state for one in states] == ["superseded", "superseded", "quarantined"]
+
+
 def test_a_truncate_that_is_ignored(target: Target, bare_lane: MakeBareLane) -> None:
     target.create(FLAT)
     record = bare_lane(tables={"on_truncate": "ignore"}).apply([flat(1), d.truncate(FLAT), flat(2)])
@@ -70,7 +80,7 @@ def test_a_truncate_that_is_ignored(target: Target, bare_lane: MakeBareLane) -> 
 
 def test_what_a_truncate_took_does_not_complete_a_later_change(target: Target, bare_lane: MakeBareLane) -> None:
     target.create(FLAT)
-    lane = bare_lane(tables={"on_truncate": "apply"}, on_skip="continue")
+    lane = bare_lane(tables={"on_truncate": "apply"}, on_skip=OnSkip.CONTINUE)
     lane.apply([flat(1), d.truncate(FLAT), d.update(FLAT, {"id": 1, "v": LEFT_OUT})])
     assert target.rows("public.flat") == {}
     assert target.execute("select sqlstate from surelane.quarantine") == [("P0002",)]
@@ -123,7 +133,15 @@ def test_a_declared_key(index: str, target: Target, bare_lane: MakeBareLane) -> 
     assert target.execute("select * from log") == [(2, 1, "c")]
 
 
-@pytest.mark.parametrize("index", ["", "create index on log (id)", "create unique index on log (id) where v is null"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        "",
+        "create index on log (id)",
+        "create unique index on log (id) where v is null",
+        "alter table log alter id drop not null, add unique (id)",
+    ],
+)
 def test_a_declared_key_that_nothing_keeps_unique(index: str, target: Target, bare_lane: MakeBareLane) -> None:
     target.execute("create table log (id int not null, v text)")
     if index:

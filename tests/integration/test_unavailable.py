@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -70,14 +71,56 @@ def test_changes_of_one_row_in_one_epoch(target: Target, bare_lane: MakeBareLane
     assert target.rows("public.big")[2,] == row(2, "g", "full")
 
 
-def test_what_looks_like_it_in_an_insert_is_a_value(target: Target, bare_lane: MakeBareLane) -> None:
+def test_what_looks_like_it_in_a_snapshot_is_a_value(target: Target, bare_lane: MakeBareLane) -> None:
     target.create(BIG)
     lane = bare_lane()
     text = "__debezium_unavailable_value"
-    lane.apply([d.create(BIG, {**row(1, "a", "x"), "t": text}), d.read(BIG, {**row(2, "a", "x"), "v": text})])
+    lane.apply([d.read(BIG, {**row(1, "a", "x"), "t": text}), d.read(BIG, {**row(2, "a", "x"), "v": text})])
     lane.apply([d.update(BIG, row(1, f"talks of {text}"))])
     lane.check()
     assert target.rows("public.big")[1,]["t"] == text
+
+
+def test_a_key_that_changes_without_its_large_values_is_kept_and_never_written(
+    target: Target, bare_lane: MakeBareLane
+) -> None:
+    target.create(BIG)
+    lane = bare_lane(on_skip=OnSkip.CONTINUE)
+    lane.apply([d.create(BIG, row(1, "a", "x"))])
+    record = lane.apply(d.rekey(BIG, row(1, "a", "x"), row(2, "b")))
+    assert record.counts.quarantined == 1
+    assert target.rows("public.big") == {}
+
+
+def test_patches_behind_a_refused_change_wait_with_it(target: Target, bare_lane: MakeBareLane) -> None:
+    """What the refused one says of the large value is not lost, and a release does not turn newer values back."""
+    target.create(replace(BIG, constraints=("check (v <> 'bad')",)))
+    lane = bare_lane(on_skip=OnSkip.CONTINUE)
+    lane.apply([d.create(BIG, row(1, "a", "t1")), d.create(BIG, row(2, "a", "t1"))])
+    lane.apply([d.update(BIG, row(1, "bad", "t2")), d.update(BIG, row(1, "newer")), d.update(BIG, row(2, "bad", "t2"))])
+    lane.apply([d.update(BIG, row(1, "newest")), d.update(BIG, row(2, "whole", "t3")), d.update(BIG, row(2, "more"))])
+    states = target.execute("select state from surelane.quarantine order by id")
+    assert [one.state for one in states] == ["quarantined", "parked", "superseded", "parked"]
+    assert target.rows("public.big") == {(1,): row(1, "a", "t1"), (2,): row(2, "more", "t3")}
+
+
+def test_a_patch_is_not_refused_for_what_the_change_before_it_says(target: Target, bare_lane: MakeBareLane) -> None:
+    target.create(replace(BIG, constraints=("check (left(t, 3) <> 'bad')",)))
+    lane = bare_lane(on_skip=OnSkip.CONTINUE)
+    lane.apply([d.create(BIG, row(1, "a", "t1"))])
+    lane.apply([d.update(BIG, row(1, "b", "bad")), d.update(BIG, row(1, "c")), d.update(BIG, row(1, "d"))])
+    kept = target.execute("select state, attempts from surelane.quarantine order by id")
+    assert [tuple(one) for one in kept] == [("quarantined", 3), ("parked", 0), ("parked", 0)]
+    assert target.rows("public.big") == {(1,): row(1, "a", "t1")}
+
+
+def test_a_patch_of_nothing_but_the_key(target: Target, bare_lane: MakeBareLane) -> None:
+    target.execute("create table doc (id int generated always as identity primary key, t text)")
+    doc = Table("doc", {"id": m.INT, "t": m.TEXT})
+    lane = bare_lane()
+    lane.apply([d.create(doc, {"id": 1, "t": "large"})])
+    lane.apply([d.update(doc, {"id": 1, "t": LEFT_OUT})])
+    lane.check()
 
 
 def test_a_row_that_is_not_there_cannot_be_made_of_it(target: Target, bare_lane: MakeBareLane) -> None:
@@ -132,6 +175,8 @@ def test_through_the_whole_lane(mode: CommitMode, lane: MakeLane, target: Target
     messages += [source.update(BIG, row(number % 40, f"b{number}")) for number in range(0, 200, 3)]
     messages += [source.update(BIG, {**row(number, "c", "new"), "a": LEFT_OUT}) for number in range(0, 40, 5)]
     topic.send(messages)
+    topic.send([Message(key=b"\xff\xfe", value=None)])  # of somebody else, beside patches
+    topic.send([source.update(BIG, row(number, "d")) for number in range(5)])
     made = lane(mode, epoch={"max_messages": 25})
     made.run_until_caught_up()
     questions(target, topic, exactly_once=made.exactly_once)
