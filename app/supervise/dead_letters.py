@@ -89,9 +89,14 @@ class DeadLetters:
         self._entry = None
         try:
             self._lane(writer)
-        except SurelaneError as error:
+        except Exception as error:  # noqa: BLE001  # whatever it is, the thread goes on: nobody else sends
             self._metrics[writer.name].dead_letter_failed()
-            said = {"because": error.message, "what_to_do": error.hint, "entry": self._entry}
+            known = isinstance(error, SurelaneError)
+            said = {
+                "because": error.message if known else repr(error),
+                "what_to_do": error.hint if known else "please report it: a bug",
+                "entry": self._entry,
+            }
             log.warning("dead letters wait", lane=writer.name, again_in_seconds=self._next_pause(), **said)
             return False
         return True
