@@ -1,5 +1,6 @@
 """From the shape of a message to its target table: routes, catalog and encodings, remembered between epochs."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 Described = Mapping[str, Mapping[str, Any]]
 #: those of the message at a position
 Schemas = Callable[[Position, Layout], Described]
+#: until the catalog is looked at again for what a running lane leaves out
+LOOK_AGAIN_SECONDS = 60.0
 #: for DDL of our own: whoever holds the table longer is waited for by a retry, and nobody queues behind us for long
 _DDL_LOCK = "set local lock_timeout = '5s'"
 
@@ -43,6 +46,11 @@ class Shape:
     #: what the message calls the columns of the target's key
     key: frozenset[str]
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether some column of the message does not go on."""
+        return any(field.column not in self.target.columns for field in self.staging.fields)
+
 
 class Shapes:
     """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction."""
@@ -51,6 +59,8 @@ class Shapes:
         self._engine, self.schema, self._lane = engine, schema, lane
         self._rules, self._schemas = rules, schemas
         self._known: dict[Layout, Shape | None] = {}
+        #: when shapes that leave something out were made, monotonic
+        self._looked: dict[Layout, float] = {}
 
     def reset(self) -> None:
         """Forget the catalog and drop the lane's staging tables; called at the lane's start."""
@@ -67,10 +77,16 @@ class Shapes:
 
         Raises TargetMismatch, naming the message, when the target cannot take it.
         """
-        if layout not in self._known:
+        if layout not in self._known or self._is_old(layout):
             with translated(f"reading the catalog for {layout.source}"):
-                self._known[layout] = self._make(layout, example)
+                shape = self._known[layout] = self._make(layout, example)
+            if shape is None or shape.leaves_out:
+                self._looked[layout] = time.monotonic()
         return self._known[layout]
+
+    def _is_old(self, layout: Layout) -> bool:
+        """What is left out may have been made at the target meanwhile."""
+        return layout in self._looked and time.monotonic() - self._looked[layout] > LOOK_AGAIN_SECONDS
 
     def leaves_out(self, layout: Layout) -> bool:
         """Whether changes of this table are ignored, whatever they are."""

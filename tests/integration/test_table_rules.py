@@ -122,6 +122,19 @@ def test_unknown_columns_can_be_ignored(target: Target, bare_lane: MakeBareLane)
     assert target.execute("select * from person") == [(1, "a")]
 
 
+def test_a_column_that_is_added_by_hand_is_seen_by_a_lane_that_runs(
+    target: Target, bare_lane: MakeBareLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.execute("create table person (id int primary key, note text)")
+    lane = bare_lane(tables={"unknown_column": "ignore"})
+    row = {"id": 1, "name": "Ada", "ssn": "secret", "note": "a"}
+    lane.apply([d.create(PERSON, row)])
+    target.execute("alter table person add name text")
+    monkeypatch.setattr("app.apply.shapes.LOOK_AGAIN_SECONDS", 0.0)
+    lane.apply([d.update(PERSON, row)])
+    assert target.execute("select id, name from person") == [(1, "Ada")]
+
+
 @pytest.mark.parametrize("index", ["primary key (id)", ""])
 def test_a_declared_key(index: str, target: Target, bare_lane: MakeBareLane) -> None:
     target.execute(f"create table log (id int not null, at int not null, v text{', ' if index else ''}{index})")

@@ -1,7 +1,7 @@
 """Checks of the target's tables: those the routes name or could reach, with a primary key and the privileges needed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, text
 
@@ -44,6 +44,7 @@ def tables(connection: Connection, settings: Settings) -> list[Finding]:
     ]
     there = {(table.schema, table.name) for table in found}
     missing = [f"{schema}.{name}" for schema, name in routes.named() if (schema, name) not in there]
+    found = [replace(table, has_key=True) if str(table) in settings.target.keys else table for table in found]
     findings = list(_faults(found, missing))
     return findings or [ok("tables", f"{len(found)} tables can be written and have a primary key")]
 
