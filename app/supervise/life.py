@@ -26,6 +26,7 @@ class Life:
         self._worker = Worker(command)
         self._watchdog = Watchdog(message_timeout_seconds, self._born_at)
         self._failure: str | None = None
+        self._done = False
         self._hang: str | None = None
 
     def go_on(self) -> bool:
@@ -60,6 +61,10 @@ class Life:
     def death(self) -> Death | None:
         """How it died; None when it ended in good order, or with an error that another worker would meet, too."""
         killed_for_memory = oom_kills() != self._oom_kills
+        # a status that a user's code may have chosen: `os._exit` in a transform
+        by_itself = self._done or self._failure is not None or not self._watchdog.begun
+        if not by_itself and self.status in set(ExitStatus):
+            return Death(cause=Cause.EXIT, detail=f"status {self.status}", at=datetime.datetime.now(datetime.UTC))
         return death_of(self.status, failure=self._failure, hang=self._hang, killed_for_memory=killed_for_memory)
 
     def _note(self, words: list[str]) -> None:
@@ -70,6 +75,8 @@ class Life:
                 self._watchdog.end(key)
             case ["failed", name]:
                 self._failure = name
+            case ["done"]:
+                self._done = True
             case _:
                 raise ValueError(f"the worker said {words}")
 

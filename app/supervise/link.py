@@ -3,6 +3,7 @@
     worker to supervisor      begin KEY MESSAGES    a span of so many messages is in progress
                               end KEY               it is not any more, whatever came of it
                               failed NAME           the worker ends with an exception of that class
+                              done                  the worker ends in good order
     supervisor to worker      stop NAME             stop at the epoch's end; NAME is the signal that asked for it
 
 KEY tells spans apart that are in progress side by side. An end of the socket that closes says that its owner is gone:
@@ -62,8 +63,7 @@ class Link:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is not None:
-            self._say(f"failed {kind.__name__}")
+        self._say("done" if kind is None else f"failed {kind.__name__}")
 
     def _listen(self, listening: socket.socket, stop: Callable[[str], None]) -> None:
         lines = Lines()

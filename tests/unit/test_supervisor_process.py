@@ -123,6 +123,19 @@ def test_a_status_that_is_known_is_passed_on_and_nothing_is_started_again(
     assert ended.told == [None]
 
 
+@pytest.mark.parametrize("status", [ExitStatus.OK, ExitStatus.CONFIG])
+def test_a_status_in_the_midst_of_work_is_a_death(supervise: Supervise, status: ExitStatus) -> None:
+    """Users' code may have ended the process with it."""
+    ended = supervise(f"""
+link.begin(1)
+if start == 1: os._exit({status.value})
+with link: pass
+""")
+    assert ended.ends() == ExitStatus.OK
+    (death,) = [one for one in ended.told if one is not None]
+    assert (death["cause"], death["detail"]) == ("exit", f"status {status.value}")
+
+
 def test_deaths_are_counted_by_cause_and_told_to_the_next_worker(supervise: Supervise) -> None:
     ended = supervise("""
 link.begin(1)
@@ -131,6 +144,7 @@ if start == 4:
     with link: raise KeyError("gone")
 if start == 5: sys.exit(134)
 if start <= 5: die(signal.SIGSEGV if start == 2 else signal.SIGKILL)
+with link: pass
 """)
     assert ended.ends() == ExitStatus.OK, ended.output
     deaths = [death for death in ended.told if death is not None]
