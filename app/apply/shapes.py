@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from app.apply import staging
-from app.apply.encoding import encoding_of
+from app.apply.encoding import Encoding, EncodingUnknown, encoding_of
 from app.apply.merge import Merge
 from app.apply.rules import Rules
 from app.apply.staging import Field, Staging
@@ -166,8 +166,16 @@ class Shapes:
         fields: list[Field] = []
         for at, name in enumerate(layout.columns):
             column = target.by_name.get(names.target(name) or "") or _left_out(at)
-            fields.append(Field(column, encoding_of(column, None if column.generated else described.get(name))))
+            field = None if column.generated else described.get(name)
+            fields.append(Field(column, self._encoding(column, field, layout, example)))
         return tuple(fields)
+
+    def _encoding(self, column: Column, field: Mapping[str, Any] | None, layout: Layout, example: Position) -> Encoding:
+        try:
+            return encoding_of(column, field, self._rules.modes)
+        except EncodingUnknown as error:
+            hint = "set source.modes.binary to the connector's binary.handling.mode"
+            raise self._mismatch(layout, example, str(error), hint) from None
 
     def _mismatch(self, layout: Layout, example: Position, problem: str, hint: str) -> TargetMismatch:
         return TargetMismatch(
