@@ -25,21 +25,15 @@ _DAYS = (
 )
 _INSTANT = (
     "case {c} when {most} then timestamp 'infinity' when {least} then timestamp '-infinity' else"
-    " case when {c} "
-    + _IS_NUMBER
-    + " then timestamp '1970-01-01' + floor({c}::numeric / {day})::int * interval '1 day'"
-    " + (mod(mod({c}::numeric, {day}) + {day}, {day}) * {to_micros}) * interval '1 microsecond'"
-    " else {c}::timestamp end end"
+    " case when {c} " + _IS_NUMBER + " then timestamp '1970-01-01' + ({c}::int8 / {day})::int * interval '1 day'"
+    " + ({c}::int8 % {day} * {to_micros}) * interval '1 microsecond' else {c}::timestamp end end"
 )
 _TIME = (
     "case when {c} " + _IS_NUMBER + " then case when {c}::numeric = {day} then time '24:00' else"
     " time '00:00' + ({c}::numeric * {to_micros}) * interval '1 microsecond' end else {c}::time end"
 )
-#: `2024-...` is Postgres' own form; other years, and Debezium's infinities, are not
-_ISO = (
-    "case when substr({c}, 5, 1) = '-' and left({c}, 4) <> '0000' then {c}::{type}"
-    " else {schema}.iso_of({c})::{type} end"
-)
+#: 1000 to 9999 is Postgres' own form; other years, and Debezium's infinities, are not
+_ISO = "case when ascii({c}) between 49 and 57 then {c}::{type} else {schema}.iso_of({c})::{type} end"
 #: what becomes NULL is refused
 _MADE = "{schema}.made({expression}, {c})"
 _BYTES = {
