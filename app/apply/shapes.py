@@ -4,23 +4,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import structlog
 from sqlalchemy import Connection, Engine
 
 from app.apply import staging
 from app.apply.encoding import Encoding, EncodingUnknown, encoding_of
+from app.apply.evolution import add_columns, type_of, widen
 from app.apply.merge import Merge
 from app.apply.rules import Rules
 from app.apply.staging import Field, Staging
 from app.apply.target import Column, TargetTable, is_unique, load_table
 from app.config.columns import ColumnRule
-from app.config.settings import OnTruncate, UnknownColumn, UnknownTable
+from app.config.settings import OnTruncate, SchemaEvolution, UnknownColumn, UnknownTable
 from app.db.failures import translated
+from app.db.sql import run
 from app.errors import TargetMismatch
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
-#: Connect schema fields by column name, of the message at a position
-Schemas = Callable[[Position, Layout], Mapping[str, Mapping[str, Any]]]
+log = structlog.get_logger()
+
+#: Connect schema fields by column name
+Described = Mapping[str, Mapping[str, Any]]
+#: those of the message at a position
+Schemas = Callable[[Position, Layout], Described]
+#: for DDL of our own: whoever holds the table longer is waited for by a retry, and nobody queues behind us for long
+_DDL_LOCK = "set local lock_timeout = '5s'"
 
 
 @dataclass(frozen=True)
@@ -111,10 +120,12 @@ class Shapes:
                 )
             target = self._with_key(connection, target, layout, example)
             names = self._rules.columns.of(layout.schema, layout.table)
+            described = self._schemas(example, layout) if layout.schema_hash else {}
+            if layout.kind in (Kind.UPSERT, Kind.PATCH):
+                target = self._evolved(connection, layout, target, names, described, example)
             self._check(layout, target, names, example)
-            table = staging.create(
-                connection, self.schema, self._lane, target, self._fields(layout, target, names, example)
-            )
+            fields = self._fields(layout, target, names, described, example)
+            table = staging.create(connection, self.schema, self._lane, target, fields)
             key = frozenset(name for name in layout.columns if names.target(name) in target.key)
             return Shape(layout.kind, target, table, Merge(self.schema, target, table), key)
 
@@ -143,15 +154,6 @@ class Shapes:
                 f"alter table {target} add primary key (...), or name the columns of a unique index in target.keys",
             )
         there = [name for name in map(names.target, layout.columns) if name is not None]
-        missing = [name for name in there if name not in target.by_name]
-        if missing and layout.kind is not Kind.DELETE and self._rules.unknown_column is UnknownColumn.STOP:
-            raise self._mismatch(
-                layout,
-                example,
-                f"target table {target} has no column {', '.join(missing)}",
-                "; ".join(f"alter table {target} add column {name} ..." for name in missing)
-                + ", or leave it out: target.columns, or target.unknown_column: ignore",
-            )
         keyless = [name for name in target.key if name not in there]
         if keyless:
             raise self._mismatch(
@@ -161,8 +163,44 @@ class Shapes:
                 "give the target the source's primary key, or set message.key.columns in the connector",
             )
 
-    def _fields(self, layout: Layout, target: TargetTable, names: ColumnRule, example: Position) -> tuple[Field, ...]:
-        described = self._schemas(example, layout) if layout.schema_hash else {}
+    def _evolved(
+        self,
+        connection: Connection,
+        layout: Layout,
+        target: TargetTable,
+        names: ColumnRule,
+        described: Described,
+        example: Position,
+    ) -> TargetTable:
+        """The target with everything that the message needs, or as it is where that may be left out."""
+        here = {there: described.get(name) for name in layout.columns if (there := names.target(name)) is not None}
+        ignored = SchemaEvolution.IGNORE is self._rules.schema_evolution
+        if (wider := widen(target, here)) and not ignored:
+            problem = f"columns of {target} do not hold every value that the source's may have"
+            raise self._mismatch(layout, example, problem, f"{wider};   or set target.schema_evolution: ignore")
+        missing = {name: type_of(field or {}) for name, field in here.items() if name not in target.by_name}
+        if not missing or ignored:
+            return target
+        ddl = add_columns(target, missing)
+        if self._rules.schema_evolution is SchemaEvolution.ADD_COLUMNS and all(missing.values()):
+            run(connection, _DDL_LOCK)
+            run(connection, ddl)
+            log.info("columns added", lane=self._lane, table=str(target), ddl=ddl, because=str(example))
+            evolved = load_table(connection, target.schema, target.name)
+            assert evolved is not None, "altered just now"
+            return replace(evolved, key=target.key)
+        if self._rules.unknown_column is UnknownColumn.IGNORE:
+            return target
+        raise self._mismatch(
+            layout,
+            example,
+            f"target table {target} has no column {', '.join(missing)}",
+            f"{ddl};   or leave it out: target.columns, target.unknown_column: ignore",
+        )
+
+    def _fields(
+        self, layout: Layout, target: TargetTable, names: ColumnRule, described: Described, example: Position
+    ) -> tuple[Field, ...]:
         fields: list[Field] = []
         for at, name in enumerate(layout.columns):
             column = target.by_name.get(names.target(name) or "") or _left_out(at)

@@ -70,6 +70,14 @@ class UnknownColumn(enum.StrEnum):
     IGNORE = "ignore"
 
 
+class SchemaEvolution(enum.StrEnum):
+    """What to do when a message needs more than the target's table has."""
+
+    STOP = "stop"  #: the lane stops, with the DDL to run
+    IGNORE = "ignore"  #: values for missing columns are left out, values that do not fit are refused one by one
+    ADD_COLUMNS = "add-columns"  #: missing columns are added where the message says their type; else as `stop`
+
+
 class OnTruncate(enum.StrEnum):
     """What becomes of the rows when the source truncates a table."""
 
@@ -200,6 +208,7 @@ class Target(_Section):
     tables: Annotated[dict[str, str], AfterValidator(values.routes)] = {"public.*": "public.*"}
     unknown_table: UnknownTable = UnknownTable.STOP
     unknown_column: UnknownColumn = UnknownColumn.STOP
+    schema_evolution: SchemaEvolution = SchemaEvolution.STOP
     on_truncate: OnTruncate = OnTruncate.STOP
     #: source schema.table -> its columns; the first that matches wins
     columns: Annotated[dict[str, ColumnNames], AfterValidator(values.tables)] = {}
