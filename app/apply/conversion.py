@@ -18,10 +18,10 @@ def staged_type(column: Column, encoding: Encoding) -> str:
 _IS_NUMBER = r"~ '^-?[0-9]+$'"
 _DAY_MICROS = 86_400_000_000
 
-#: {c}: the staged column; {type}: the target's type; {day}: units a day; {least}, {most}: Debezium's infinities
+#: {c}: the staged column; {type}: the target's type; {day}: units a day; {least}, {most}: what infinities are sent as
 _DAYS = (
-    "case {c} when {most} then date 'infinity' when {least} then date '-infinity' else"
-    " case when {c} " + _IS_NUMBER + " then date '1970-01-01' + {c}::int else {c}::date end end"
+    "case when {c} in ({most}) then date 'infinity' when {c} in ({least}) then date '-infinity'"
+    " when {c} " + _IS_NUMBER + " then date '1970-01-01' + {c}::int else {c}::date end"
 )
 _INSTANT = (
     "case {c} when {most} then timestamp 'infinity' when {least} then timestamp '-infinity' else"
@@ -49,6 +49,8 @@ _SQL = {
     + _IS_NUMBER
     + " then {c}::numeric * interval '1 microsecond' else {c}::interval end",
     Wire.DECIMAL: "{schema}.decimal_of(decode({c}, 'base64'), {scale})",
+    Wire.NUMERIC: "case {c} when 'POSITIVE_INFINITY' then 'Infinity' when 'NEGATIVE_INFINITY' then '-Infinity'"
+    " else {c}::numeric end",
     Wire.MONEY: "{c}::numeric::money",
     Wire.BITS: "{schema}.bits_of({c}, {bits})::{type}",
     Wire.HSTORE: "{schema}.hstore_of({c})::{type}",
@@ -63,8 +65,8 @@ _STRUCTS = {
     Wire.GEOMETRY: "{schema}.geometry_of({c}, {base})::{type}",
 }
 _INSTANTS = {
-    Wire.MILLIS: (_DAY_MICROS // 1000, "1000", -9223372036832400, 9223372036825200),
-    Wire.MICROS: (_DAY_MICROS, "1", -9223372036832400000, 9223372036825200000),
+    Wire.MILLIS: (_DAY_MICROS // 1000, "1000", -9223372036832400000, 9223372036825200000),
+    Wire.MICROS: (_DAY_MICROS, "1", -(2**63), 2**63 - 1),
     Wire.NANOS: (_DAY_MICROS * 1000, "0.001", -(2**63), 2**63 - 1),
 }
 _TIMES = {
@@ -72,7 +74,8 @@ _TIMES = {
     Wire.TIME_MICROS: (_DAY_MICROS, "1"),
     Wire.TIME_NANOS: (_DAY_MICROS * 1000, "0.001"),
 }
-_DAYS_LEAST, _DAYS_MOST = -2147472691, -2147472692
+#: after the snapshot, and in it
+_DAYS_LEAST, _DAYS_MOST = "'-2147472691', '-625821272'", "'2146033979', '-622191234'"
 
 
 def value_sql(column: Column, encoding: Encoding, quoted: str, schema: str) -> str:
@@ -85,7 +88,7 @@ def value_sql(column: Column, encoding: Encoding, quoted: str, schema: str) -> s
         day, to_micros = _TIMES[wire]
         return _TIME.format(c=quoted, day=day, to_micros=to_micros)
     if wire is Wire.DAYS:
-        return _DAYS.format(c=quoted, least=f"'{_DAYS_LEAST}'", most=f"'{_DAYS_MOST}'")
+        return _DAYS.format(c=quoted, least=_DAYS_LEAST, most=_DAYS_MOST)
     if wire is Wire.JSON_ARRAY:
         return _array_sql(column, encoding, quoted, schema)
     if wire in _BYTES:

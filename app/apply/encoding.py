@@ -34,6 +34,7 @@ class Wire(enum.StrEnum):
     HEX = "hex"
     DECIMAL = "decimal"  #: base64 of the unscaled integer, big-endian, two's complement; `scale` digits
     VARIABLE_DECIMAL = "variable-decimal"  #: {"scale": int, "value": base64}
+    NUMERIC = "numeric"  #: text in which infinities have names of their own
     MONEY = "money"  #: a number, which money's own input does not take in every form
     BITS = "bits"  #: base64, little-endian, without the leading zeros; bit(1): a boolean
     JSON_ARRAY = "json-array"  #: of values as `item` says
@@ -179,26 +180,24 @@ def encoding_of(column: Column, field: Mapping[str, Any] | None, modes: Modes = 
         return Encoding(Wire.JSON_ARRAY, item=encoding_of(column.element, field.get("items") or {}, modes))
     if found == TEXT and field.get("name") != "io.debezium.data.Enum":
         return _unsaid(column, field, modes)
-    if field.get("name") == "io.debezium.data.Json" and column.simple_base == "hstore":
-        return Encoding(Wire.HSTORE)
     return found
 
 
 def _unsaid(column: Column, field: Mapping[str, Any], modes: Modes) -> Encoding:
     """Of a field whose schema says the type of the JSON value only."""
     bare = field.get("name") is None
-    if column.base == "money":
-        return Encoding(Wire.MONEY)
+    if column.base in ("numeric", "money"):
+        return _number_text(column)
     if column.simple_base == "hstore" and (field.get("type") == "map" or field.get("name") == "io.debezium.data.Json"):
         return Encoding(Wire.HSTORE)
     if column.base in _SHAPES and field.get("name") == "io.debezium.data.geometry.Geometry":
         return Encoding(Wire.GEOMETRY)
-    if not (bare and field.get("type") == "string"):
+    if not (bare and field.get("type") == "string" and (column.base == "bytea" or _is_opaque(column))):
         return TEXT
-    if column.base == "bytea" and modes.binary is BinaryMode.BYTES:
-        raise EncodingUnknown(f"the schema calls {column.name} a string, and nothing says what text its bytes became")
-    if column.base == "bytea" or _is_opaque(column):
+    if modes.binary is not BinaryMode.BYTES:
         return Encoding(_BINARY[modes.binary])
+    if column.base == "bytea":
+        raise EncodingUnknown(f"the schema calls {column.name} a string, and nothing says what text its bytes became")
     return TEXT
 
 
@@ -206,9 +205,16 @@ def _is_opaque(column: Column) -> bool:
     return column.kind in _OPAQUE_KINDS or column.simple_base in _OPAQUE
 
 
+def _number_text(column: Column) -> Encoding:
+    """A numeric with a precision has no infinities."""
+    if column.base == "money":
+        return Encoding(Wire.MONEY)
+    return Encoding(Wire.NUMERIC) if column.scale is None else TEXT
+
+
 def _number(column: Column, modes: Modes) -> Encoding:
     if modes.decimal is not DecimalMode.PRECISE:
-        return Encoding(Wire.MONEY) if column.base == "money" else TEXT
+        return _number_text(column)
     if column.base == "money":
         return Encoding(Wire.DECIMAL, _MONEY_SCALE)
     return Encoding(Wire.VARIABLE_DECIMAL) if column.scale is None else Encoding(Wire.DECIMAL, column.scale)

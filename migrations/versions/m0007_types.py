@@ -19,16 +19,17 @@ begin
 end
 $$;
 
--- Unsigned, big-endian. Halves, because numbers may have 131072 digits: byte by byte would take hours.
-create function integer_of(bytes bytea) returns numeric language plpgsql immutable strict parallel safe as $$
+-- Big-endian, two's complement. Halves, because numbers may have 131072 digits: byte by byte would take hours. `fill`:
+-- the digit before the first, f for a number below zero.
+create function integer_of(bytes bytea, fill text) returns numeric language plpgsql immutable strict parallel safe as $$
 declare
     lower int := length(bytes) / 2;
 begin
     if length(bytes) <= 7 then
-        return ('x' || lpad(encode(bytes, 'hex'), 16, '0'))::bit(64)::bigint::numeric;
+        return ('x' || lpad(encode(bytes, 'hex'), 16, fill))::bit(64)::bigint::numeric;
     end if;
-    return @.integer_of(substring(bytes for length(bytes) - lower)) * round(power(256::numeric, lower))
-        + @.integer_of(substring(bytes from length(bytes) - lower + 1));
+    return @.integer_of(substring(bytes for length(bytes) - lower), fill) * round(power(256::numeric, lower))
+        + @.integer_of(substring(bytes from length(bytes) - lower + 1), '0');
 end
 $$;
 
@@ -39,8 +40,7 @@ create or replace function decimal_of(unscaled bytea, scale int)
         ('x' || lpad(encode(unscaled, 'hex'), 16, case when get_byte(unscaled, 0) >= 128 then 'f' else '0' end))
             ::bit(64)::bigint::numeric
     else
-        @.integer_of(unscaled)
-        - case when get_byte(unscaled, 0) >= 128 then round(power(256::numeric, length(unscaled))) else 0 end
+        @.integer_of(unscaled, case when get_byte(unscaled, 0) >= 128 then 'f' else '0' end)
     end * ('1e' || -scale)::numeric
 $$;
 
@@ -74,9 +74,10 @@ $$;
 -- An ISO date or timestamp as Java writes it, as Postgres reads it: +10000-01-01, and -0043-03-15 for 44 BC.
 create function iso_of(wire text) returns text language sql immutable strict parallel safe as $$
     select case
-        when wire in ('-5877611-06-21Z', '+294247-01-10T04:00:25.2Z') then 'infinity'
-        when wire in ('-5877611-06-22Z', '-290308-12-21T19:59:27.6Z') then '-infinity'
-        when wire ~ '^-[0-9]{4,}-' or wire like '0000-%' then
+        -- a date after the snapshot and in it, a timestamp
+        when wire in ('+5877611-06-21Z', '+292278994-08-16Z', '+292278994-08-16T23:00:00Z') then 'infinity'
+        when wire in ('-5877611-06-22Z', '+292269055-12-02Z', '-292275055-05-16T23:00:00Z') then '-infinity'
+        when wire ~ '^-[0-9]{4}-' or wire like '0000-%' then
             lpad((1 + substring(wire from '^-?([0-9]+)')::int)::text, 4, '0')
             || substring(wire from '^-?[0-9]+(.*)') || ' BC'
         when wire like '+%' then substr(wire, 2)
@@ -102,7 +103,8 @@ begin
         else null;
     end case;
     if year is not null then
-        result := lpad((case when year > 0 then year else 1 - year end)::text, 4, '0')
+        year := case when year > 0 then year else 1 - year end;
+        result := lpad(year::text, greatest(4, length(year::text)), '0')
             || '-' || lpad(parts->>'month', 2, '0') || '-' || lpad(parts->>'day', 2, '0');
     end if;
     if parts ? 'hour' then
@@ -112,7 +114,7 @@ begin
     if zone is not null then
         result := result || case when zone < 0 then '-' else '+' end || (abs(zone) * interval '1 second')::text;
     end if;
-    return @.made(nullif(result, ''), wire) || case when year <= 0 then ' BC' else '' end;
+    return @.made(nullif(result, ''), wire) || case when (parts->>'year')::int <= 0 then ' BC' else '' end;
 end
 $$;
 

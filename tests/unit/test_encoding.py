@@ -243,6 +243,7 @@ def test_the_schema_says_how_a_value_is_written(field: dict[str, Any], expected:
         ("date[]", Wire.JSON_ARRAY),
         ("bit varying(9)", Wire.BITS),
         ("numeric(9,2)", Wire.TEXT),
+        ("numeric", Wire.NUMERIC),
     ],
 )
 def test_without_a_schema_the_targets_type_says_it(sql: str, wire: Wire, target: Target) -> None:
@@ -350,12 +351,14 @@ def test_a_schema_that_says_string_leaves_the_text_of_bytes_to_the_modes(target:
 
 def test_infinities_as_debezium_writes_them(target: Target) -> None:
     ends = ["infinity", "-infinity"]
-    assert shown(target, "timestamp", 9223372036825200000, -9223372036832400000) == ends
-    assert shown(target, "timestamp(3)", 9223372036825200, -9223372036832400) == ends
+    assert shown(target, "timestamp", 2**63 - 1, -(2**63)) == ends
+    assert shown(target, "timestamp(3)", 9223372036825200000, -9223372036832400000) == ends
     assert shown(target, "timestamptz", *ends) == ends
-    assert shown(target, "date", -2147472692, -2147472691) == ends
-    iso = ["+294247-01-10T04:00:25.2Z", "-290308-12-21T19:59:27.6Z"]
-    assert shown(target, "timestamp", *iso, modes={"time_precision": "isostring"}) == ends
+    assert shown(target, "date", 2146033979, -2147472691, -622191234, -625821272) == ends * 2
+    iso = {"time_precision": "isostring"}
+    assert shown(target, "date", "+5877611-06-21Z", "-5877611-06-22Z", modes=iso) == ends
+    assert shown(target, "timestamp", "+292278994-08-16T23:00:00Z", "-292275055-05-16T23:00:00Z", modes=iso) == ends
+    assert shown(target, "numeric", "POSITIVE_INFINITY", "NEGATIVE_INFINITY", "NAN") == ["Infinity", "-Infinity", "NaN"]
 
 
 def test_years_that_need_a_sign(target: Target) -> None:
