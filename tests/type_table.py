@@ -108,8 +108,8 @@ class Loss:
     equal: str | None = None
     #: the text that arrives; None: NULL, unless `equal` says more
     arrives: str | None = None
-    #: the connector fails, so it is not sent at all
-    fails: bool = False
+    #: what happens to the message, if that is why the test does not send the value
+    unsent: str = ""
     #: how it travelled: `r`, `c`, `u`
     ops: str = "rcu"
 
@@ -138,6 +138,7 @@ def _text(*values: str) -> tuple[str, ...]:
     return tuple("'" + value.replace("'", "''") + "'" for value in values)
 
 
+_MOST_NINES = f"-{10**38 - 1}"
 _HUGE = "('1' || repeat('0', 131070) || '7')::numeric"
 _TINY = "('0.' || repeat('0', 16382) || '7')::numeric"
 _ODD_TEXT = _text(
@@ -161,12 +162,12 @@ _MANY_CHARACTERS = (
 _DOUBLE = Loss(
     why="a double has about 16 digits, and no trailing zeros", when={"decimal": ["double"]}, equal="({v})::float8"
 )
-_SPECIAL = Loss(why="NaN and infinities stop the connector", when={"decimal": ["precise"]}, of=_text("NaN"), fails=True)
+_SPECIAL = Loss(why="NaN and infinities", when={"decimal": ["precise"]}, of=_text("NaN"), unsent="the connector fails")
 _SPECIAL_INFINITY = Loss(
-    why="NaN and infinities stop the connector",
+    why="NaN and infinities",
     when={"decimal": ["precise"]},
     of=_text("Infinity", "-Infinity"),
-    fails=True,
+    unsent="the connector fails",
 )
 _MILLIS = Loss(why="milliseconds only", when={"time_precision": ["connect"]}, equal="date_trunc('milliseconds', {v})")
 _DOUBLE_ARRAY = Loss(
@@ -228,8 +229,38 @@ GROUPS: Mapping[str, Sequence[Case]] = {
             values=_text("0", "0.00", "-0.01", "9999999999.99", "-9999999999.99", "100", "NaN"),
             losses=(_SPECIAL, _DOUBLE),
         ),
-        Case(sql="numeric(38,0)", values=("0", f"{10**37}", f"-{10**38 - 1}", "255", "-256"), losses=(_DOUBLE,)),
-        Case(sql="numeric(1000,500)", values=("0", "1e499", "-1e-500"), losses=(_DOUBLE,)),
+        Case(
+            sql="numeric(38,0)",
+            values=("0", f"{10**37}", _MOST_NINES, "255", "-256"),
+            losses=(
+                Loss(
+                    why="the double is greater",
+                    when={"decimal": ["double"]},
+                    of=(_MOST_NINES,),
+                    unsent="refused at the target, where it is too much",
+                ),
+                _DOUBLE,
+            ),
+        ),
+        Case(
+            sql="numeric(1000,500)",
+            values=("0", "1e499", "-1e-500"),
+            losses=(
+                Loss(
+                    why="beyond what a double holds",
+                    when={"decimal": ["double"]},
+                    of=("1e499",),
+                    unsent="refused at the target: the type has no infinity",
+                ),
+                Loss(
+                    why="smaller than any double",
+                    when={"decimal": ["double"]},
+                    of=("-1e-500",),
+                    equal="round({v}, 300)",
+                ),
+                _DOUBLE,
+            ),
+        ),
         Case(
             sql="money",
             values=("0", "'-0.01'", "'1234.50'", "'92233720368547758.07'", "'-92233720368547758.08'"),
@@ -238,7 +269,7 @@ GROUPS: Mapping[str, Sequence[Case]] = {
                     why="a double has about 16 digits",
                     when={"decimal": ["double"]},
                     of=("'92233720368547758.07'", "'-92233720368547758.08'"),
-                    fails=True,
+                    unsent="refused at the target, where it is too much",
                 ),
             ),
             note="`money.fraction.digits` as it is by default (2).",
@@ -511,8 +542,8 @@ def _told(loss: Loss) -> str:
     when = " and ".join(f"`{name}: {' | '.join(values)}`".replace("|", "or") for name, values in loss.when.items())
     of = f" of {', '.join(_cell(value) for value in loss.of)}" if loss.of else ""
     ops = f" ({_OPS[loss.ops]})" if loss.ops in _OPS else ""
-    if loss.fails:
-        arrives = "the connector fails"
+    if loss.unsent:
+        arrives = loss.unsent
     elif loss.equal:
         arrives = ""
     else:

@@ -49,7 +49,7 @@ class Cell:
     @property
     def sent(self) -> str:
         """SQL of what is written at the source."""
-        return "null" if self.loss and self.loss.fails else self.value
+        return "null" if self.loss and self.loss.unsent else self.value
 
     @property
     def compared(self) -> str:
@@ -58,7 +58,7 @@ class Cell:
 
     def expected(self, at_the_source: str | None) -> str | None:
         """What has to be at the target."""
-        if self.loss is None or self.loss.fails or self.loss.equal:
+        if self.loss is None or self.loss.unsent or self.loss.equal:
             return at_the_source
         return self.loss.arrives
 
