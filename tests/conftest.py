@@ -30,6 +30,11 @@ pytest_plugins = [
 ]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """For tests in any folder."""
+    parser.addoption("--full-matrix", action="store_true", help="every case, not only a sample")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only the full matrix has."""
     if config.getoption("--full-matrix", default=False):

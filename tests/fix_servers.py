@@ -41,6 +41,13 @@ def kafka(servers: Stack) -> Kafka:
 
 
 @pytest.fixture(scope="session")
+def capturing(servers: Stack) -> Stack:
+    """With a running source and Debezium: `capture(database, topic, config)` starts a connector."""
+    servers.up(target=False, capture=False)
+    return servers
+
+
+@pytest.fixture(scope="session")
 def target_server(servers: Stack) -> Postgres:
     """A running Postgres with max_prepared_transactions=64."""
     servers.up(kafka=False, connect=False, source=False, target=True)

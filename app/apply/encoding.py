@@ -1,9 +1,9 @@
-"""What the text of a decoded column means, and the SQL that makes the target's value of it.
+"""What the text of a decoded column means.
 
 Most columns arrive in a form that Postgres reads itself (`TEXT`): they are staged in the column's own type, and COPY
-converts them. The others are staged as text and converted in the merge. Which encoding a column has follows from the
-message's schema, or, without one, from the target's type and Debezium's defaults (Debezium documentation, "PostgreSQL
-connector", data type mappings).
+converts them. The others are staged as text and converted in the merge (`app.apply.conversion`). Which encoding a
+column has follows from the message's schema, or, without one, from the target's type and the connector's modes
+(`source.modes`). docs/TYPES.md has every type in every mode.
 """
 
 import enum
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.apply.target import Column
+from app.config.modes import DEFAULT_MODES, BinaryMode, DecimalMode, IntervalMode, Modes, TimePrecision
 
 
 class Wire(enum.StrEnum):
@@ -25,22 +26,38 @@ class Wire(enum.StrEnum):
     TIME_MILLIS = "time-millis"  #: since midnight
     TIME_MICROS = "time-micros"
     TIME_NANOS = "time-nanos"
+    ISO = "iso"  #: ISO date or timestamp; years before 1 and after 9999 have a sign
+    STRUCTURED = "structured"  #: {"year": int, "month": int, ...}, and the like of times and intervals
     INTERVAL_MICROS = "interval-micros"  #: months as 30.4375 days: Debezium's own rounding
-    BASE64 = "base64"  #: bytes
+    BASE64 = "base64"  #: bytes; those of its text where the type is not bytea
+    BASE64_URL = "base64-url"
+    HEX = "hex"
     DECIMAL = "decimal"  #: base64 of the unscaled integer, big-endian, two's complement; `scale` digits
     VARIABLE_DECIMAL = "variable-decimal"  #: {"scale": int, "value": base64}
-    BITS = "bits"  #: base64, little-endian, padded to whole bytes
-    JSON_ARRAY = "json-array"  #: of values in text form
+    NUMERIC = "numeric"  #: text in which infinities have names of their own
+    MONEY = "money"  #: a number, which money's own input does not take in every form
+    BITS = "bits"  #: base64, little-endian, without the leading zeros; bit(1): a boolean
+    JSON_ARRAY = "json-array"  #: of values as `item` says
+    HSTORE = "hstore"  #: {"key": "value" or null}
     POINT = "point"  #: {"x": float, "y": float, ...}
+    LINE = "line"  #: {"a": float, "b": float, "c": float}
+    CIRCLE = "circle"  #: {"center": point, "radius": float}
+    GEOMETRY = "geometry"  #: {"wkb": base64, ...}
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """A wire form with its parameter."""
+    """A wire form with its parameters."""
 
     wire: Wire
     #: digits after the point, for DECIMAL only
     scale: int = 0
+    #: of an array's elements, for JSON_ARRAY only
+    item: "Encoding | None" = None
+
+
+class EncodingUnknown(Exception):
+    """The message's schema does not say enough, and the configuration contradicts it; says what to type."""
 
 
 TEXT = Encoding(Wire.TEXT)
@@ -56,16 +73,59 @@ _BY_SEMANTIC_NAME = {
     "org.apache.kafka.connect.data.Time": Wire.TIME_MILLIS,
     "io.debezium.time.MicroTime": Wire.TIME_MICROS,
     "io.debezium.time.NanoTime": Wire.TIME_NANOS,
+    "io.debezium.time.IsoDate": Wire.ISO,
+    "io.debezium.time.IsoTimestamp": Wire.ISO,
+    "io.debezium.time.ZonedTimestamp": Wire.ISO,
+    **{f"io.debezium.time.Structured{what}": Wire.STRUCTURED for what in ("Date", "Time", "Timestamp", "ZonedTime")},
+    **{f"io.debezium.time.Structured{what}": Wire.STRUCTURED for what in ("ZonedTimestamp", "Duration")},
     "io.debezium.time.MicroDuration": Wire.INTERVAL_MICROS,
     "io.debezium.data.Bits": Wire.BITS,
     "io.debezium.data.VariableScaleDecimal": Wire.VARIABLE_DECIMAL,
     "io.debezium.data.geometry.Point": Wire.POINT,
+    "io.debezium.data.geometry.Line": Wire.LINE,
+    "io.debezium.data.geometry.Circle": Wire.CIRCLE,
+    "io.debezium.data.DoubleVector": Wire.TEXT,
+    "io.debezium.data.FloatVector": Wire.TEXT,
 }
 
 _BIT_STRINGS = ("bit", "bit varying")
+_SHAPES = ("box", "lseg", "path", "polygon")
+_BINARY = {
+    BinaryMode.BYTES: Wire.BASE64,
+    BinaryMode.BASE64: Wire.BASE64,
+    BinaryMode.BASE64_URL_SAFE: Wire.BASE64_URL,
+    BinaryMode.HEX: Wire.HEX,
+}
+_TIMESTAMPS = {
+    TimePrecision.CONNECT: Wire.MILLIS,
+    TimePrecision.MICROSECONDS: Wire.MICROS,
+    TimePrecision.NANOSECONDS: Wire.NANOS,
+    TimePrecision.ISOSTRING: Wire.ISO,
+    TimePrecision.STRUCTURED: Wire.STRUCTURED,
+}
+_TIMES = {
+    TimePrecision.ADAPTIVE_TIME_MICROSECONDS: Wire.TIME_MICROS,
+    TimePrecision.CONNECT: Wire.TIME_MILLIS,
+    TimePrecision.MICROSECONDS: Wire.TIME_MICROS,
+    TimePrecision.NANOSECONDS: Wire.TIME_NANOS,
+    TimePrecision.ISOSTRING: Wire.TEXT,
+    TimePrecision.STRUCTURED: Wire.STRUCTURED,
+}
+#: what Debezium has no converter for: with `include.unknown.datatypes` it sends the bytes of the text
+_OPAQUE = frozenset(
+    {
+        *("cid", "cube", "jsonpath", "pg_lsn", "pg_snapshot", "seg", "tid", "tsquery", "txid_snapshot", "xid", "xid8"),
+        *("regclass", "regcollation", "regconfig", "regdictionary", "regnamespace", "regoper", "regoperator"),
+        *("regproc", "regprocedure", "regrole", "regtype"),
+    }
+)
+#: pg_type.typtype of composites and multiranges: likewise
+_OPAQUE_KINDS = ("c", "m")
 
 #: 3 digits of a second or fewer: Debezium's adaptive mode writes milliseconds
 _ADAPTIVE_MILLIS_DIGITS = 3
+#: digits after the point, as `money.fraction.digits` has it by default
+_MONEY_SCALE = 2
 
 
 def from_schema(field: Mapping[str, Any]) -> Encoding:
@@ -75,89 +135,103 @@ def from_schema(field: Mapping[str, Any]) -> Encoding:
         return Encoding(Wire.DECIMAL, int(field["parameters"]["scale"]))
     if name in _BY_SEMANTIC_NAME:
         return Encoding(_BY_SEMANTIC_NAME[name])
-    by_type = {"bytes": Wire.BASE64, "array": Wire.JSON_ARRAY}
-    return Encoding(by_type.get(str(field.get("type")), Wire.TEXT))
+    if field.get("type") == "array":
+        return Encoding(Wire.JSON_ARRAY, item=from_schema(field.get("items") or {}))
+    return Encoding(Wire.BASE64) if field.get("type") == "bytes" else TEXT
 
 
-def from_target(column: Column) -> Encoding:
-    """Encoding of a column in a message without schema, by the target's type."""
+def from_target(column: Column, modes: Modes = DEFAULT_MODES) -> Encoding:
+    """Encoding of a column in a message without schema, by the target's type and the connector's modes."""
     if column.is_array:
-        return Encoding(Wire.JSON_ARRAY)
-    digits_are_millis = 0 <= column.typmod <= _ADAPTIVE_MILLIS_DIGITS
-    by_base = {
-        "date": Wire.DAYS,
-        "timestamp without time zone": Wire.MILLIS if digits_are_millis else Wire.MICROS,
-        "time without time zone": Wire.TIME_MILLIS if digits_are_millis else Wire.TIME_MICROS,
-        "interval": Wire.INTERVAL_MICROS,
-        "bytea": Wire.BASE64,
+        return Encoding(Wire.JSON_ARRAY, item=from_target(column.element, modes))
+    if column.base in ("numeric", "money"):
+        return _number(column, modes)
+    structured = modes.time_precision is TimePrecision.STRUCTURED
+    wires = {
+        "date": _date(modes),
+        "timestamp without time zone": _TIMESTAMPS.get(modes.time_precision, _adaptive(column)),
+        "time without time zone": _TIMES.get(modes.time_precision, _adaptive_time(column)),
+        "timestamp with time zone": Wire.STRUCTURED if structured else Wire.ISO,
+        "time with time zone": Wire.STRUCTURED if structured else Wire.TEXT,
+        "interval": Wire.STRUCTURED if structured else _interval(modes),
+        "bytea": _BINARY[modes.binary],
         **dict.fromkeys(_BIT_STRINGS, Wire.BITS),
+        **dict.fromkeys(_SHAPES, Wire.GEOMETRY),
         "point": Wire.POINT,
+        "line": Wire.LINE,
+        "circle": Wire.CIRCLE,
+        "hstore": Wire.HSTORE,
+        **dict.fromkeys(_OPAQUE, _BINARY[modes.binary]),
     }
-    return Encoding(by_base.get(column.base, Wire.TEXT))
+    other = _BINARY[modes.binary] if column.kind in _OPAQUE_KINDS else Wire.TEXT
+    return Encoding(wires.get(column.simple_base, other))
 
 
-def encoding_of(column: Column, field: Mapping[str, Any] | None) -> Encoding:
+def encoding_of(column: Column, field: Mapping[str, Any] | None, modes: Modes = DEFAULT_MODES) -> Encoding:
     """Encoding of a column by its field of the message's schema, if there is one.
 
-    A schema that says boolean does not say that the source's type was bit(1); the target's does.
+    What the schema leaves open, the target says: a boolean may have been a bit(1), a string bytes or money.
+    Raises EncodingUnknown where the modes contradict the schema.
     """
     if field is None or (field.get("type") == "boolean" and column.base in _BIT_STRINGS):
-        return from_target(column)
-    return from_schema(field)
+        return from_target(column, modes)
+    found = from_schema(field)
+    if found.wire is Wire.JSON_ARRAY and column.is_array:
+        return Encoding(Wire.JSON_ARRAY, item=encoding_of(column.element, field.get("items") or {}, modes))
+    if found == TEXT and field.get("name") != "io.debezium.data.Enum":
+        return _unsaid(column, field, modes)
+    return found
 
 
-def staged_type(column: Column, encoding: Encoding) -> str:
-    """Type of the column in the staging table."""
-    return column.type if encoding.wire is Wire.TEXT else "text"
+def _unsaid(column: Column, field: Mapping[str, Any], modes: Modes) -> Encoding:
+    """Of a field whose schema says the type of the JSON value only."""
+    bare = field.get("name") is None
+    if column.base in ("numeric", "money"):
+        return _number_text(column)
+    if column.simple_base == "hstore" and (field.get("type") == "map" or field.get("name") == "io.debezium.data.Json"):
+        return Encoding(Wire.HSTORE)
+    if column.base in _SHAPES and field.get("name") == "io.debezium.data.geometry.Geometry":
+        return Encoding(Wire.GEOMETRY)
+    if not (bare and field.get("type") == "string" and (column.base == "bytea" or _is_opaque(column))):
+        return TEXT
+    if modes.binary is not BinaryMode.BYTES:
+        return Encoding(_BINARY[modes.binary])
+    if column.base == "bytea":
+        raise EncodingUnknown(f"the schema calls {column.name} a string, and nothing says what text its bytes became")
+    return TEXT
 
 
-#: integers only: ISO text (`time.precision.mode=isostring`) goes to the type's own input
-_IS_NUMBER = r"~ '^-?[0-9]+$'"
-_DAY_MICROS = 86_400_000_000
-
-#: {c}: the staged column; {type}: the target's type; {unit}: units a day; {scale}
-_DAYS = "case when {c} " + _IS_NUMBER + " then date '1970-01-01' + {c}::int else {c}::date end"
-_INSTANT = (
-    "case when {c} " + _IS_NUMBER + " then timestamp '1970-01-01' + floor({c}::numeric / {day})::int * interval '1 day'"
-    " + (mod(mod({c}::numeric, {day}) + {day}, {day}) * {to_micros}) * interval '1 microsecond' else {c}::timestamp end"
-)
-_TIME = (
-    "case when {c} " + _IS_NUMBER + " then case when {c}::numeric = {day} then time '24:00' else"
-    " time '00:00' + ({c}::numeric * {to_micros}) * interval '1 microsecond' end else {c}::time end"
-)
-_SQL = {
-    Wire.TEXT: "{c}",
-    Wire.DAYS: _DAYS,
-    Wire.INTERVAL_MICROS: "case when {c} "
-    + _IS_NUMBER
-    + " then {c}::numeric * interval '1 microsecond' else {c}::interval end",
-    Wire.BASE64: "decode({c}, 'base64')",
-    Wire.DECIMAL: "{schema}.decimal_of(decode({c}, 'base64'), {scale})",
-    Wire.VARIABLE_DECIMAL: "{schema}.decimal_of(decode({c}::jsonb->>'value', 'base64'), ({c}::jsonb->>'scale')::int)",
-    Wire.BITS: "{schema}.bits_of({c}, {bits})::{type}",
-    Wire.JSON_ARRAY: "(select coalesce(array_agg(e order by n), '{{}}') from"
-    " jsonb_array_elements_text({c}::jsonb) with ordinality as j(e, n))::{type}",
-    Wire.POINT: "point(({c}::jsonb->>'x')::float8, ({c}::jsonb->>'y')::float8)",
-}
-_PER_DAY = {
-    Wire.MILLIS: (_DAY_MICROS // 1000, "1000"),
-    Wire.MICROS: (_DAY_MICROS, "1"),
-    Wire.NANOS: (_DAY_MICROS * 1000, "0.001"),
-    Wire.TIME_MILLIS: (_DAY_MICROS // 1000, "1000"),
-    Wire.TIME_MICROS: (_DAY_MICROS, "1"),
-    Wire.TIME_NANOS: (_DAY_MICROS * 1000, "0.001"),
-}
+def _is_opaque(column: Column) -> bool:
+    return column.kind in _OPAQUE_KINDS or column.simple_base in _OPAQUE
 
 
-def value_sql(column: Column, encoding: Encoding, quoted: str, schema: str) -> str:
-    """SQL expression of type `column.type` over the staged column `quoted` (already quoted, as is `schema`)."""
-    wire = encoding.wire
-    if wire in _PER_DAY:
-        day, to_micros = _PER_DAY[wire]
-        template = _TIME if wire in (Wire.TIME_MILLIS, Wire.TIME_MICROS, Wire.TIME_NANOS) else _INSTANT
-        return template.format(c=quoted, day=day, to_micros=to_micros)
-    bits = column.typmod if column.base == "bit" else -1
-    expression = _SQL[wire].format(c=quoted, type=column.type, scale=encoding.scale, schema=schema, bits=bits)
-    if wire is Wire.JSON_ARRAY:
-        return f"case when {quoted} is null then null else {expression} end"
-    return expression
+def _number_text(column: Column) -> Encoding:
+    """A numeric with a precision has no infinities."""
+    if column.base == "money":
+        return Encoding(Wire.MONEY)
+    return Encoding(Wire.NUMERIC) if column.scale is None else TEXT
+
+
+def _number(column: Column, modes: Modes) -> Encoding:
+    if modes.decimal is not DecimalMode.PRECISE:
+        return _number_text(column)
+    if column.base == "money":
+        return Encoding(Wire.DECIMAL, _MONEY_SCALE)
+    return Encoding(Wire.VARIABLE_DECIMAL) if column.scale is None else Encoding(Wire.DECIMAL, column.scale)
+
+
+def _date(modes: Modes) -> Wire:
+    by_mode = {TimePrecision.ISOSTRING: Wire.ISO, TimePrecision.STRUCTURED: Wire.STRUCTURED}
+    return by_mode.get(modes.time_precision, Wire.DAYS)
+
+
+def _interval(modes: Modes) -> Wire:
+    return Wire.TEXT if modes.interval is IntervalMode.STRING else Wire.INTERVAL_MICROS
+
+
+def _adaptive(column: Column) -> Wire:
+    return Wire.MILLIS if 0 <= column.typmod <= _ADAPTIVE_MILLIS_DIGITS else Wire.MICROS
+
+
+def _adaptive_time(column: Column) -> Wire:
+    return Wire.TIME_MILLIS if 0 <= column.typmod <= _ADAPTIVE_MILLIS_DIGITS else Wire.TIME_MICROS

@@ -1,6 +1,6 @@
 """The statements that carry staged rows into a target table."""
 
-from app.apply.encoding import value_sql
+from app.apply.conversion import value_sql
 from app.apply.staging import ORDINAL, Field, Staging
 from app.apply.target import TargetTable
 from app.db.sql import literal, quoted

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.config.columns import Columns
+from app.config.modes import DEFAULT_MODES, Modes
 from app.config.routes import Routes
 from app.config.settings import OnTruncate, SchemaEvolution, Target, UnknownColumn, UnknownTable
 
@@ -20,9 +21,11 @@ class Rules:
     columns: Columns = field(default_factory=lambda: Columns({}))
     #: target schema.table -> the columns that a row is known by, in place of its primary key
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: what a value's text means where the message has no schema
+    modes: Modes = DEFAULT_MODES
 
     @classmethod
-    def of(cls, target: Target) -> "Rules":
+    def of(cls, target: Target, modes: Modes = DEFAULT_MODES) -> "Rules":
         """As configured."""
         return cls(
             routes=Routes(target.tables),
@@ -32,4 +35,5 @@ class Rules:
             on_truncate=target.on_truncate,
             columns=Columns({tables: names.rule for tables, names in target.columns.items()}),
             keys=target.keys,
+            modes=modes,
         )

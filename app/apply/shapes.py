@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Connection, Engine
 
 from app.apply import staging
-from app.apply.encoding import encoding_of
+from app.apply.encoding import Encoding, EncodingUnknown, encoding_of
 from app.apply.evolution import add_columns, type_of, widen
 from app.apply.merge import Merge
 from app.apply.rules import Rules
@@ -140,7 +140,7 @@ class Shapes:
             if layout.kind in (Kind.UPSERT, Kind.PATCH):
                 target = self._evolved(connection, layout, target, names, described, example)
             self._check(layout, target, names, example)
-            fields = _fields(layout, target, names, described)
+            fields = self._fields(layout, target, names, described, example)
             table = staging.create(connection, self.schema, self._lane, target, fields)
             key = frozenset(name for name in layout.columns if names.target(name) in target.key)
             return Shape(layout.kind, target, table, Merge(self.schema, target, table), key)
@@ -215,18 +215,27 @@ class Shapes:
             f"{ddl};   or leave it out: target.columns, target.unknown_column: ignore",
         )
 
+    def _fields(
+        self, layout: Layout, target: TargetTable, names: ColumnRule, described: Described, example: Position
+    ) -> tuple[Field, ...]:
+        fields: list[Field] = []
+        for at, name in enumerate(layout.columns):
+            column = target.by_name.get(names.target(name) or "") or _left_out(at)
+            field = None if column.generated else described.get(name)
+            fields.append(Field(column, self._encoding(column, field, layout, example)))
+        return tuple(fields)
+
+    def _encoding(self, column: Column, field: Mapping[str, Any] | None, layout: Layout, example: Position) -> Encoding:
+        try:
+            return encoding_of(column, field, self._rules.modes)
+        except EncodingUnknown as error:
+            hint = "set source.modes.binary to the connector's binary.handling.mode"
+            raise self._mismatch(layout, example, str(error), hint) from None
+
     def _mismatch(self, layout: Layout, example: Position, problem: str, hint: str) -> TargetMismatch:
         return TargetMismatch(
             f"lane {self._lane}: message {example} of table {layout.source} cannot be applied: {problem}", hint=hint
         )
-
-
-def _fields(layout: Layout, target: TargetTable, names: ColumnRule, described: Described) -> tuple[Field, ...]:
-    fields: list[Field] = []
-    for at, name in enumerate(layout.columns):
-        column = target.by_name.get(names.target(name) or "") or _left_out(at)
-        fields.append(Field(column, encoding_of(column, None if column.generated else described.get(name))))
-    return tuple(fields)
 
 
 def _left_out(at: int) -> Column:

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, text
 
-from app.apply.encoding import Encoding, staged_type
+from app.apply.conversion import staged_type
+from app.apply.encoding import Encoding
 from app.apply.target import Column, TargetTable
 from app.db.sql import quoted, run
 from app.model.arrow import compute

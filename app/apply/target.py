@@ -1,17 +1,25 @@
 """Target tables as the catalog describes them."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlalchemy import Connection, text
 
 _COLUMNS = text("""
-    select a.attname as name, format_type(a.atttypid, a.atttypmod) as type,
-           format_type(coalesce(nullif(t.typbasetype, 0), t.oid), null) as base, a.atttypmod as typmod,
-           t.typcategory as category, a.attgenerated <> '' as generated
-    from pg_attribute a join pg_type t on t.oid = a.atttypid
-    where a.attrelid = cast(:oid as oid) and a.attnum > 0 and not a.attisdropped order by a.attnum
+    with recursive typed as (
+        select a.attnum, a.attname, a.attgenerated, format_type(a.atttypid, a.atttypmod) as type,
+               a.atttypid as oid, a.atttypmod as typmod
+        from pg_attribute a where a.attrelid = cast(:oid as oid) and a.attnum > 0 and not a.attisdropped
+        union all
+        select attnum, attname, attgenerated, type, t.typbasetype, case typmod when -1 then t.typtypmod else typmod end
+        from typed join pg_type t on t.oid = typed.oid where t.typtype = 'd'
+    )
+    select attname as name, type, format_type(t.oid, null) as base, typmod, t.typtype as kind,
+           t.typcategory = 'A' as is_array, attgenerated <> '' as generated,
+           format_type(e.oid, null) as item, format_type(e.oid, typmod) as item_type, e.typtype as item_kind
+    from typed join pg_type t on t.oid = typed.oid left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
+    where t.typtype <> 'd' order by attnum
 """)
 _OID = text("""
     select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -38,13 +46,16 @@ _PARENTS = text("""
     where conrelid = cast(:oid as oid) and contype = 'f' and confrelid <> conrelid
 """)
 
-
 _CASCADES = text("""
     select exists (
         select from pg_constraint
         where confrelid = cast(:oid as oid) and contype = 'f' and confdeltype in ('c', 'n', 'd')
     )
 """)
+
+
+#: how numeric's precision and scale share a typmod: above a header, the scale in 11 bits with a sign
+_TYPMOD_HEADER, _SCALE_MASK, _SCALE_SIGN = 4, 0x7FF, 0x400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +69,33 @@ class Column:
     base: str
     #: length or precision as pg_attribute stores it, -1 for none
     typmod: int
-    #: element of an array type
+    #: whether it is an array; `item` is then the type of its elements, see `element`
     is_array: bool
     #: computed by the target itself: never written
     generated: bool
+    #: pg_type.typtype, domains resolved: `b`ase, `c`omposite, `e`num, `r`ange, `m`ultirange
+    kind: str = "b"
+    item: str = ""
+    item_type: str = ""
+    item_kind: str = "b"
+
+    @property
+    def simple_base(self) -> str:
+        """`base` without the schema that an extension's type may have in front."""
+        return self.base.rpartition(".")[2]
+
+    @property
+    def scale(self) -> int | None:
+        """Digits after the point of a numeric that has a scale, which may be negative."""
+        if self.base != "numeric" or self.typmod < _TYPMOD_HEADER:
+            return None
+        scale = (self.typmod - _TYPMOD_HEADER) & _SCALE_MASK
+        return (scale ^ _SCALE_SIGN) - _SCALE_SIGN
+
+    @property
+    def element(self) -> "Column":
+        """An element of the array, as if it were a column."""
+        return replace(self, type=self.item_type, base=self.item, kind=self.item_kind, is_array=False, item="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,8 +143,12 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
                 type=row.type,
                 base=row.base,
                 typmod=row.typmod,
-                is_array=row.category == "A",
+                is_array=row.is_array,
                 generated=row.generated,
+                kind=row.kind,
+                item=row.item or "",
+                item_type=row.item_type or "",
+                item_kind=row.item_kind or "b",
             )
             for row in columns
         ),

@@ -25,6 +25,7 @@ from sqlalchemy import URL
 
 from app.config import values
 from app.config.columns import ColumnRule
+from app.config.modes import DEFAULT_MODES, Modes
 from app.config.on_skip import OnSkip
 from app.model.offsets import Offsets
 
@@ -142,6 +143,7 @@ class Source(_Section):
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
     order: Order = Order.TOTAL
+    modes: Modes = DEFAULT_MODES
     #: not shown in a repr: may hold passwords
     options: Annotated[_Texts, AfterValidator(values.source_options)] = Field(default_factory=dict, repr=False)
 

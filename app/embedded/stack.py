@@ -85,10 +85,19 @@ class Stack:
         self.connect = Connect(self.data_dir / "connect", kafka=self.kafka, properties=connect_properties or {})
         self._connector_config = connector_config or {}
 
-    def up(self, *, kafka: bool = True, connect: bool = True, source: bool = True, target: bool = True) -> Endpoints:
+    def up(
+        self,
+        *,
+        kafka: bool = True,
+        connect: bool = True,
+        source: bool = True,
+        target: bool = True,
+        capture: bool = True,
+    ) -> Endpoints:
         """Start what is asked for and does not run, all at once; returns when everything serves.
 
-        Connect needs Kafka and the source: without one of them it is left out too.
+        Connect needs Kafka and the source: without one of them it is left out too. Without `capture` it has no
+        connector: `Stack.capture` starts one.
         """
         connect = connect and kafka and source
         self._claim()
@@ -99,8 +108,8 @@ class Stack:
                 (target, lambda: _start_shop(self.target, TARGET_ROLE)),
             ]
             _all_at_once([start for wanted, start in chosen if wanted])
-            if connect:
-                self._start_capture()
+            if connect and capture:
+                self.capture(DATABASE, TOPIC, self._connector_config)
         return Endpoints(
             kafka=self.kafka.bootstrap if kafka else None,
             connect=self.connect.url if connect else None,
@@ -150,18 +159,29 @@ class Stack:
         self._start_kafka()
         self.connect.wait_ready()
 
-    def _start_capture(self) -> None:
-        """Start Debezium; returns when the source's log is being read (the snapshot is done by then)."""
-        config = connector(self.source.url(DATABASE), TOPIC, DATABASE)
-        self.connect.register(DATABASE, {**config, **self._connector_config})
-        hint = f"read {self.connect.daemon.log_file}"
-        wait_for(self._is_streaming, reason="Debezium to read the source's log", seconds=STREAMING_SECONDS, hint=hint)
+    def capture(self, database: str, topic: str, config: Mapping[str, str] = {}) -> None:
+        """Start a connector on a database of the source, called like it; `config` goes on top of its settings.
 
-    def _is_streaming(self) -> bool:
+        Returns when the source's log is being read (the snapshot is done by then).
+        """
+        self.connect.register(database, {**connector(self.source.url(database), topic, database), **config})
+        hint = f"read {self.connect.daemon.log_file}"
+        reading = f"Debezium to read the log of {database}"
+        wait_for(lambda: self._is_streaming(database), reason=reading, seconds=STREAMING_SECONDS, hint=hint)
+
+    def release(self, database: str) -> None:
+        """End that connector, and drop what it kept of the source's log."""
+        self.connect.delete(database)
+        free = "SELECT FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
+        reason = f"the end of the reading of {database}"
+        wait_for(lambda: bool(self.source.execute(free, database)), reason=reason, seconds=STREAMING_SECONDS)
+        self.source.execute("SELECT pg_drop_replication_slot(%s)", database)
+
+    def _is_streaming(self, database: str) -> bool:
         """Whether the connector runs, which raises when it has failed, and reads the source's log."""
-        if not self.connect.is_running(DATABASE):
+        if not self.connect.is_running(database):
             return False
-        return bool(self.source.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s AND active", DATABASE))
+        return bool(self.source.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s AND active", database))
 
 
 def _start_shop(server: Postgres, owner: str = SUPERUSER) -> None:

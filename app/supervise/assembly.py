@@ -67,7 +67,8 @@ def make_lane(
     worker before this one ended."""
     assert writer.connection is not None, "just opened"
     target = settings.target
-    shapes = Shapes(writer.engine, target.db_schema, writer.name, TableRules.of(target), stored.schema)
+    rules = TableRules.of(target, settings.source.modes)
+    shapes = Shapes(writer.engine, target.db_schema, writer.name, rules, stored.schema)
     shapes.reset()
     metrics.set_generation(writer.generation)
     applier, quarantine = Applier(writer.name, shapes), writer.quarantine

@@ -21,7 +21,6 @@ DEFAULT_SEED = 1
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Known to pytest when a path below tests/crash is named on the command line."""
     group = parser.getgroup("crash tests")
-    group.addoption("--full-matrix", action="store_true", help="every case of the crash matrix, not only a sample")
     group.addoption("--seed", type=int, default=DEFAULT_SEED, help="of the sample, the workload and the moments")
 
 

@@ -357,3 +357,12 @@ def test_dead_letters_are_not_read(read: str) -> None:
 )
 def test_faults_of_a_dead_letter_topic(told: str, problem: str) -> None:
     assert problem in faults(SMALL + f"guard: {{dead_letter: {told}}}")
+
+
+def test_the_connectors_modes_have_debeziums_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURELANE_SOURCE__MODES__BINARY", "base64-url-safe")
+    modes = loaded(with_source("topics: [shop.cdc], modes: {time_precision: isostring}")).source.modes
+    assert (modes.decimal, modes.time_precision, modes.binary) == ("string", "isostring", "base64-url-safe")
+    text = faults(with_source("topics: [shop.cdc], modes: {decimal: exact, hstore: map}"))
+    assert "source.modes.decimal" in text
+    assert "source.modes.hstore" in text

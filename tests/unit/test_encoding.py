@@ -2,18 +2,23 @@
 
 import datetime
 import json
+import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+import psycopg2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
-from app.apply.encoding import TEXT, Encoding, Wire, encoding_of, from_schema, from_target, staged_type, value_sql
+from app.apply.conversion import staged_type, value_sql
+from app.apply.encoding import TEXT, Encoding, EncodingUnknown, Wire, encoding_of, from_schema, from_target
 from app.apply.target import Column, load_table
+from app.config.modes import Modes
 from tests import messages as m
 from tests.fix_target import SCHEMA, Target
 from tests.messages import Table, Type, bits_of, unscaled
@@ -47,10 +52,12 @@ def column_of(target: Target, kind: Type) -> Column:
     return table.by_name["v"]
 
 
-def merged(target: Target, kind: Type, wire: Sequence[Any], *, schema: bool) -> list[Any]:
-    """The values that the merge makes of these JSON values."""
+def merged(
+    target: Target, kind: Type, wire: Sequence[Any], *, schema: bool, modes: Mapping[str, str] = {}, shown: str = "v"
+) -> list[Any]:
+    """The values that the merge makes of these JSON values; `shown`: an expression over column v."""
     column = column_of(target, kind)
-    encoding = encoding_of(column, kind.schema if schema else None)
+    encoding = encoding_of(column, kind.schema if schema else None, Modes.model_validate(modes))
     expression = value_sql(column, encoding, "s.c", f'"{SCHEMA}"')
     kind_staged = staged_type(column, encoding)
     staged = f"select ordinality n, c::{kind_staged} c from unnest(cast(:wire as text[])) with ordinality u(c)"
@@ -58,7 +65,7 @@ def merged(target: Target, kind: Type, wire: Sequence[Any], *, schema: bool) -> 
     with target.engine.begin() as connection:
         connection.exec_driver_sql(f"create temp table kept (n int, v {kind.sql}) on commit drop")
         connection.execute(text(f"insert into kept select n, {expression} from ({staged}) s"), {"wire": texts})
-        found = connection.exec_driver_sql("select v from kept order by n").scalars().all()
+        found = connection.exec_driver_sql(f"select {shown} from kept order by n").scalars().all()
     return [bytes(value) if isinstance(value, memoryview) else value for value in found]
 
 
@@ -203,9 +210,12 @@ def test_iso_text_with_a_schema_that_calls_it_a_string_is_read_by_postgres(targe
         ({"type": "string"}, TEXT),
         ({"type": "int64"}, TEXT),
         ({"type": "string", "name": "io.debezium.data.Enum", "parameters": {"allowed": "a,b"}}, TEXT),
-        ({"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, TEXT),
+        ({"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, Encoding(Wire.ISO)),
+        ({"type": "string", "name": "io.debezium.time.IsoDate"}, Encoding(Wire.ISO)),
+        ({"type": "string", "name": "io.debezium.time.IsoTime"}, TEXT),
         ({"type": "bytes"}, Encoding(Wire.BASE64)),
-        ({"type": "array", "items": {"type": "string"}}, Encoding(Wire.JSON_ARRAY)),
+        ({"type": "array", "items": {"type": "string"}}, Encoding(Wire.JSON_ARRAY, item=TEXT)),
+        ({"type": "array", "items": m.DATE.schema}, Encoding(Wire.JSON_ARRAY, item=Encoding(Wire.DAYS))),
         (m.numeric(9, 3).schema, Encoding(Wire.DECIMAL, 3)),
         (m.NUMERIC.schema, Encoding(Wire.VARIABLE_DECIMAL)),
         (m.TIMESTAMP_MS.schema, Encoding(Wire.MILLIS)),
@@ -224,8 +234,8 @@ def test_the_schema_says_how_a_value_is_written(field: dict[str, Any], expected:
         ("timestamp(4)", Wire.MICROS),
         ("timestamp(3)", Wire.MILLIS),
         ("timestamp(0)", Wire.MILLIS),
-        ("timestamptz", Wire.TEXT),
-        ("timestamptz(3)", Wire.TEXT),
+        ("timestamptz", Wire.ISO),
+        ("timestamptz(3)", Wire.ISO),
         ("time(3)", Wire.TIME_MILLIS),
         ("time(4)", Wire.TIME_MICROS),
         ("timetz", Wire.TEXT),
@@ -233,6 +243,7 @@ def test_the_schema_says_how_a_value_is_written(field: dict[str, Any], expected:
         ("date[]", Wire.JSON_ARRAY),
         ("bit varying(9)", Wire.BITS),
         ("numeric(9,2)", Wire.TEXT),
+        ("numeric", Wire.NUMERIC),
     ],
 )
 def test_without_a_schema_the_targets_type_says_it(sql: str, wire: Wire, target: Target) -> None:
@@ -285,3 +296,132 @@ def test_bits_of(values: list[str], target: Target) -> None:
 def test_functions_of_null_are_null(target: Target) -> None:
     assert target.execute(f"select {SCHEMA}.decimal_of(null, 2), {SCHEMA}.bits_of(null, 2)") == [(None, None)]
     assert target.execute(f"select {SCHEMA}.bits_of('true', 1), {SCHEMA}.bits_of('false', 1)") == [("1", "0")]
+
+
+def shown(
+    target: Target, sql: str, *wire: Any, schema: dict[str, Any] | None = None, modes: Mapping[str, str] = {}
+) -> list[Any]:
+    """What the merge makes of JSON values, as Postgres writes it."""
+    kind = Type(sql=sql, schema=schema or {})
+    return merged(target, kind, wire, schema=schema is not None, modes=modes, shown="v::text")
+
+
+@pytest.mark.parametrize(
+    ("modes", "sql", "wire", "expected"),
+    [
+        ({"decimal": "precise"}, "numeric(9,2)", "AMg=", "2.00"),
+        ({"decimal": "precise"}, "numeric(5,-2)", "AQ==", "100"),
+        ({"decimal": "precise"}, "numeric", {"scale": 1, "value": "Dw=="}, "1.5"),
+        ({"decimal": "precise"}, "money", "DwE=", "$38.41"),
+        ({"decimal": "double"}, "numeric", 1e20, "100000000000000000000"),
+        ({"decimal": "double"}, "money", 1e10, "$10,000,000,000.00"),
+        ({"decimal": "precise"}, "numeric(9,2)[]", ["AMg=", None], "{2.00,NULL}"),
+        ({"time_precision": "microseconds"}, "timestamp(3)", 1000, "1970-01-01 00:00:00.001"),
+        ({"time_precision": "nanoseconds"}, "timestamp", 1000, "1970-01-01 00:00:00.000001"),
+        ({"time_precision": "connect"}, "timestamp", 1, "1970-01-01 00:00:00.001"),
+        ({"time_precision": "connect"}, "time", 1, "00:00:00.001"),
+        ({"time_precision": "adaptive_time_microseconds"}, "time(3)", 1000, "00:00:00.001"),
+        ({"time_precision": "nanoseconds"}, "time", 86_400_000_000_000, "24:00:00"),
+        ({"time_precision": "isostring"}, "date", "-0043-03-15Z", "0044-03-15 BC"),
+        ({"time_precision": "isostring"}, "timestamp", "+12345-03-15T01:02:03Z", "12345-03-15 01:02:03"),
+        ({"time_precision": "isostring"}, "time", "01:02:03.5Z", "01:02:03.5"),
+        ({"time_precision": "structured"}, "date", {"year": 2024, "month": 2, "day": 29}, "2024-02-29"),
+        ({"time_precision": "structured"}, "timestamp", {"specialValue": "NEGATIVE_INFINITY"}, "-infinity"),
+        ({"binary": "hex"}, "bytea", "00ff", "\\x00ff"),
+        ({"binary": "base64-url-safe"}, "bytea", "-_8=", "\\xfbff"),
+        ({"binary": "base64-url-safe"}, "bytea[]", ["-_8="], '{"\\\\xfbff"}'),
+        ({"binary": "hex"}, "tsquery", "276127", "'a'"),
+        ({"interval": "string"}, "interval", "P1Y2M3DT4H5M6.7S", "1 year 2 mons 3 days 04:05:06.7"),
+    ],
+)
+def test_without_a_schema_the_modes_say_it(
+    modes: dict[str, str], sql: str, wire: Any, expected: str, target: Target
+) -> None:
+    assert shown(target, sql, wire, None, modes=modes) == [expected, None]
+
+
+def test_a_schema_that_says_string_leaves_the_text_of_bytes_to_the_modes(target: Target) -> None:
+    string = {"type": "string"}
+    assert shown(target, "bytea", "00ff", schema=string, modes={"binary": "hex"}) == ["\\x00ff"]
+    with pytest.raises(EncodingUnknown):
+        shown(target, "bytea", "00ff", schema=string)
+    assert shown(target, "tsquery", "J2En", schema={"type": "bytes"}) == ["'a'"]
+    assert shown(target, "tsquery", "J2En") == ["'a'"]
+
+
+def test_infinities_as_debezium_writes_them(target: Target) -> None:
+    ends = ["infinity", "-infinity"]
+    assert shown(target, "timestamp", 2**63 - 1, -(2**63)) == ends
+    assert shown(target, "timestamp(3)", 9223372036825200000, -9223372036832400000) == ends
+    assert shown(target, "timestamptz", *ends) == ends
+    assert shown(target, "date", 2146033979, -2147472691, -622191234, -625821272) == ends * 2
+    iso = {"time_precision": "isostring"}
+    assert shown(target, "date", "+5877611-06-21Z", "-5877611-06-22Z", modes=iso) == ends
+    assert shown(target, "timestamp", "+292278994-08-16T23:00:00Z", "-292275055-05-16T23:00:00Z", modes=iso) == ends
+    assert shown(target, "numeric", "POSITIVE_INFINITY", "NEGATIVE_INFINITY", "NAN") == ["Infinity", "-Infinity", "NaN"]
+
+
+def test_years_that_need_a_sign(target: Target) -> None:
+    wire = ["-4712-01-01T00:00:00Z", "0000-12-31T00:00:00Z", "+294276-12-31T23:59:59.999999Z"]
+    found = shown(target, "timestamptz", *wire)
+    assert found == ["4713-01-01 00:00:00+00 BC", "0001-12-31 00:00:00+00 BC", "294276-12-31 23:59:59.999999+00"]
+
+
+def test_bit_strings_come_without_their_leading_zeros(target: Target) -> None:
+    assert shown(target, "bit(10)", "", "AQ==", "AQI=") == ["0000000000", "0000000001", "1000000001"]
+    assert shown(target, "varbit(10)", "", "AQ==", "AQI=") == ["", "1", "1000000001"]
+
+
+def test_shapes(target: Target) -> None:
+    def wkb(kind: int, *points: tuple[float, float]) -> str:
+        head = struct.pack("<BI", 1, kind) + (struct.pack("<I", 1) if kind == 3 else b"")
+        return m.base64_of(head + struct.pack("<I", len(points)) + b"".join(struct.pack("<dd", *at) for at in points))
+
+    ring = wkb(3, (0.1, -0.0), (0.1, 1e308), (5e-324, 1e308), (5e-324, -0.0), (0.1, -0.0))
+    assert shown(target, "box", {"wkb": ring}) == ["(0.1,1e+308),(5e-324,-0)"]
+    assert shown(target, "polygon", {"wkb": wkb(3, (0, 0), (1, 2), (3, 0), (0, 0))}) == ["((0,0),(1,2),(3,0))"]
+    assert shown(target, "lseg", {"wkb": wkb(2, (0, 0), (1, 2))}) == ["[(0,0),(1,2)]"]
+    assert shown(target, "path", {"wkb": wkb(2, (0, 0)), "extensions": {"closed": "true"}}) == ["((0,0))"]
+    assert shown(target, "path", {"wkb": wkb(2, (0, 0)), "extensions": {"closed": "false"}}) == ["[(0,0)]"]
+    assert shown(target, "circle", {"center": {"x": 1, "y": 2}, "radius": 3}) == ["<(1,2),3>"]
+    assert shown(target, "line", {"a": 1, "b": 2, "c": 3}) == ["{1,2,3}"]
+
+
+@pytest.mark.parametrize(
+    ("modes", "sql", "wire"),
+    [
+        ({}, "date", "soon"),
+        ({}, "date", 2**31),
+        ({}, "timestamp", 2**200),
+        ({}, "timestamptz", "-4712-99"),
+        ({}, "bytea", "*"),
+        ({}, "bit(3)", "EA=="),
+        ({}, "money", "free"),
+        ({}, "point", {"x": 1}),
+        ({}, "line", {"a": 1}),
+        ({}, "circle", {"radius": 1}),
+        ({}, "box", {}),
+        ({}, "int[]", {}),
+        ({"decimal": "precise"}, "numeric", {"scale": 1}),
+        ({"decimal": "precise"}, "numeric", "1.5"),
+        ({"decimal": "precise"}, "numeric(9,2)", "1.5"),
+        ({"decimal": "precise"}, "numeric(9,2)", ""),
+        ({"time_precision": "structured"}, "date", {}),
+        ({"time_precision": "structured"}, "time", {"hour": 1}),
+        ({"time_precision": "structured"}, "interval", {"years": 1}),
+        ({"binary": "hex"}, "bytea", "0"),
+    ],
+)
+def test_what_is_of_another_form_is_bad_data(modes: dict[str, str], sql: str, wire: Any, target: Target) -> None:
+    """Never a NULL; and an error that makes the guard look for the message."""
+    with pytest.raises(DBAPIError) as caught:
+        shown(target, sql, wire, modes=modes)
+    assert isinstance(caught.value.orig, psycopg2.Error)
+    assert (caught.value.orig.pgcode or "")[:2] == "22"
+
+
+def test_a_number_of_131072_digits(target: Target) -> None:
+    number = 10**131071 + 7
+    wire = number.to_bytes(number.bit_length() // 8 + 1, "big")
+    ((found,),) = target.execute(f"select {SCHEMA}.decimal_of(:wire, 0)::text", wire=wire)
+    assert found == "1" + "0" * 131070 + "7"
