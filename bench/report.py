@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from bench.results import cpu_used
+
 #: columns of text where the terminal does not say
 _WIDTH = 150
 console = Console(stderr=True, width=None if sys.stderr.isatty() else _WIDTH)
@@ -57,7 +59,7 @@ def _verdict(result: dict[str, Any]) -> str:
 
 def _cpu(result: dict[str, Any]) -> str:
     millions = result["messages"] / 1_000_000
-    used = {name: seconds for name, seconds in result.get("cpu_seconds", {}).items() if name != "bench"}
+    used = cpu_used(result)
     parts = ", ".join(f"{name} {seconds / millions:.1f}" for name, seconds in used.items())
     return f"{sum(used.values()) / millions:.1f} ({parts})" if used else ""
 

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 from app.logs import masked
 
@@ -14,6 +15,11 @@ FILE = Path("var/bench/results.jsonl")
 QUIET_LOAD = 0.1
 
 Result = dict[str, object]
+
+
+def cpu_used(result: dict[str, Any]) -> dict[str, float]:
+    """CPU seconds by process, the benchmark's own left out."""
+    return {name: seconds for name, seconds in result.get("cpu_seconds", {}).items() if name != "bench"}
 
 
 def stamped(measure: str, fields: Result) -> Result:

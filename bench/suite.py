@@ -73,7 +73,7 @@ def _guard(done: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         return statistics.median(map(value, results))
 
     def cpu(result: dict[str, Any]) -> float:
-        return sum(seconds for name, seconds in result["cpu_seconds"].items() if name != "bench")
+        return sum(results.cpu_used(result).values())
 
     found = {
         "mode": "two-phase",

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
-from app.apply.rules import Rules as TableRules
+from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.config.on_skip import OnSkip, SkipPolicy
@@ -86,7 +86,7 @@ class BareLane:
         self,
         target: Target,
         name: str,
-        tables: TableRules,
+        tables: TargetRules,
         *,
         rules: Rules,
         mode: CommitMode,
@@ -274,7 +274,7 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         lane = BareLane(
             target,
             name,
-            TableRules.of(TargetSettings.model_validate({"url": "postgresql://here/there", **told})),
+            TargetRules(TargetSettings.model_validate({"url": "postgresql://here/there", **told})),
             rules=rules,
             mode=mode,
             guard=guard,

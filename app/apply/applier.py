@@ -11,13 +11,14 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
-from app.apply.arrange import CHANGES, Epoch, Indices
+from app.apply.arrange import CHANGES, Epoch
 from app.apply.constraints import settle_constraints
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
 from app.apply.shapes import Shape, Shapes
 from app.db.failures import depends_on_order
 from app.db.sql import run
 from app.errors import TargetMismatch
+from app.model.arrow import Indices
 from app.model.counts import Counts
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout

@@ -11,12 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from app.apply.unavailable import completed, patched
-from app.model.arrow import compute
+from app.model.arrow import Indices, compute
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
 CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE, Kind.TRUNCATE)
-Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)

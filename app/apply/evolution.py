@@ -103,7 +103,7 @@ def _type_of(field: Field) -> str | None:
 def add_columns(target: TargetTable, missing: Mapping[str, str | None]) -> str:
     """ALTER TABLE for these columns and their types; `...` for a type that is not known."""
     added = ", ".join(f"add column if not exists {quoted(name)} {kind or '...'}" for name, kind in missing.items())
-    return f"alter table {_name(target)} {added}"
+    return f"alter table {target.quoted_name} {added}"
 
 
 def widen(target: TargetTable, described: Mapping[str, Field | None]) -> str | None:
@@ -119,7 +119,7 @@ def widen(target: TargetTable, described: Mapping[str, Field | None]) -> str | N
     if not columns:
         return None
     changed = ", ".join(f"alter column {quoted(name)} type {kind}" for name, kind in columns.items())
-    return f"alter table {_name(target)} {changed}"
+    return f"alter table {target.quoted_name} {changed}"
 
 
 def _is_too_narrow(column: Column, field: Field) -> bool:
@@ -141,7 +141,3 @@ def _as_the_source(source: str, parameters: Mapping[str, str]) -> str:
 
 def _number(text: str | None) -> int:
     return int(text) if text is not None and text.isdecimal() else 0
-
-
-def _name(target: TargetTable) -> str:
-    return f"{quoted(target.schema)}.{quoted(target.name)}"

@@ -15,7 +15,7 @@ class Merge:
     def __init__(self, schema: str, target: TargetTable, staging: Staging) -> None:
         self._schema = quoted(schema)
         self._staging = staging.name
-        self._target = f"{quoted(target.schema)}.{quoted(target.name)}"
+        self._target = target.quoted_name
         self._key = target.key
         self._all = staging.fields
         self._fields = [field for field in staging.fields if not field.column.generated]

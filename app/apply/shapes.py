@@ -12,11 +12,10 @@ from app.apply import staging
 from app.apply.encoding import Encoding, EncodingUnknown, encoding_of
 from app.apply.evolution import add_columns, type_of, widen
 from app.apply.merge import Merge
-from app.apply.rules import Rules
+from app.apply.rules import TargetRules
 from app.apply.staging import Field, Staging
 from app.apply.target import Column, TargetTable, is_unique, load_table
-from app.config.columns import ColumnRule
-from app.config.settings import OnTruncate, SchemaEvolution, UnknownColumn, UnknownTable
+from app.config.settings import ColumnNames, OnTruncate, SchemaEvolution, UnknownColumn, UnknownTable
 from app.db.failures import translated
 from app.db.sql import run
 from app.errors import TargetMismatch
@@ -52,19 +51,35 @@ class Shape:
         return any(field.column not in self.target.columns for field in self.staging.fields)
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What was made of a layout; None: its table is left out."""
+
+    shape: Shape | None
+    #: monotonic
+    made_at: float
+
+    @property
+    def is_old(self) -> bool:
+        """What is left out may have been made at the target meanwhile."""
+        left_out = self.shape is None or self.shape.leaves_out
+        return left_out and time.monotonic() - self.made_at > LOOK_AGAIN_SECONDS
+
+
 class Shapes:
     """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction."""
 
-    def __init__(self, engine: Engine, schema: str, lane: str, rules: Rules, schemas: Schemas) -> None:
+    def __init__(self, engine: Engine, schema: str, lane: str, rules: TargetRules, schemas: Schemas) -> None:
         self._engine, self.schema, self._lane = engine, schema, lane
-        self._rules, self._schemas = rules, schemas
-        self._known: dict[Layout, Shape | None] = {}
-        #: when shapes that leave something out were made, monotonic
-        self._looked: dict[Layout, float] = {}
+        self._rules, self._told, self._schemas = rules, rules.told, schemas
+        self._known: dict[Layout, _Known] = {}
+        #: every one that was made since the start, by name
+        self._stagings: dict[str, Staging] = {}
 
     def reset(self) -> None:
         """Forget the catalog and drop the lane's staging tables; called at the lane's start."""
         self._known.clear()
+        self._stagings.clear()
         with translated("dropping old staging tables"), self._engine.begin() as connection:
             staging.drop_all(connection, self.schema, self._lane)
 
@@ -77,38 +92,33 @@ class Shapes:
 
         Raises TargetMismatch, naming the message, when the target cannot take it.
         """
-        if layout not in self._known or self._is_old(layout):
+        known = self._known.get(layout)
+        if known is None or known.is_old:
             with translated(f"reading the catalog for {layout.source}"):
-                shape = self._known[layout] = self._make(layout, example)
-            if shape is None or shape.leaves_out:
-                self._looked[layout] = time.monotonic()
-        return self._known[layout]
-
-    def _is_old(self, layout: Layout) -> bool:
-        """What is left out may have been made at the target meanwhile."""
-        return layout in self._looked and time.monotonic() - self._looked[layout] > LOOK_AGAIN_SECONDS
+                known = self._known[layout] = _Known(self._make(layout, example), time.monotonic())
+        return known.shape
 
     def leaves_out(self, layout: Layout) -> bool:
         """Whether changes of this table are ignored, whatever they are."""
-        if self._rules.unknown_table is UnknownTable.STOP:
+        if self._told.unknown_table is UnknownTable.STOP:
             return False
-        place = self._rules.routes.target(layout.schema, layout.table)
+        place = self._rules.place(layout)
         with translated(f"reading the catalog for {layout.source}"), self._engine.connect() as connection:
             return place is None or load_table(connection, *place) is None
 
     def reclaim(self) -> None:
         """Give back staging space; between epochs only, a prepared transaction would be in the way."""
-        stagings = [shape.staging for shape in self._known.values() if shape is not None]
+        stagings = list(self._stagings.values())
         if any(table.dirty > staging.TRUNCATE_AFTER_ROWS for table in stagings):
             with translated("truncating staging tables"), self._engine.begin() as connection:
                 staging.reclaim(connection, stagings)
 
     def _make(self, layout: Layout, example: Position) -> Shape | None:
-        if layout.kind is Kind.TRUNCATE and self._rules.on_truncate is OnTruncate.IGNORE:
+        if layout.kind is Kind.TRUNCATE and self._told.on_truncate is OnTruncate.IGNORE:
             return None
-        place = self._rules.routes.target(layout.schema, layout.table)
+        place = self._rules.place(layout)
         if place is None:
-            if self._rules.unknown_table is UnknownTable.IGNORE:
+            if self._told.unknown_table is UnknownTable.IGNORE:
                 return None
             raise self._mismatch(
                 layout,
@@ -119,7 +129,7 @@ class Shapes:
         with self._engine.begin() as connection:
             target = load_table(connection, *place)
             if target is None:
-                if self._rules.unknown_table is UnknownTable.IGNORE:
+                if self._told.unknown_table is UnknownTable.IGNORE:
                     return None
                 raise self._mismatch(
                     layout,
@@ -127,7 +137,7 @@ class Shapes:
                     f"target table {'.'.join(place)} does not exist",
                     "create it, route it elsewhere in target.tables, or set target.unknown_table: ignore",
                 )
-            if layout.kind is Kind.TRUNCATE and self._rules.on_truncate is OnTruncate.STOP:
+            if layout.kind is Kind.TRUNCATE and self._told.on_truncate is OnTruncate.STOP:
                 raise self._mismatch(
                     layout,
                     example,
@@ -135,19 +145,20 @@ class Shapes:
                     "set target.on_truncate: apply (the target's rows are deleted) or ignore (they stay)",
                 )
             target = self._with_key(connection, target, layout, example)
-            names = self._rules.columns.of(layout.schema, layout.table)
+            names = self._rules.names(layout)
             described = self._schemas(example, layout) if layout.schema_hash else {}
             if layout.kind in (Kind.UPSERT, Kind.PATCH):
                 target = self._evolved(connection, layout, target, names, described, example)
             self._check(layout, target, names, example)
             fields = self._fields(layout, target, names, described, example)
             table = staging.create(connection, self.schema, self._lane, target, fields)
+            table = self._stagings.setdefault(table.name, table)  # it may be known to hold rows
             key = frozenset(name for name in layout.columns if names.target(name) in target.key)
             return Shape(layout.kind, target, table, Merge(self.schema, target, table), key)
 
     def _with_key(self, connection: Connection, target: TargetTable, layout: Layout, example: Position) -> TargetTable:
         """With the key that the configuration gives it instead of its own."""
-        key = tuple(self._rules.keys.get(str(target), ()))
+        key = tuple(self._told.keys.get(str(target), ()))
         if not key:
             return target
         if not is_unique(connection, target.oid, key):
@@ -160,7 +171,7 @@ class Shapes:
             )
         return replace(target, key=key)
 
-    def _check(self, layout: Layout, target: TargetTable, names: ColumnRule, example: Position) -> None:
+    def _check(self, layout: Layout, target: TargetTable, names: ColumnNames, example: Position) -> None:
         if layout.kind is Kind.TRUNCATE:
             return
         if not target.key:
@@ -185,13 +196,13 @@ class Shapes:
         connection: Connection,
         layout: Layout,
         target: TargetTable,
-        names: ColumnRule,
+        names: ColumnNames,
         described: Described,
         example: Position,
     ) -> TargetTable:
         """The target with everything that the message needs, or as it is where that may be left out."""
         here = {there: described.get(name) for name in layout.columns if (there := names.target(name)) is not None}
-        ignored = SchemaEvolution.IGNORE is self._rules.schema_evolution
+        ignored = SchemaEvolution.IGNORE is self._told.schema_evolution
         if (wider := widen(target, here)) and not ignored:
             problem = f"columns of {target} do not hold every value that the source's may have"
             raise self._mismatch(layout, example, problem, f"{wider};   or set target.schema_evolution: ignore")
@@ -199,14 +210,14 @@ class Shapes:
         if not missing or ignored:
             return target
         ddl = add_columns(target, missing)
-        if self._rules.schema_evolution is SchemaEvolution.ADD_COLUMNS and all(missing.values()):
+        if self._told.schema_evolution is SchemaEvolution.ADD_COLUMNS and all(missing.values()):
             run(connection, _DDL_LOCK)
             run(connection, ddl)
             log.info("columns added", lane=self._lane, table=str(target), ddl=ddl, because=str(example))
             evolved = load_table(connection, target.schema, target.name)
             assert evolved is not None, "altered just now"
             return replace(evolved, key=target.key)
-        if self._rules.unknown_column is UnknownColumn.IGNORE:
+        if self._told.unknown_column is UnknownColumn.IGNORE:
             return target
         raise self._mismatch(
             layout,
@@ -216,7 +227,7 @@ class Shapes:
         )
 
     def _fields(
-        self, layout: Layout, target: TargetTable, names: ColumnRule, described: Described, example: Position
+        self, layout: Layout, target: TargetTable, names: ColumnNames, described: Described, example: Position
     ) -> tuple[Field, ...]:
         fields: list[Field] = []
         for at, name in enumerate(layout.columns):

@@ -6,6 +6,8 @@ from functools import cached_property
 
 from sqlalchemy import Connection, text
 
+from app.db.sql import quoted
+
 _COLUMNS = text("""
     with recursive typed as (
         select a.attnum, a.attname, a.attgenerated, format_type(a.atttypid, a.atttypmod) as type,
@@ -34,7 +36,7 @@ _UNIQUE = text("""
         select from pg_index i
         where i.indrelid = cast(:oid as oid) and i.indisunique and i.indpred is null and i.indexprs is null
               and i.indimmediate and (
-                  select array_agg(a.attname::text order by a.attname::text) filter (where a.attnotnull)
+                  select case when bool_and(a.attnotnull) then array_agg(a.attname::text order by a.attname::text) end
                   from unnest(i.indkey::int2[]) with ordinality as k(attnum, n)
                   join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
                   where k.n <= i.indnkeyatts
@@ -117,6 +119,11 @@ class TargetTable:
     def by_name(self) -> dict[str, Column]:
         """Columns by name."""
         return {column.name: column for column in self.columns}
+
+    @property
+    def quoted_name(self) -> str:
+        """With its schema, as SQL needs it."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from app.model.arrow import compute
+from app.model.arrow import Indices, compute
 from app.model.rows import Kind, Layout
 from app.model.stand_ins import MARKS, STAND_INS
-
-Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)

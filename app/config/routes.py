@@ -65,8 +65,8 @@ class Routes:
 
 
 def _route(source: str, target: str) -> _Route:
-    source_schema, source_table = _halves(source, "source")
-    target_schema, target_table = _halves(target, "target")
+    source_schema, source_table = halves(source, "source")
+    target_schema, target_table = halves(target, "target")
     for from_half, to_half in ((source_schema, target_schema), (source_table, target_table)):
         if to_half.count("*") > from_half.count("*"):
             problem = (
@@ -76,10 +76,11 @@ def _route(source: str, target: str) -> _Route:
     return _Route(pattern(source_schema), pattern(source_table), target_schema, target_table)
 
 
-def _halves(text: str, side: str) -> tuple[str, str]:
+def halves(text: str, side: str, hint: str = _EXAMPLE) -> tuple[str, str]:
+    """`schema.table` in two; `side` is source or target. Raises RouteInvalid."""
     schema, dot, table = text.partition(".")
     if not (schema and dot and table):
-        raise RouteInvalid(f"{text!r} is not a {side} schema.table")
+        raise RouteInvalid(f"{text!r} is not a {side} schema.table", hint)
     return schema, table
 
 

@@ -24,7 +24,6 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from sqlalchemy import URL
 
 from app.config import values
-from app.config.columns import ColumnRule
 from app.config.modes import DEFAULT_MODES, Modes
 from app.config.on_skip import OnSkip
 from app.model.offsets import Offsets
@@ -192,10 +191,11 @@ class ColumnNames(_Section):
     #: the source's name -> the target's
     rename: Annotated[dict[str, str], AfterValidator(values.rename)] = {}
 
-    @property
-    def rule(self) -> ColumnRule:
-        """The same for those who follow it."""
-        return ColumnRule(self.include, self.exclude, self.rename)
+    def target(self, name: str) -> str | None:
+        """What the target calls a column of the source; None: it does not go on."""
+        if name in self.exclude or (self.include and name not in self.include):
+            return None
+        return self.rename.get(name, name)
 
 
 class Target(_Section):

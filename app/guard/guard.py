@@ -106,19 +106,16 @@ class Guard:
         self._suspects = self._attempts.suspects()
         last, seen = self._attempts.last(), self._seen
         self._seen = self._current = self._whole = None
-        self._interrupted = None
-        in_doubt = last is not None and not last.finished and not is_before(last.span, position)
+        open_ = None if last is None or last.finished else last
+        past = open_ is not None and is_before(open_.span, position)
+        self._interrupted = open_.span if open_ is not None and past else None
+        in_doubt = open_ if not past else None
         self._lost.end()
-        if self._suspects or in_doubt:
-            self._lost.resume(self._attempts.trouble_seconds(in_progress=in_doubt))
-        if last is None or last.finished:
-            pass
-        elif is_before(last.span, position):
-            self._interrupted = last.span
-        elif seen is None:
-            self._accuse(last.span, last.stage, Failure.of_death(death), counts=True)
-        else:
-            self._accuse(last.span, last.stage, Failure.of(seen), counts=False)
+        if self._suspects or in_doubt is not None:
+            self._lost.resume(self._attempts.trouble_seconds(in_progress=in_doubt is not None))
+        if in_doubt is not None:
+            failure = Failure.of_death(death) if seen is None else Failure.of(seen)
+            self._accuse(in_doubt.span, in_doubt.stage, failure, counts=seen is None)
         self._attempts.finish(generation)
         self._forget(position)
         self._count_lost()

@@ -6,7 +6,6 @@ Topics are looked up among the existing ones, because asking Kafka for a missing
 """
 
 import concurrent.futures
-import re
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -199,8 +198,7 @@ class Broker:
 
     def _names(self, existing: list[str]) -> list[str]:
         if self._source.topic_pattern:
-            pattern = re.compile(self._source.topic_pattern)
-            names = [name for name in existing if pattern.fullmatch(name)]
+            names = [name for name in existing if self._source.reads(name)]
             if not names:
                 raise _missing_topic(f"no topic matches {self._source.topic_pattern}", "TOPIC")
             return names

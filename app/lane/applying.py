@@ -10,14 +10,10 @@ then the rest is applied once more, as often as there are culprits.
 
 from dataclasses import dataclass, field, replace
 
-import psycopg2
-from sqlalchemy.exc import DBAPIError
-
 from app.apply.applier import Applied
 from app.apply.constraints import Deferred, settle_constraints
 from app.apply.plan import Plan
-from app.db.failures import verdict_of
-from app.errors import Verdict
+from app.db.failures import unless_refused
 from app.guard.attempts import Stage
 from app.guard.guard import Failure
 from app.guard.narrowing import Rows, cut_rows, single, split_rows
@@ -67,7 +63,8 @@ class Application:
         """Apply the parts from ordinal `first` on; nothing of it is left if deferred constraints do not hold then."""
         counts, end = self._counts, len(self.sending.epoch)
         self._unsettled = first
-        try:
+
+        def apply() -> None:
             with self.sending.connection.begin_nested():
                 for begin, last in parts:
                     if last > first:
@@ -75,10 +72,9 @@ class Application:
                 if self.sending.first_applied(self._unsettled, end) < end:
                     self.sending.begin((self._unsettled, end))
                 settle_constraints(self.sending.connection)
-                return True
-        except (DBAPIError, psycopg2.Error) as error:
-            if verdict_of(error) is not Verdict.POISON:
-                raise
+
+        if unless_refused(apply) is None:
+            return True
         self._counts = counts
         return False
 

@@ -119,9 +119,9 @@ class Keeping:
         known.add(self._opened)
         wanted = {key for key in (*self.keys, *known) if not skips.holds(key)}
         closed: list[int] = []
+        # a patch says a part of the row only: what an older change says of the rest is still wanted
+        whole = {index for index, shape in shapes.items() if shape.kind is not Kind.PATCH}
         for key, ordinals in changes_of(skips.epoch, wanted).items():
-            # a patch says a part of the row only: what an older change says of the rest is still wanted
-            whole = {index for index, shape in shapes.items() if shape.kind is not Kind.PATCH}
             applied = [one for one in ordinals if not skips.refused[one] and int(skips.epoch.codes[one]) in whole]
             if applied:
                 last = skips.epoch.position(applied[-1])

@@ -6,13 +6,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from app.apply.arrange import Epoch, Indices
+from app.apply.arrange import Epoch
 from app.errors import SurelaneError, Verdict
 from app.guard.attempts import Stage, Suspect
 from app.guard.guard import Failure, Guard
 from app.guard.narrowing import cut, only_position, single, span_of, split
 from app.kafka.broker import RawMessage
 from app.lane.skipped import Skipped
+from app.model.arrow import Indices
 from app.model.offsets import Position, Span
 from app.model.rows import NO_ROWS, Kind
 

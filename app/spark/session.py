@@ -53,26 +53,25 @@ def make_session(lane: str, master: str, conf: dict[str, str], java_home: Path, 
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(f"surelane {lane}")
-    defaults = _local(java_home, jars, conf.get(_CLASSPATH)) if master.startswith("local") else _cluster(jars)
-    conf = {key: value for key, value in conf.items() if key != _CLASSPATH or not master.startswith("local")}
-    for key, value in {**defaults, **conf, **REQUIRED}.items():
+    told = _local(java_home, jars, conf) if master.startswith("local") else _cluster(jars, conf)
+    for key, value in {**told, **REQUIRED}.items():
         builder = builder.config(key, value)
     session: SparkSession = builder.getOrCreate()
     return session
 
 
-def _local(java_home: Path, jars: list[Path], more: str | None) -> dict[str, str]:
+def _local(java_home: Path, jars: list[Path], conf: dict[str, str]) -> dict[str, str]:
     """One JVM does everything: the jars are on its class path, where the class archive can have them too."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
     java_options = f"{JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
-    classpath = os.pathsep.join([*map(str, jars), *([more] if more else [])])
-    return {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, _CLASSPATH: classpath}
+    classpath = os.pathsep.join([*map(str, jars), *filter(None, [conf.get(_CLASSPATH)])])
+    return {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, **conf, _CLASSPATH: classpath}
 
 
-def _cluster(jars: list[Path]) -> dict[str, str]:
+def _cluster(jars: list[Path], conf: dict[str, str]) -> dict[str, str]:
     """The driver's JVM is the cluster's business; the jars are sent to the executors."""
     defaults = {key: value for key, value in DEFAULTS.items() if "driver." not in key}
-    return {**defaults, "spark.jars": ",".join(map(str, jars))}
+    return {**defaults, "spark.jars": ",".join(map(str, jars)), **conf}
 
 
 def stop_session(session: SparkSession) -> None:

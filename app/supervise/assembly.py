@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from app.apply.applier import Applier
-from app.apply.rules import Rules as TableRules
+from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.config.on_skip import SkipPolicy
@@ -67,7 +67,7 @@ def make_lane(
     worker before this one ended."""
     assert writer.connection is not None, "just opened"
     target = settings.target
-    rules = TableRules.of(target, settings.source.modes)
+    rules = TargetRules(target, settings.source.modes)
     shapes = Shapes(writer.engine, target.db_schema, writer.name, rules, stored.schema)
     shapes.reset()
     metrics.set_generation(writer.generation)

@@ -61,11 +61,13 @@ class Life:
     def death(self) -> Death | None:
         """How it died; None when it ended in good order, or with an error that another worker would meet, too."""
         killed_for_memory = oom_kills() != self._oom_kills
-        # a status that a user's code may have chosen: `os._exit` in a transform
-        by_itself = self._done or self._failure is not None or not self._watchdog.begun
-        if not by_itself and self.status in set(ExitStatus):
-            return Death(cause=Cause.EXIT, detail=f"status {self.status}", at=datetime.datetime.now(datetime.UTC))
-        return death_of(self.status, failure=self._failure, hang=self._hang, killed_for_memory=killed_for_memory)
+        return death_of(
+            self.status,
+            failure=self._failure,
+            hang=self._hang,
+            killed_for_memory=killed_for_memory,
+            unannounced=self._watchdog.begun and not self._done and self._failure is None,
+        )
 
     def _note(self, words: list[str]) -> None:
         match words:
@@ -81,8 +83,13 @@ class Life:
                 raise ValueError(f"the worker said {words}")
 
 
-def death_of(status: int, *, failure: str | None, hang: str | None, killed_for_memory: bool) -> Death | None:
-    """What an exit status means, with the exception the worker named, and what the watchdog and the kernel did."""
+def death_of(
+    status: int, *, failure: str | None, hang: str | None, killed_for_memory: bool, unannounced: bool = False
+) -> Death | None:
+    """What an exit status means, with the exception the worker named, and what the watchdog and the kernel did.
+
+    `unannounced`: it worked and did not say that it ends, so the status says nothing: `os._exit` in a transform.
+    """
     cause, detail = Cause.EXIT, failure or f"status {status}"
     spark_gone = failure == SparkGone.__name__
     if hang is not None and status == -signal.SIGKILL:
@@ -91,7 +98,7 @@ def death_of(status: int, *, failure: str | None, hang: str | None, killed_for_m
         fatal = status == -signal.SIGKILL or spark_gone
         cause = Cause.OOM if fatal and killed_for_memory else Cause.EXIT if spark_gone else Cause.SIGNAL
         detail = detail if spark_gone else _name(-status)
-    elif status != ExitStatus.BUG and status in set(ExitStatus):
+    elif status != ExitStatus.BUG and status in set(ExitStatus) and not unannounced:
         return None
     return Death(cause=cause, detail=detail, at=datetime.datetime.now(datetime.UTC))
 

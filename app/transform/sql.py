@@ -5,7 +5,7 @@ what the query over the source's table holds: a row that `where` leaves out is d
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException, ParseException
@@ -110,9 +110,7 @@ def _refuse_unfit(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
 def _leave_out(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
     """What `where` does not hold for is deleted: an earlier state of the row may be there."""
     asked = mine & (sf.col("kind") == Kind.UPSERT) & _is_row()
-    opened = _opened(rows.withColumn("asked", asked), rule, asked)
-    kept = sf.when(sf.col(_HELD)["asked"], sf.coalesce(sf.expr(f"({rule.where})"), sf.lit(False)))
-    seen = opened.select(f"{_HELD}.*", kept.alias(_MADE))
+    seen = _ask(rows, rule, asked, lambda _: sf.coalesce(sf.expr(f"({rule.where})"), sf.lit(False)))
     out = sf.col("asked") & ~sf.col(_MADE)
     nothing_there = sf.col("gone").isNull() & sf.col("op").isin("c", "r")
     garbled = ~sf.coalesce(sf.is_valid_utf8("key"), sf.lit(True))  # whatever row it would name is not the one meant
@@ -125,10 +123,8 @@ def _leave_out(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
 
 
 def _select(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
-    asked = mine & _is_row()
-    opened = _opened(rows.withColumn("asked", asked), rule, asked)
-    made = sf.expr(f"struct({rule.select})").cast(_types(rule.outputs, opened.schema))
-    seen = opened.select(f"{_HELD}.*", sf.when(sf.col(_HELD)["asked"], made).alias(_MADE))
+    made = sf.expr(f"struct({rule.select})")
+    seen = _ask(rows, rule, mine & _is_row(), lambda given: made.cast(_types(rule.outputs, given)))
     row = _row(rule.outputs)
     row = sf.when(sf.col("kind") == Kind.DELETE, sf.map_filter(row, lambda _, value: value.isNotNull())).otherwise(row)
     changed = {
@@ -157,10 +153,13 @@ def _row(outputs: tuple[str, ...]) -> Column:
     return sf.map_concat(sf.map_filter(rest, lambda name, _: ~name.isin(*last)), named)
 
 
-def _opened(rows: DataFrame, rule: _Rule, mine: Column) -> DataFrame:
-    """The columns that the SQL names, for the rows it is about."""
-    columns = [sf.when(mine, sf.col("row")[name]).alias(name) for name in rule.columns]
-    return rows.select(sf.struct(*rows.columns).alias(_HELD), sf.col("row").alias(_WHOLE), *columns)
+def _ask(rows: DataFrame, rule: _Rule, asked: Column, question: Callable[[StructType], Column]) -> DataFrame:
+    """The rows, with `asked` and _MADE: the answer for those that are asked. The question sees the columns that the SQL
+    names; it is made for the schema that it is put to."""
+    rows = rows.withColumn("asked", asked)
+    columns = [sf.when(asked, sf.col("row")[name]).alias(name) for name in rule.columns]
+    opened = rows.select(sf.struct(*rows.columns).alias(_HELD), sf.col("row").alias(_WHOLE), *columns)
+    return opened.select(f"{_HELD}.*", sf.when(sf.col(_HELD)["asked"], question(opened.schema)).alias(_MADE))
 
 
 def _with(rows: DataFrame, changed: Mapping[str, Column]) -> DataFrame:

@@ -59,7 +59,7 @@ CASES = {
     "a missing column": Case(
         message=d.create(WIDE, item(7, colour="red")),
         error=TargetMismatch,
-        says=("public.item", "no column colour", "alter table public.item add column colour"),
+        says=("public.item", "no column colour", 'alter table "public"."item" add column if not exists "colour"'),
         fix="alter table item add column colour text",
     ),
     "a value that is too long": Case(

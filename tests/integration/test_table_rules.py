@@ -153,6 +153,7 @@ def test_a_declared_key(index: str, target: Target, bare_lane: MakeBareLane) -> 
         "create index on log (id)",
         "create unique index on log (id) where v is null",
         "alter table log alter id drop not null, add unique (id)",
+        "create unique index on log (id, v)",
     ],
 )
 def test_a_declared_key_that_nothing_keeps_unique(index: str, target: Target, bare_lane: MakeBareLane) -> None:
