@@ -34,6 +34,7 @@ class ExitStatus(enum.IntEnum):
     CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
     REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
     BREAKER = 14  #: too much would go into quarantine; nothing of the epoch was applied
+    TRANSACTION = 15  #: a source transaction is longer than allowed; nothing of it was applied
 
 
 class SurelaneError(Exception):
@@ -117,6 +118,12 @@ class BreakerTripped(SurelaneError):
     """Too many messages would go into quarantine; nothing of the epoch was applied."""
 
     exit_status = ExitStatus.BREAKER
+
+
+class TransactionTooLong(SurelaneError):
+    """More messages wait for the rest of their source transaction than allowed; nothing of it was applied."""
+
+    exit_status = ExitStatus.TRANSACTION
 
 
 class SparkFailed(SurelaneError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.model.rows import COLUMNS, SEPARATOR, Kind
+from app.model.rows import COLUMNS, SEPARATOR, TRANSACTION, Kind
 from tests.fix_topic import Sent
 from tests.messages import Message
 
@@ -24,6 +24,7 @@ SCHEMA = pa.schema(
         "ts_ms": pa.int64(),
         "sequence": pa.string(),
         "is_read": pa.bool_(),
+        "transaction": TRANSACTION,
     }
 )
 _KINDS = {"c": Kind.UPSERT, "u": Kind.UPSERT, "r": Kind.UPSERT, "d": Kind.DELETE, "t": Kind.TRUNCATE}
@@ -57,7 +58,19 @@ def decoded_row(message: Message, topic: str, partition: int, offset: int) -> di
         "ts_ms": source.get("ts_ms"),
         "sequence": source.get("sequence"),
         "is_read": value["op"] == "r" if isinstance(value.get("op"), str) else None,
+        "transaction": _transaction(value),
     }
+
+
+def _transaction(value: dict[str, Any]) -> dict[str, Any] | None:
+    """Which source transaction the message is of."""
+    told, parts = value.get("transaction") or {}, None
+    if value.get("status") in ("BEGIN", "END"):
+        told = value
+        parts = json.dumps(value["data_collections"], separators=(",", ":")) if value["status"] == "END" else None
+    if "id" not in told:
+        return None
+    return {"id": told["id"].partition(":")[0], "place": told.get("total_order"), "parts": parts}
 
 
 def _parsed(value: bytes | None) -> tuple[dict[str, Any], bool]:

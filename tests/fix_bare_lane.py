@@ -21,6 +21,7 @@ from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Quarantine
 from app.kafka.broker import RawMessage
+from app.lane.alignment import Alignment
 from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
 from app.lane.releasing import Releasing
@@ -33,7 +34,7 @@ from tests.decoded import decoded
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Sent
 from tests.messages import Message
-from tests.oracle import difference, fold
+from tests.oracle import difference, fold, up_to
 
 #: what a made-up message's position says
 TOPIC = TopicPartition("made-up", 0)
@@ -48,12 +49,15 @@ class Death(BaseException):
 class DecodedSource:
     """The messages of one epoch, decoded without Spark (`app.lane.reading.Source`); reading a killer is death."""
 
-    def __init__(self, sent: list[Sent], killers: Collection[int], transform: Function | None) -> None:
-        self._sent, self._killers, self._transform = sent, killers, transform
+    def __init__(
+        self, sent: list[Sent], killers: Collection[int], transform: Function | None, before: Sequence[Sent] = ()
+    ) -> None:
+        """`before`: messages before the epoch's, for those who read a part that begins there."""
+        self._planned, self._sent, self._killers, self._transform = sent, [*before, *sent], killers, transform
 
     def all(self) -> pa.Table:
         """Every row."""
-        return self._decoded(self._sent)
+        return self._decoded(self._planned)
 
     def part(self, span: Span) -> pa.Table:
         """The rows whose offsets are in the span."""
@@ -92,7 +96,10 @@ class BareLane:
         mode: CommitMode,
         guard: Target,
         redact: Collection[str],
+        transaction_limit: int | None,
     ) -> None:
+        #: messages that may wait for the rest of their transaction; looked at when the lane opens
+        self.transaction_limit = transaction_limit
         self.target, self.name = target, name
         #: the database of the guard's own tables
         self.guard = guard
@@ -161,17 +168,18 @@ class BareLane:
                 self.release_wanted,
             ),
             self._lane_metrics,
+            Alignment(self.name, self.transaction_limit),
         )
         self._guard.open(self._generation, self.lane.position, None)
 
     def apply(self, messages: Iterable[Message], *, shuffle: int | None = None) -> EpochRecord:
         """One epoch with these messages; `shuffle`: in the order in which Spark's tasks might deliver them."""
         sent = self._place(messages)
-        span = Span(start=self.lane.position, end=Offsets.of({TOPIC: len(self.sent) + len(sent)}))
+        span = Span(start=self.lane.read, end=Offsets.of({TOPIC: len(self.sent) + len(sent)}))
         rows = list(sent)
         if shuffle is not None:
             random.Random(shuffle).shuffle(rows)
-        self.lane.process_epoch(self._epoch, span, DecodedSource(rows, self.killers, self.transform))
+        self.lane.process_epoch(self._epoch, span, DecodedSource(rows, self.killers, self.transform, self.sent))
         self.lane.committer.commit()
         self.sent += sent
         self._epoch += 1
@@ -189,8 +197,8 @@ class BareLane:
         """The last epoch once more, as after a crash before its checkpoint entry."""
         last = self.target.ledger(self.name)
         assert last is not None
-        sent = self.sent[last.span.start[TOPIC] :]
-        self.lane.process_epoch(last.epoch, last.span, DecodedSource(sent, self.killers, self.transform))
+        span, sent = Span(start=last.span.start, end=last.read), self.sent[last.span.start[TOPIC] :]
+        self.lane.process_epoch(last.epoch, span, DecodedSource(sent, self.killers, self.transform))
 
     def release(self) -> None:
         """What the service does when it has noticed a request, between two epochs."""
@@ -199,7 +207,7 @@ class BareLane:
 
     def check(self) -> None:
         """The target equals the oracle."""
-        for table, expected in fold(self.sent).items():
+        for table, expected in fold(up_to(self.sent, self.lane.position)).items():
             assert (text := difference(table, self.target.rows(table), expected)) is None, text
 
     def close(self) -> None:
@@ -262,6 +270,7 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         guard: Target = target,
         redact: Collection[str] = (),
         tables: Mapping[str, object] = {},
+        transaction_limit: int | None = None,
     ) -> BareLane:
         told = {"tables": routes, "unknown_table": "ignore" if ignore_unknown else "stop", **tables}
         name = name or f"{target.lane}-{len(made)}"
@@ -279,6 +288,7 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
             mode=mode,
             guard=guard,
             redact=redact,
+            transaction_limit=transaction_limit,
         )
         made.append(lane)
         return lane

@@ -19,7 +19,7 @@ Decode = Callable[[Sequence[Message]], pa.Table]
 def decode(spark: SparkSession) -> Decode:
     """`decode(messages)`: the decoded rows, in the messages' order."""
 
-    return lambda messages: decoded_by(DebeziumJson(), spark, messages)
+    return lambda messages: decoded_by(DebeziumJson(transactions=True), spark, messages)
 
 
 def decoded_by(decoder: Decoder, spark: SparkSession, messages: Sequence[Message]) -> pa.Table:

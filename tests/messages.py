@@ -232,6 +232,8 @@ class Debezium:
     #: lsn of the newest commit before the open transaction
     _commit_lsn: int = field(default=1_000_000, init=False)
     _txid: int = field(default=700, init=False)
+    #: of the open transaction: how many changes each table has
+    _changes: dict[str, int] | None = field(default=None, init=False)
 
     def create(self, table: Table, row: Row) -> Message:
         """op c"""
@@ -271,12 +273,14 @@ class Debezium:
     def begin(self) -> Message:
         """Transaction marker; the changes after it have its txid"""
         self._txid += 1
-        self._commit_lsn = self.lsn
+        self._commit_lsn, self._changes = self.lsn, {}
         return self._marker("BEGIN")
 
-    def end(self, changes: int = 1) -> Message:
+    def end(self) -> Message:
         """Transaction marker"""
-        return self._marker("END", event_count=changes, data_collections=[])
+        changes, self._changes = self._changes or {}, None
+        parts = [{"data_collection": table, "event_count": count} for table, count in changes.items()]
+        return self._marker("END", event_count=sum(changes.values()), data_collections=parts)
 
     def heartbeat(self) -> Message:
         """Sign of life of a connector with nothing to say"""
@@ -322,7 +326,7 @@ class Debezium:
             "before": self._wire(table, before),
             "after": self._wire(table, after),
             "source": self._source(table.schema, table.name),
-            "transaction": None,
+            "transaction": self._place(table),
             "op": op,
             "ts_ms": self._tick() + 3,
         }
@@ -366,6 +370,13 @@ class Debezium:
             "lsn": self.lsn,
             "xmin": None,
         }
+
+    def _place(self, table: Table) -> Json | None:
+        """In the open transaction; a change outside of one is of none."""
+        if self._changes is None:
+            return None
+        self._changes[table.full_name] = self._changes.get(table.full_name, 0) + 1
+        return {"id": f"{self._txid}:{self.lsn}", "total_order": sum(self._changes.values())}
 
     def _marker(self, status: str, **more: Any) -> Message:
         number = f"{self._txid}:{self.lsn}"

@@ -85,9 +85,8 @@ class Shop:
         ]
         (action,) = self._random.choices([action for _, action in work], [weight for weight, _ in work])
         self._made.append(self.debezium.begin())
-        before = len(self._made)
         action()
-        self._made.append(self.debezium.end(len(self._made) - before))
+        self._made.append(self.debezium.end())
 
     def _put(self, table: Table, row: Row) -> None:
         rows, key = self.rows[table.full_name], table.key_of(row)

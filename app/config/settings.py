@@ -216,6 +216,13 @@ class Target(_Section):
     keys: Annotated[dict[str, tuple[str, ...]], AfterValidator(values.tables)] = {}
 
 
+class Align(enum.StrEnum):
+    """Where epochs end."""
+
+    NONE = "none"  #: anywhere
+    SOURCE_TRANSACTION = "source-transaction"  #: where a transaction of the source ends
+
+
 class Epoch(_Section):
     """How much is applied as a whole."""
 
@@ -223,6 +230,14 @@ class Epoch(_Section):
     trigger: Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(values.interval)] = "0 seconds"
     #: read and decode even one Kafka partition in so many tasks; None: as many as the session has cores
     min_partitions: Annotated[int, Field(ge=1)] | None = None
+    align: Align = Align.NONE
+    #: with `align`: messages that may wait for the rest of their transaction, held in the driver's memory
+    max_transaction_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 500_000
+
+    @property
+    def transaction_limit(self) -> int | None:
+        """Messages that may wait for the rest of their transaction; None: epochs end anywhere."""
+        return self.max_transaction_messages if self.align is Align.SOURCE_TRANSACTION else None
 
 
 class Breaker(_Section):
@@ -385,6 +400,17 @@ class Settings(BaseSettings):
             problem = f"the lane reads guard.dead_letter.topic: {told.topic} is one of the source's topics"
             raise values.fault(problem, "name another topic there, or make source.topic_pattern narrower")
         return guard
+
+    @field_validator("epoch")
+    @classmethod
+    def _transactions_have_one_lane(cls, epoch: Epoch, info: ValidationInfo) -> Epoch:
+        source = info.data.get("source")
+        if epoch.align is not Align.NONE and isinstance(source, Source) and source.order is Order.PARTITION:
+            raise values.fault(
+                "epoch.align: source-transaction, but source.order: partition parts transactions among lanes",
+                "write order: total, or align: none",
+            )
+        return epoch
 
     @field_validator("checkpoint")
     @classmethod

@@ -33,8 +33,12 @@ _BODY = [
     StructField("source", StructType([*_strings("schema", "table", "sequence"), _TS_MS])),
     StructField("after", _ROW),
 ]
-#: one parse finds a bare message and an enveloped one
-_MESSAGE = StructType([*_BODY, StructField("payload", StructType(_BODY)), *_strings("_malformed")])
+#: what tells of source transactions
+_IN_TRANSACTION = [
+    StructField("transaction", StructType([*_strings("id"), StructField("total_order", LongType())])),
+    *_strings("data_collections"),
+]
+_TRANSACTION = StructType([*_strings("id"), StructField("place", LongType()), *_strings("parts")])
 _BEFORE = StructType([StructField("before", _ROW)])
 _BEFORE_ENVELOPED = StructType([StructField("payload", _BEFORE)])
 _KEY_ENVELOPED = StructType([StructField("payload", _ROW)])
@@ -50,7 +54,7 @@ _OPERATIONS = {
 _UPSERTS = [code for code, kind in _OPERATIONS.items() if kind is Kind.UPSERT]
 _DELETE = "d"
 _PLACE = ("topic", "partition", "offset", "key")
-_KEPT = ("hash", "schema", "table", "ts_ms", "sequence", "is_read")
+_KEPT = ("hash", "schema", "table", "ts_ms", "sequence", "is_read", "transaction")
 #: characters that COPY's text format gives a meaning, in the order in which they have to be escaped
 _ESCAPES = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _NULL = "\\N"
@@ -63,16 +67,20 @@ _REPLACEMENT = "\ufffd"
 class DebeziumJson:
     """`source.format: debezium-json`."""
 
-    def __init__(self, rewrite: Rewrite | None = None) -> None:
-        """`rewrite`: of the user's own, between reading a message and writing its line."""
-        self._rewrite = rewrite
+    def __init__(self, rewrite: Rewrite | None = None, *, transactions: bool = False) -> None:
+        """`rewrite`: of the user's own, between reading a message and writing its line. `transactions`: whether to tell
+        which source transaction a message is of."""
+        self._rewrite, self._transactions = rewrite, transactions
 
     def decode(self, messages: DataFrame) -> DataFrame:
         """See `app.decode.interface.Decoder`."""
         key, value = (sf.col(name).cast(_TEXT) for name in ("key", "value"))
-        message = sf.from_json(value, _MESSAGE, {"columnNameOfCorruptRecord": "_malformed"})
+        shape = _message([*_BODY, *_IN_TRANSACTION] if self._transactions else _BODY)
+        message = sf.from_json(value, shape, {"columnNameOfCorruptRecord": "_malformed"})
         parsed = messages.select(*_PLACE[:3], key.alias("key"), value.alias("value"), message.alias("m"))
-        found = parsed.select(*_PLACE, "value", *_found(), *([] if self._rewrite is None else [_gone().alias("gone")]))
+        of = _transaction() if self._transactions else sf.lit(None)
+        more = [of.cast(_TRANSACTION).alias("transaction"), *([] if self._rewrite is None else [_gone().alias("gone")])]
+        found = parsed.select(*_PLACE, "value", *_found(), *more)
         joined = found.select("*", sf.array_join(sf.map_values("row"), "", "").alias("content"))
         settled = [_kind().alias("kind"), _special().alias("special")]
         known = joined.select(*_PLACE, *_KEPT, "row", *settled, *self._more())
@@ -83,6 +91,27 @@ class DebeziumJson:
     def _more(self) -> list[str]:
         """Columns that only a rewrite needs."""
         return [] if self._rewrite is None else ["op", "gone"]
+
+
+def _message(body: list[StructField]) -> StructType:
+    """One parse finds a bare message and an enveloped one."""
+    return StructType([*body, StructField("payload", StructType(body)), *_strings("_malformed")])
+
+
+def _transaction() -> Column:
+    """See `app.model.rows`. Postgres' id, `xid:lsn`, has the lsn of the single change."""
+    is_marker = _is_transaction_marker()
+    id_ = sf.when(is_marker, _body("id")).otherwise(_body("transaction.id"))
+    id_ = sf.regexp_replace(id_, r"^(\d+):\d+$", "$1")
+    place = sf.when(~is_marker, _body("transaction.total_order"))
+    parts = sf.when(is_marker & (_body("status") == "END"), sf.coalesce(_body("data_collections"), sf.lit("[]")))
+    return sf.when(id_.isNotNull(), sf.struct(id_.alias("id"), place.alias("place"), parts.alias("parts")))
+
+
+def _is_transaction_marker() -> Column:
+    return sf.coalesce(
+        _body("op").isNull() & _body("status").isin("BEGIN", "END") & _body("id").isNotNull(), sf.lit(False)
+    )
 
 
 def _body(name: str) -> Column:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 import structlog
 from sqlalchemy import Connection
 
@@ -23,6 +24,7 @@ from app.db.failures import is_connection_loss, translated
 from app.errors import AccountingBroken, Diverged, SurelaneError
 from app.guard.guard import Guard
 from app.guard.narrowing import span_of
+from app.lane.alignment import Alignment, Cut
 from app.lane.applying import Application
 from app.lane.keeping import Keeping
 from app.lane.reading import Reader, Source
@@ -71,6 +73,7 @@ class Lane:
         keeping: Keeping,
         releasing: Releasing,
         metrics: LaneMetrics,
+        alignment: Alignment,
     ) -> None:
         self.name = name
         self.committer = committer
@@ -79,7 +82,7 @@ class Lane:
         self._ledger = ledger
         self._applier = applier
         self._guard, self._keeping, self._releasing = guard, keeping, releasing
-        self._metrics = metrics
+        self._metrics, self._alignment = metrics, alignment
         self._unpublished: _Unpublished | None = None
         with translated(f"lane {name}: reading ledger and quarantine"), connection.begin():
             last = ledger.last(connection)
@@ -88,17 +91,26 @@ class Lane:
             raise Diverged(
                 f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first"
             )
-        #: where the next epoch has to start
-        self.position: Offsets = last.span.end
+        self._last = last
 
-    def process_epoch(self, number: int, span: Span, source: Source) -> None:
+    @property
+    def position(self) -> Offsets:
+        """Up to where messages are applied."""
+        return self._last.span.end
+
+    @property
+    def read(self) -> Offsets:
+        """Up to where they were read, which is where the next epoch has to start."""
+        return self._last.read
+
+    def process_epoch(self, number: int, planned: Span, source: Source) -> None:
         """Apply one epoch. Returning means pre-committed; raising means that nothing of it is left.
 
-        `source` gives the messages of exactly `span`.
+        `source` gives the messages of exactly `planned`.
         """
         with self._guarded():
-            self._process(number, span, source)
-        self._guard.passed(span.end)
+            self._process(number, planned, source)
+        self._guard.passed(self.position)
 
     def release(self) -> None:
         """Apply what operators want released, if anything; only while no epoch is in progress, pending or to be
@@ -123,25 +135,31 @@ class Lane:
             self._guard.laid_down(error, lost_target=is_connection_loss(error))
             raise
 
-    def _process(self, number: int, span: Span, source: Source) -> None:
+    def _process(self, number: int, planned: Span, source: Source) -> None:
         steps = Steps()
         # 1. Settle: the epoch before has its checkpoint entry by now.
         with steps.of("settle"):
             self.committer.commit()
         failpoint.reach("epoch-start")
         # 2. Release what operators want applied after all: older than this epoch, so not while an old one is replayed.
-        known = self._is_applied(span)
+        known = self._is_applied(planned)
         if not known:
+            self._check_continuity(number, self._last, planned)
             self.release()
         # 3. Read, under guard: Spark decodes in parallel, here the rows come into order.
-        reader = Reader(self._guard, source, number)
+        whole = self._last.span if known else self._alignment.span(self._last, planned)
+        reader = Reader(self._guard, self._alignment.source(source, whole, planned), number)
         with steps.of("decode"):
-            epoch = reader.read(span)
-        _check_span(self.name, epoch, span)
+            rows = reader.read(whole)
+            _check_span(self.name, rows, whole)
+            cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole)
+            held = cut.held if reader.all_before(cut.end) and not known else None
+            epoch = reader.sound(cut.rows)
+        span = replace(whole, end=cut.end)
         failpoint.reach("after-decode")
         # 4. Known already? A crash between the target's commit and the checkpoint entry makes Spark replay the epoch.
         if known and not self.committer.reapplies:
-            self._skip_epoch(number, span, len(epoch) + len(reader.skipped))
+            self._skip_epoch(number, len(epoch) + len(reader.skipped))
             return
         # 5. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
@@ -152,17 +170,20 @@ class Lane:
         discreet = self._guard.discreet
         with translated(doing, discreet=discreet), self.committer.transaction(self._connection, gid):
             self._ledger.hold(self._connection, self._generation)
-            self._check_continuity(number, span)
+            self._check_continuity(number, self._ledger.last(self._connection), planned)
             failpoint.reach("after-begin")
             with steps.of("apply"):
                 record, skips = self._apply(number, span, source, epoch, reader.skipped, shapes)
+                record = replace(record, read_end=planned.end if span.end != planned.end else None)
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
             self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), skips.reasons())
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
-        self.position = span.end
+        self._last = record
+        self._alignment.keep(held)
+        self._metrics.set_held(cut.held.num_rows)
         self._keeping.passed()
         if self.committer.pending is None:
             self.publish()
@@ -210,29 +231,37 @@ class Lane:
             with translated(f"lane {self.name}: pruning the ledger"), self._connection.begin():
                 self._ledger.prune(self._connection, self._generation, number)
 
-    def _is_applied(self, span: Span) -> bool:
-        return self.position == span.end and self.position != span.start
+    def _is_applied(self, planned: Span) -> bool:
+        return self.read == planned.end and self.read != planned.start
 
-    def _skip_epoch(self, number: int, span: Span, consumed: int) -> None:
+    def _skip_epoch(self, number: int, consumed: int) -> None:
         """The target has this epoch: count it as duplicate, in a ledger row of its own."""
         counts = Counts(consumed=consumed, duplicate=consumed)
-        record = EpochRecord(lane=self.name, generation=self._generation, epoch=number, span=span, counts=counts)
+        last = self._last
+        record = EpochRecord(
+            lane=self.name,
+            generation=self._generation,
+            epoch=number,
+            span=last.span,
+            read_end=last.read_end,
+            counts=counts,
+        )
         with translated(f"lane {self.name}: epoch {number}"), self._connection.begin():
             self._ledger.hold(self._connection, self._generation)
             self._ledger.record(self._connection, record)
         self._unpublished = _Unpublished(record, {}, np.empty(0, np.float64))
+        self._last = record
         self.publish()
 
-    def _check_continuity(self, number: int, span: Span) -> None:
-        """Nothing may lie between what was applied and what is applied next."""
-        last = self._ledger.last(self._connection)
-        end = last.span.end if last else None
-        if end == span.start or _extends(end, span.start):
+    def _check_continuity(self, number: int, last: EpochRecord | None, planned: Span) -> None:
+        """Nothing may lie between what was read and what is read next; a new checkpoint reads what was held again."""
+        if last is not None and (_extends(last.read, planned.start) or _extends(last.span.end, planned.start)):
             return
-        if self.committer.reapplies and last is not None and last.span == span:
+        if self.committer.reapplies and last is not None and last.read == planned.end:
             return
         raise Diverged(
-            f"lane {self.name}: epoch {number} starts at {span.start}, but the target's ledger ends at {end}: "
+            f"lane {self.name}: epoch {number} starts at {planned.start}, but the target's ledger ends at "
+            f"{last.read if last else None}: "
             "messages between the two would be lost or applied twice. Nothing of this epoch was applied.",
             hint="surelane recover --from-ledger   (then `surelane run` goes on from the ledger's end)",
         )
@@ -249,20 +278,18 @@ class Lane:
         return replace(record, source_from=_utc(times.min()), source_to=_utc(times.max()))
 
 
-def _extends(end: Offsets | None, start: Offsets) -> bool:
-    """Whether `start` is `end` plus partitions that are new, which begin at 0."""
-    return (
-        end is not None
-        and all(start.get(tp) == offset for tp, offset in end.items())
-        and not any(offset for tp, offset in start.items() if tp not in end)
+def _extends(end: Offsets, start: Offsets) -> bool:
+    """Whether `start` is `end`, but for partitions that are new, which begin at 0."""
+    return all(start.get(tp) == offset for tp, offset in end.items()) and not any(
+        offset for tp, offset in start.items() if tp not in end
     )
 
 
-def _check_span(lane: str, epoch: Epoch, span: Span) -> None:
+def _check_span(lane: str, rows: pa.Table, span: Span) -> None:
     """Every row has to come from the span that the checkpoint planned."""
-    if not len(epoch):
+    if not rows.num_rows:
         return
-    found = span_of(epoch.rows)
+    found = span_of(rows)
     for tp, after in found.end.items():
         start, end = span.start.get(tp), span.end.get(tp)
         if start is None or end is None or not start <= found.start[tp] < after <= end:

@@ -14,7 +14,7 @@ from app.guard.narrowing import cut, only_position, single, span_of, split
 from app.kafka.broker import RawMessage
 from app.lane.skipped import Skipped
 from app.model.arrow import Indices
-from app.model.offsets import Position, Span
+from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS, Kind
 
 MALFORMED = Failure("it is not a Debezium change event in JSON", "Malformed")
@@ -53,15 +53,25 @@ class Reader:
     #: whether the epoch is read in parts
     _cut: bool = False
 
-    def read(self, span: Span) -> Epoch:
-        """The span's messages in the lane's order, without those that are condemned or malformed."""
+    def read(self, span: Span) -> pa.Table:
+        """The rows of the span's messages, without those that cannot be read."""
         self.guard.enter(span)
         parts = cut(span, self.guard.spans(Stage.DECODE))
         if parts == [span] and (only_position(span) is None or self.guard.suspect(span, Stage.DECODE) is None):
             self._whole(span)
         else:
             self._parts(parts)
-        return self._without_bad(Epoch.arrange(pa.concat_tables(self._tables or [NO_ROWS])))
+        return pa.concat_tables(self._tables or [NO_ROWS])
+
+    def all_before(self, end: Offsets) -> bool:
+        """Leave what is skipped behind `end` to a later epoch; whether there was none of it."""
+        before = [one for one in self.skipped if one.message.position.offset < end[one.message.position.tp]]
+        left, self.skipped = len(self.skipped) - len(before), before
+        return not left
+
+    def sound(self, rows: pa.Table) -> Epoch:
+        """What was read, in the lane's order and without those messages that are condemned or malformed."""
+        return self._without_bad(Epoch.arrange(rows))
 
     def _whole(self, span: Span) -> None:
         self.guard.begin(self.number, span, Stage.EPOCH)

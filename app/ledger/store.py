@@ -5,7 +5,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, desc, func, select
+from sqlalchemy import Connection, Row, delete, desc, func, null, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.db.sql import run
@@ -62,6 +62,7 @@ class Ledger:
                 epoch=record.epoch,
                 start_position=record.span.start.nested(),
                 end_position=record.span.end.nested(),
+                read_position=null() if record.read_end is None else record.read_end.nested(),
                 plan=record.plan,
                 source_from=record.source_from,
                 source_to=record.source_to,
@@ -198,6 +199,7 @@ def _record(row: Row[Any]) -> EpochRecord:
         generation=row.generation,
         epoch=row.epoch,
         span=Span(start=Offsets.from_nested(row.start_position), end=Offsets.from_nested(row.end_position)),
+        read_end=None if row.read_position is None else Offsets.from_nested(row.read_position),
         counts=Counts(**{count: getattr(row, count) for count in COUNTS}),
         plan=row.plan,
         source_from=row.source_from,

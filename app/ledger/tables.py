@@ -49,6 +49,7 @@ class Tables:
                 Column("epoch", BigInteger, primary_key=True),
                 Column("start_position", JSONB),
                 Column("end_position", JSONB),
+                Column("read_position", JSONB),
                 *(Column(count, BigInteger) for count in COUNTS),
                 Column("plan", Text),
                 *(Column(column, DateTime(timezone=True)) for column in ("source_from", "source_to", "applied_at")),

@@ -54,6 +54,10 @@ class LaneMetrics:
         for tp, offset in position.items():
             self._at(self._families.position, tp).set(offset)
 
+    def set_held(self, messages: int) -> None:
+        """Messages that wait for the rest of their source transaction."""
+        self._families.held.labels(self._lane).set(messages)
+
     def set_lag(self, messages: Mapping[TopicPartition, int], seconds: float | None) -> None:
         """Offsets still to apply, and the age of the oldest of them; None when that is not known."""
         for tp, count in messages.items():

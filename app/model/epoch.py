@@ -4,7 +4,7 @@ import datetime
 from dataclasses import dataclass, field
 
 from app.model.counts import Counts
-from app.model.offsets import Span
+from app.model.offsets import Offsets, Span
 
 #: the epoch number of a lane's first ledger row: where the lane was told to start, before anything was applied
 GENESIS = -1
@@ -19,10 +19,18 @@ class EpochRecord:
     generation: int
     #: Spark's batch id within the generation's checkpoint; GENESIS for the start row
     epoch: int
+    #: what was applied
     span: Span
+    #: end of what was read, where messages behind the span wait for the rest of their transaction; None: the span's end
+    read_end: Offsets | None = None
     counts: Counts = field(default_factory=Counts)
     #: how the changes were merged: see `app.apply.plan`
     plan: str = "none"
     #: oldest and newest source commit among the epoch's changes (UTC), None when it had none
     source_from: datetime.datetime | None = None
     source_to: datetime.datetime | None = None
+
+    @property
+    def read(self) -> Offsets:
+        """Up to where messages were read; the checkpoint goes on there."""
+        return self.span.end if self.read_end is None else self.read_end

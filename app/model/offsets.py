@@ -93,6 +93,11 @@ class Position(NamedTuple):
     partition: int
     offset: int
 
+    @property
+    def tp(self) -> TopicPartition:
+        """Whose offset it is."""
+        return TopicPartition(self.topic, self.partition)
+
     def __str__(self) -> str:
         return f"{self.topic}[{self.partition}]@{self.offset}"
 

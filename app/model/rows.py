@@ -11,6 +11,10 @@ One row for each Kafka message, in no particular order:
     ts_ms      int64    source commit time, milliseconds since 1970; null if the message carries none
     sequence   string   Debezium's source.sequence, `["commit lsn before", "lsn"]`; null if none
     is_read    bool     whether it is a row of a snapshot, which has every value; null for messages that are no change
+    transaction struct  the source transaction it is of; null for a message of none, or where nobody asks for them:
+        id      string  equal for all its messages
+        place   int64   place of a change among its changes, 1 the first; null for its markers
+        parts   string  of the marker of its end: Debezium's `data_collections`, how many changes each table has
 """
 
 import enum
@@ -23,6 +27,7 @@ import pyarrow as pa
 SEPARATOR = "\x1f"
 
 _TEXTS = ("layout", "key", "line")
+TRANSACTION = pa.struct([("id", pa.string()), ("place", pa.int64()), ("parts", pa.string())])
 SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -32,6 +37,7 @@ SCHEMA = pa.schema(
         ("ts_ms", pa.int64()),
         ("sequence", pa.string()),
         ("is_read", pa.bool_()),
+        ("transaction", TRANSACTION),
     ]
 )
 COLUMNS = tuple(SCHEMA.names)

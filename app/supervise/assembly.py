@@ -18,6 +18,7 @@ from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
 from app.guard.volatile import Volatile
+from app.lane.alignment import Alignment
 from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
 from app.lane.releasing import Releasing
@@ -95,6 +96,7 @@ def make_lane(
         keeping,
         releasing,
         metrics,
+        Alignment(writer.name, settings.epoch.transaction_limit),
     )
     writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)

@@ -152,7 +152,7 @@ def _last(writer: Writer) -> EpochRecord | None:
 
 def _decide(writer: Writer, planned: Planned | None) -> Start:
     last = _last(writer)
-    return decide(writer.name, _mine(writer, planned), last.span.end if last else None)
+    return decide(writer.name, _mine(writer, planned), last.read if last else None)
 
 
 def _ledger_end(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:

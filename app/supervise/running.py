@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.commit.watcher import CheckpointWatcher
-from app.config.settings import Settings
+from app.config.settings import Align, Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.decode.debezium import DebeziumJson
@@ -73,7 +73,10 @@ class Running:
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
-        self._decoder = DebeziumJson(Sql(spark, settings.sql) if settings.sql else None)
+        self._decoder = DebeziumJson(
+            Sql(spark, settings.sql) if settings.sql else None,
+            transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
+        )
         self._collect = collector(settings.transform)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}

@@ -19,7 +19,7 @@ Function = Callable[[Change], Change | None]
 #: as DDL, for Spark
 DDL = (
     "topic string, partition int, offset bigint, layout string, key string, line string, "
-    "ts_ms bigint, sequence string, is_read boolean"
+    "ts_ms bigint, sequence string, is_read boolean, transaction struct<id: string, place: bigint, parts: string>"
 )
 _NULL = "\\N"
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}

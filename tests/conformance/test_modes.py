@@ -1,10 +1,12 @@
 """What every commit mode promises: one suite, run in each of them, with real Kafka, Spark and Postgres."""
 
 import itertools
+import shutil
 
 import pytest
 
 from app.config.settings import CommitMode
+from app.model.offsets import TopicPartition
 from tests import messages as m
 from tests.fix_lane import MODES, Hold, MakeLane
 from tests.fix_target import Target
@@ -170,3 +172,31 @@ def test_nothing_of_an_epoch_shows_before_all_of_it(
     made.until_caught_up(topic)
     questions(target, topic)
     made.stop()
+
+
+def test_no_epoch_ends_inside_a_source_transaction(
+    mode: CommitMode, lane: MakeLane, target: Target, topic: Topic
+) -> None:
+    """However small the epochs, and whoever looks; nor after a checkpoint entry is lost, or the checkpoint."""
+    target.create(*TABLES)
+    messages = Shop(seed=9).messages(120)
+    made = lane(mode, epoch={"max_messages": 7, "align": "source-transaction"})
+    ends = {0} | {at + 1 for at, message in enumerate(messages) if b'"status":"END"' in (message.value or b"")}
+    parted = next(at for at in range(60, len(messages)) if not {at - 1, at, at + 1} & ends)
+    with Reader(target, topic) as reader:
+        topic.send(messages[:parted])
+        made.run_until_caught_up()
+        last = target.ledger()
+        assert last is not None
+        tp = TopicPartition(topic.name, 0)
+        assert (last.span.end[tp], last.read[tp]) == (max(end for end in ends if end < parted), parted)
+        made.checkpoint_files.forget_commit(made.checkpoint_files.complete()[-1])
+        made.run_until_caught_up()
+        shutil.rmtree(made.checkpoint)
+        made.run_until_caught_up()
+        topic.send(messages[parted:])
+        made.run_until_caught_up()
+    questions(target, topic, reader=reader, exactly_once=made.exactly_once)
+    found = {row.end_position[topic.name]["0"] for row in target.epochs()}
+    assert found <= ends
+    assert len(found) > 10

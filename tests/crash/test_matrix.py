@@ -71,7 +71,10 @@ def play(case: Case, seed: int, lane: MakeLane, target: Target, topic: Topic, pr
     shop = Shop(seed=chance.randrange(1 << 30))
     target.create(*TABLES)
     topic.send(shop.messages(BEFORE))
-    made = lane(case.mode, epoch={"max_messages": EPOCH_MESSAGES}, target={"url": str(proxy.url(target.url))})
+    align = chance.choice(["none", "source-transaction"])
+    made = lane(
+        case.mode, epoch={"max_messages": EPOCH_MESSAGES, "align": align}, target={"url": str(proxy.url(target.url))}
+    )
     return Play(case, made, target, topic, shop, at=chance.choice(FAULT_AT))
 
 
