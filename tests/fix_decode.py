@@ -1,4 +1,4 @@
-"""Decoding messages with the real Spark expressions, without Kafka: a data frame with Kafka's columns."""
+"""Decoding messages without Kafka: with Spark from a data frame with Kafka's columns, and in this process."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,20 +6,32 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from app.config.settings import Decode
 from app.decode.debezium import DebeziumJson
+from app.decode.driver import DriverDecoder
 from app.decode.interface import KAFKA, Decoder
+from app.kafka.spans import Batch
+from app.model.offsets import TopicPartition
 from tests.messages import Message
 
 TOPIC = "made-up"
 
-Decode = Callable[[Sequence[Message]], pa.Table]
+Decoded = Callable[[Sequence[Message]], pa.Table]
 
 
-@pytest.fixture
-def decode(spark: SparkSession) -> Decode:
-    """`decode(messages)`: the decoded rows, in the messages' order."""
-
+@pytest.fixture(params=Decode)
+def decode(request: pytest.FixtureRequest) -> Decoded:
+    """`decode(messages)`: the decoded rows, in the messages' order, as Spark gives them and as the driver does."""
+    if request.param is Decode.DRIVER:
+        return lambda messages: decoded_here(DriverDecoder(transactions=True), messages)
+    spark = request.getfixturevalue("spark")
     return lambda messages: decoded_by(DebeziumJson(transactions=True), spark, messages)
+
+
+def decoded_here(decoder: DriverDecoder, messages: Sequence[Message]) -> pa.Table:
+    """What the driver's decoder makes of messages."""
+    keys, values = [one.key for one in messages], [one.value for one in messages]
+    return decoder.decode([Batch(TopicPartition(TOPIC, 0), list(range(len(messages))), keys, values)])
 
 
 def decoded_by(decoder: Decoder, spark: SparkSession, messages: Sequence[Message]) -> pa.Table:

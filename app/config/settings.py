@@ -48,6 +48,13 @@ class Format(enum.StrEnum):
     DEBEZIUM_JSON = "debezium-json"
 
 
+class Decode(enum.StrEnum):
+    """Where messages are read and decoded."""
+
+    DRIVER = "driver"  #: in the lane's own process: the cheapest way, on one core
+    WORKERS = "workers"  #: by Spark's tasks, in parallel
+
+
 class Order(enum.StrEnum):
     """What is kept in order."""
 
@@ -141,6 +148,8 @@ class Source(_Section):
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
+    #: None: in the driver, unless the user's code or SQL runs on workers, or the session has other machines
+    decode: Decode | None = None
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES
     #: not shown in a repr: may hold passwords
@@ -412,10 +421,30 @@ class Settings(BaseSettings):
             )
         return epoch
 
+    @field_validator("transform", "sql")
+    @classmethod
+    def _on_workers_where_messages_are(cls, given: Any, info: ValidationInfo) -> Any:
+        source = info.data.get("source")
+        on_workers = given.where is Where.WORKERS if isinstance(given, Transform) else bool(given)
+        if on_workers and isinstance(source, Source) and source.decode is Decode.DRIVER:
+            raise values.fault(
+                f"{info.field_name} runs on Spark's workers, but source.decode is driver",
+                "leave source.decode out, or write source.decode: workers",
+            )
+        return given
+
     @field_validator("checkpoint")
     @classmethod
     def _checkpoint_of_lane(cls, checkpoint: str, info: ValidationInfo) -> str:
         return values.location(checkpoint or f"./var/checkpoints/{info.data.get('lane', '')}")
+
+    @property
+    def decode(self) -> Decode:
+        """Where messages are read and decoded."""
+        if self.source.decode is not None:
+            return self.source.decode
+        on_workers = self.sql or (self.transform is not None and self.transform.where is Where.WORKERS)
+        return Decode.WORKERS if on_workers or not self.spark.master.startswith("local") else Decode.DRIVER
 
     @property
     def mode(self) -> CommitMode:

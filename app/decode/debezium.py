@@ -43,7 +43,8 @@ _BEFORE = StructType([StructField("before", _ROW)])
 _BEFORE_ENVELOPED = StructType([StructField("payload", _BEFORE)])
 _KEY_ENVELOPED = StructType([StructField("payload", _ROW)])
 
-_OPERATIONS = {
+#: what `op` asks for
+OPERATIONS = {
     "c": Kind.UPSERT,
     "u": Kind.UPSERT,
     "r": Kind.UPSERT,
@@ -51,7 +52,7 @@ _OPERATIONS = {
     "t": Kind.TRUNCATE,
     "m": Kind.FILTERED,
 }
-_UPSERTS = [code for code, kind in _OPERATIONS.items() if kind is Kind.UPSERT]
+_UPSERTS = [code for code, kind in OPERATIONS.items() if kind is Kind.UPSERT]
 _DELETE = "d"
 _PLACE = ("topic", "partition", "offset", "key")
 _KEPT = ("hash", "schema", "table", "ts_ms", "sequence", "is_read", "transaction")
@@ -168,7 +169,7 @@ def _kind() -> Column:
     kind = kind.when(sf.col("malformed") | _is_garbled(), Kind.MALFORMED)
     bad_key = ~sf.coalesce(sf.is_valid_utf8("key"), sf.lit(True))
     kind = kind.when((op == _DELETE) & bad_key, Kind.MALFORMED)  # whatever row it would name is not the one meant
-    for code, meaning in _OPERATIONS.items():
+    for code, meaning in OPERATIONS.items():
         kind = kind.when(op == code, meaning)
     return kind.when(op.isNull() & sf.col("remark"), Kind.FILTERED).otherwise(Kind.MALFORMED)
 

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from app.config.settings import Epoch, Settings, Source
 from app.decode.interface import Decoder
 from app.model.offsets import Offsets, Span
+from app.source.messages import Messages
 
 #: what makes an epoch's content depend on nothing but its offsets; the configuration cannot override it
 FIXED_OPTIONS = {"failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
@@ -28,16 +29,13 @@ DEFAULT_OPTIONS = {
 def start_query(
     spark: SparkSession,
     settings: Settings,
-    decoder: Decoder,
+    messages: Messages,
     start: Offsets,
     on_epoch: Callable[[DataFrame, int], None],
     *,
     until_caught_up: bool,
 ) -> StreamingQuery:
-    """Start reading at the checkpoint, or at `start` when it is empty; calls `on_epoch(decoded, epoch)`.
-
-    Decoding is part of the query, so that Spark analyses it once and not in each epoch.
-    """
+    """Start reading at the checkpoint, or at `start` when it is empty; calls `on_epoch(frame, epoch)`."""
     epoch = settings.epoch
     options = {
         **_client(settings.source),
@@ -46,8 +44,8 @@ def start_query(
         "startingOffsets": start.to_json(),
         **_subscription(settings),
     }
-    messages = spark.readStream.format("kafka").options(**options).load()
-    writer = decoder.decode(messages).writeStream.foreachBatch(on_epoch)
+    rows = spark.readStream.format("kafka").options(**options).load()
+    writer = messages.query(rows).writeStream.foreachBatch(on_epoch)
     writer = writer.option("checkpointLocation", settings.checkpoint).queryName(_query_name(settings.lane))
     if until_caught_up:
         return writer.trigger(availableNow=True).start()

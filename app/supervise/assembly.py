@@ -2,16 +2,20 @@
 
 from collections.abc import Callable, Mapping
 
+from pyspark.sql import SparkSession
+
 from app.apply.applier import Applier
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
-from app.config.settings import CommitMode, Order, Settings
+from app.config.settings import Align, CommitMode, Decode, Order, Settings
 from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
 from app.db.failures import translated
+from app.decode.debezium import DebeziumJson
+from app.decode.driver import DriverDecoder
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
@@ -26,8 +30,23 @@ from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import TopicPartition
+from app.source.by_driver import DriverMessages
+from app.source.by_spark import SparkMessages
+from app.source.messages import Messages
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
+from app.transform.sql import Sql
+from app.transform.stage import collector, in_driver
+
+
+def make_messages(settings: Settings, spark: SparkSession) -> Messages:
+    """Who reads and decodes the messages."""
+    transactions = settings.epoch.align is Align.SOURCE_TRANSACTION
+    if settings.decode is Decode.DRIVER:
+        return DriverMessages(settings.source, DriverDecoder(transactions=transactions), in_driver(settings.transform))
+    rewrite = Sql(spark, settings.sql) if settings.sql else None
+    decoder = DebeziumJson(rewrite, transactions=transactions)
+    return SparkMessages(spark, settings.source, decoder, collector(settings.transform))
 
 
 def add_writers(

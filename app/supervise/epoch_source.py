@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position, Span
-from app.supervise.spark_errors import spark_errors
 
 #: offsets that are read over without being wanted
 READ_ON = 100
@@ -23,13 +22,11 @@ class EpochSource:
 
     def all(self) -> pa.Table:
         """Every row of the epoch."""
-        with spark_errors():
-            return self.planned()
+        return self.planned()
 
     def part(self, span: Span) -> pa.Table:
         """The rows of a part of it."""
-        with spark_errors():
-            return self.read(span)
+        return self.read(span)
 
     def message(self, position: Position) -> RawMessage | None:
         """One message as it lies in Kafka."""

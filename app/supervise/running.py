@@ -18,10 +18,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.commit.watcher import CheckpointWatcher
-from app.config.settings import Align, Settings
+from app.config.settings import Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
-from app.decode.debezium import DebeziumJson
 from app.errors import PartitionAdded, SurelaneError
 from app.kafka.broker import Broker
 from app.lane.lane import Lane
@@ -30,18 +29,16 @@ from app.metrics.lane import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.source.stream import read_span, start_query
+from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
-from app.supervise.assembly import add_writers, any_is_new, make_lane
+from app.spark.errors import spark_errors
+from app.supervise.assembly import add_writers, any_is_new, make_lane, make_messages
 from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
 from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
-from app.supervise.spark_errors import spark_errors
 from app.supervise.stored import StoredMessages
-from app.transform.sql import Sql
-from app.transform.stage import collector
 
 log = structlog.get_logger()
 
@@ -73,15 +70,12 @@ class Running:
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
-        self._decoder = DebeziumJson(
-            Sql(spark, settings.sql) if settings.sql else None,
-            transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
-        )
-        self._collect = collector(settings.transform)
+        self._messages = make_messages(settings, spark)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._closing = ExitStack()
         self._closing.callback(self._broker.close)
+        self._closing.callback(self._messages.close)
         self._stop = threading.Event()
         self._in_epoch = threading.Event()
         #: held by whoever uses the lanes: Spark's thread in an epoch, or this one for a release between two
@@ -124,7 +118,7 @@ class Running:
         self._closing.callback(monitor.stop)
         monitor.start()
         query = start_query(
-            self._spark, self._settings, self._decoder, start, self._on_epoch, until_caught_up=until_caught_up
+            self._spark, self._settings, self._messages, start, self._on_epoch, until_caught_up=until_caught_up
         )
         self._query = query
         self._closing.callback(query.stop)
@@ -171,14 +165,14 @@ class Running:
     def _publish(self, partition: TopicPartition | None) -> None:
         self._lanes[partition].publish()
 
-    def _on_epoch(self, decoded: DataFrame, number: int) -> None:
+    def _on_epoch(self, frame: DataFrame, number: int) -> None:
         """Spark's callback, on a thread of its bridge. Whatever it raises ends the query."""
         try:
             if self._stop.is_set():
                 raise StopRequested
             self._in_epoch.set()
             with self._writing:
-                self._process(decoded, number)
+                self._process(frame, number)
             self.epochs += 1
             self._watcher.notice()
         except BaseException as error:
@@ -187,24 +181,21 @@ class Running:
         finally:
             self._in_epoch.clear()
 
-    def _process(self, decoded: DataFrame, number: int) -> None:
+    def _process(self, frame: DataFrame, number: int) -> None:
         span = self._checkpoint.span(number)
         lane = self._lanes.get(None)
         if lane is not None:
-            lane.process_epoch(number, span, self._source(lambda: self._collect(decoded)))
+            lane.process_epoch(number, span, self._source(lambda: self._messages.epoch(frame, span)))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
-            self._process_partitions(number, span, _once(lambda: self._collect(decoded)))
+            self._process_partitions(number, span, _once(lambda: self._messages.epoch(frame, span)))
 
     def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
-        return EpochSource(planned, self._read, self._broker)
+        return EpochSource(planned, self._messages.part, self._broker)
 
     def _stored(self) -> StoredMessages:
-        return StoredMessages(self._spark, self._decoder, self._collect, self._broker)
-
-    def _read(self, span: Span) -> pa.Table:
-        return self._collect(read_span(self._spark, self._settings.source, self._decoder, span))
+        return StoredMessages(self._messages, self._broker)
 
     def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table]) -> None:
         """One lane for each partition, side by side; the first failure wins, the others finish first."""

@@ -19,11 +19,11 @@ from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
+from app.spark.errors import spark_errors
 from app.spark.session import make_session, stop_session
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.running import Running, StopRequested
-from app.supervise.spark_errors import spark_errors
 from app.supervise.worker import STOP_SIGNALS
 
 log = structlog.get_logger()

@@ -8,7 +8,7 @@ import pytest
 from app.model.rows import Kind, Layout
 from tests import messages as m
 from tests.decoded import decoded_row
-from tests.fix_decode import TOPIC, Decode
+from tests.fix_decode import TOPIC, Decoded
 from tests.messages import Debezium, Message, Table
 from tests.workload import Shop
 
@@ -17,19 +17,19 @@ FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 DEEP, LONG = 5000, 100_000
 
 
-def kinds(messages: list[Message], decode: Decode) -> list[Kind]:
+def kinds(messages: list[Message], decode: Decoded) -> list[Kind]:
     """What each message was taken for."""
     return [Layout.parse(text).kind for text in decode(messages)["layout"].to_pylist()]
 
 
-def test_a_workload_decodes_to_what_it_means(decode: Decode) -> None:
+def test_a_workload_decodes_to_what_it_means(decode: Decoded) -> None:
     """The same rows as the plain Python decoder of the tests makes."""
     messages = Shop(seed=4).messages(400)
     found = decode(messages).to_pylist()
     assert found == [decoded_row(message, TOPIC, 0, offset) for offset, message in enumerate(messages)]
 
 
-def test_with_envelope_the_rows_are_the_same_and_the_layout_names_the_schema(decode: Decode) -> None:
+def test_with_envelope_the_rows_are_the_same_and_the_layout_names_the_schema(decode: Decoded) -> None:
     """Values differ only where the envelope makes Debezium write them differently (decimals)."""
     table = Table("flat", {"id": m.INT, "v": m.TEXT, "t": m.TIMESTAMPTZ})
     rows = [{"id": 1, "v": "a\tb", "t": None}, {"id": 2, "v": None, "t": None}]
@@ -56,7 +56,7 @@ def test_with_envelope_the_rows_are_the_same_and_the_layout_names_the_schema(dec
     assert layouts[1][1] == layouts[1][2], "one schema, one layout"
 
 
-def test_another_schema_is_another_layout(decode: Decode) -> None:
+def test_another_schema_is_another_layout(decode: Decoded) -> None:
     d = Debezium(envelope=True)
     tables = [
         Table("flat", {"id": m.INT, "v": kind}) for kind in (m.DATE, m.TIMESTAMP, m.numeric(5, 2), m.numeric(5, 3))
@@ -76,7 +76,7 @@ def changed(**members: Any) -> Message:
 
 
 @pytest.mark.parametrize("envelope", [False, True])
-def test_what_carries_no_row_is_filtered(envelope: bool, decode: Decode) -> None:
+def test_what_carries_no_row_is_filtered(envelope: bool, decode: Decoded) -> None:
     source = Debezium(envelope=envelope)
     messages = [
         source.tombstone(FLAT, row),
@@ -91,7 +91,7 @@ def test_what_carries_no_row_is_filtered(envelope: bool, decode: Decode) -> None
     assert decode(messages)["line"].to_pylist() == [""] * len(messages)
 
 
-def test_truncate_and_a_delete_that_does_not_say_which_row_are_told_apart(decode: Decode) -> None:
+def test_truncate_and_a_delete_that_does_not_say_which_row_are_told_apart(decode: Decoded) -> None:
     nothing = json.loads(d.delete(FLAT, row, keyed=False).value or b"")
     nothing["before"] = None
     keyless = Message(key=None, value=json.dumps(nothing).encode())
@@ -132,7 +132,7 @@ MALFORMED = {
 }
 
 
-def test_what_is_no_change_event_is_malformed_and_does_not_disturb_its_neighbours(decode: Decode) -> None:
+def test_what_is_no_change_event_is_malformed_and_does_not_disturb_its_neighbours(decode: Decoded) -> None:
     good = d.create(FLAT, row)
     messages = [good, *(Message(key=b'{"id":1}', value=value) for value in MALFORMED.values()), good]
     found = decode(messages)
@@ -142,7 +142,7 @@ def test_what_is_no_change_event_is_malformed_and_does_not_disturb_its_neighbour
     assert found["line"].to_pylist()[0] == found["line"].to_pylist()[-1] == "1\tx\n"
 
 
-def test_a_source_that_is_no_object_leaves_the_message_a_row_of_no_table(decode: Decode) -> None:
+def test_a_source_that_is_no_object_leaves_the_message_a_row_of_no_table(decode: Decoded) -> None:
     """Refused later, by name: no route takes it."""
     found = [Layout.parse(text) for text in decode([changed(source=7), changed(source=None)])["layout"].to_pylist()]
     assert [layout.table for layout in found] == ["", ""]
@@ -163,7 +163,7 @@ NUMBERS = [
 ]
 
 
-def test_numbers_keep_their_digits(decode: Decode) -> None:
+def test_numbers_keep_their_digits(decode: Decoded) -> None:
     value = '{"op":"c","source":{"schema":"public","table":"n"},"after":{"id":%s}}'
     found = decode([Message(key=None, value=(value % number).encode()) for number in NUMBERS])
     lines = [line.rstrip("\n") for line in found["line"].to_pylist()]
@@ -172,7 +172,7 @@ def test_numbers_keep_their_digits(decode: Decode) -> None:
     assert [float(line) for line in lines] == [float(number) for number in NUMBERS]
 
 
-def test_values_of_every_json_type(decode: Decode) -> None:
+def test_values_of_every_json_type(decode: Decoded) -> None:
     after = {
         "text": 'a "quoted" one',
         "empty": "",
@@ -193,7 +193,7 @@ def test_values_of_every_json_type(decode: Decode) -> None:
     assert fields["long"] == after["long"]
 
 
-def test_white_space_and_escapes_in_the_json_change_nothing(decode: Decode) -> None:
+def test_white_space_and_escapes_in_the_json_change_nothing(decode: Decoded) -> None:
     value = json.loads(d.create(FLAT, {"id": 1, "v": "ä€🦀"}).value or b"")
     forms = [
         json.dumps(value, indent=3),
@@ -207,7 +207,7 @@ def test_white_space_and_escapes_in_the_json_change_nothing(decode: Decode) -> N
     assert len(set(found["layout"].to_pylist())) == 1
 
 
-def test_a_key_that_is_not_utf8_makes_no_wrong_key(decode: Decode) -> None:
+def test_a_key_that_is_not_utf8_makes_no_wrong_key(decode: Decoded) -> None:
     delete = d.delete(FLAT, row)
     messages = [Message(key=key, value=delete.value) for key in (b'{"id":"\xff"}', b"\xff", b"", b"{}", b"[1]")]
     found = kinds(messages, decode)

@@ -7,15 +7,19 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from app.config.settings import CommitMode
+from app.config.settings import CommitMode, Decode, Source
 from app.decode.debezium import DebeziumJson
+from app.decode.driver import DriverDecoder
+from app.embedded import Kafka
 from app.guard.operator import Operator
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
+from app.source.by_driver import DriverMessages
+from app.source.by_spark import SparkMessages
 from app.supervise.stored import StoredMessages
 from tests import messages as m
-from tests.fix_decode import TOPIC, Decode
+from tests.fix_decode import TOPIC, Decoded
 from tests.fix_lane import MODES, MakeLane
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Topic
@@ -46,18 +50,24 @@ def request(target: Target, lane: str, entries: Sequence[int]) -> None:
         Operator(SCHEMA, lane, several=False).request_release(connection, entries, "me@here", None, forced=False)
 
 
-def test_stored_messages_decode_like_others(spark: SparkSession, decode: Decode) -> None:
+@pytest.mark.parametrize("decode", [Decode.WORKERS], indirect=True)
+def test_stored_messages_decode_like_others(spark: SparkSession, kafka: Kafka, decode: Decoded) -> None:
+    """Whoever decodes them."""
     messages = [row(1, "a\tb"), m.Message(key=None, value=b"\xff{"), d.delete(FLAT, {"id": 2, "v": None, "at": None})]
     kept = [
         RawMessage(position=Position(TOPIC, 0, number), key=one.key, value=one.value, headers=(), timestamp_ms=None)
         for number, one in enumerate(messages)
     ]
     nobody = cast("Broker", None)  # Kafka has forgotten them
-    stored = StoredMessages(spark, DebeziumJson(), DataFrame.toArrow, nobody)
-    found = stored.decode(kept).sort_by("offset")
-    assert found.to_pylist() == decode(messages).to_pylist()
-    fields: Any = stored.schema(kept[0].position, Layout.parse(found["layout"][0].as_py()))
-    assert fields["at"]["name"] == "io.debezium.time.Timestamp"
+    source = Source(bootstrap_servers=kafka.bootstrap, topics=(TOPIC,))
+    by_driver = DriverMessages(source, DriverDecoder(), None)
+    for by in (SparkMessages(spark, source, DebeziumJson(), DataFrame.toArrow), by_driver):
+        stored = StoredMessages(by, nobody)
+        found = stored.decode(kept).sort_by("offset")
+        assert found["line"].to_pylist() == decode(messages)["line"].to_pylist()
+        fields: Any = stored.schema(kept[0].position, Layout.parse(found["layout"][0].as_py()))
+        assert fields["at"]["name"] == "io.debezium.time.Timestamp"
+    by_driver.close()
 
 
 @pytest.mark.parametrize("mode", MODES)

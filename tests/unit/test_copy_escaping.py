@@ -14,7 +14,7 @@ from app.apply.staging import Field, Staging
 from app.apply.target import Column
 from app.model.arrow import compute
 from tests import messages as m
-from tests.fix_decode import Decode
+from tests.fix_decode import Decoded
 from tests.fix_target import Target
 from tests.messages import Debezium, Table
 
@@ -56,7 +56,7 @@ texts = st.none() | st.lists(special, max_size=6).map("".join) | st.text(charact
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.large_base_example])
 @given(pairs=st.lists(st.tuples(texts, texts), min_size=100, max_size=200))
 def test_every_text_survives_decoding_and_copy(
-    pairs: list[tuple[str | None, str | None]], decode: Decode, target: Target
+    pairs: list[tuple[str | None, str | None]], decode: Decoded, target: Target
 ) -> None:
     target.execute("drop table if exists note")
     target.create(NOTE)
@@ -72,7 +72,7 @@ def _copy(connection: Connection, lines: pa.Array) -> int:
     return staging.copy(connection, Staging('"public"."note"', FIELDS), lines)
 
 
-def test_a_slice_of_the_lines_is_copied_and_nothing_else(decode: Decode, target: Target) -> None:
+def test_a_slice_of_the_lines_is_copied_and_nothing_else(decode: Decoded, target: Target) -> None:
     """The buffer that COPY reads begins and ends in the middle of the array's."""
     target.create(NOTE)
     debezium = Debezium()

@@ -1,0 +1,156 @@
+"""Reading exact spans of topics with librdkafka, one after the other; what lies behind a span is fetched ahead."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from app.config.settings import Source
+from app.errors import Diverged, SurelaneError, Unreachable
+from app.kafka.librdkafka import librdkafka_config
+from app.model.offsets import Offsets, Span, TopicPartition
+
+#: longest wait for messages that ought to be there
+STALL_SECONDS = 30.0
+#: longest wait of one call: whoever wants to stop has to be heard
+_WAIT_SECONDS = 0.5
+#: messages of one call
+_AT_ONCE = 10_000
+_OPTIONS = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "enable.partition.eof": "true",  # offsets at a partition's end may hold no message
+    "check.crcs": "true",
+    "fetch.wait.max.ms": "25",
+    "fetch.message.max.bytes": str(4 << 20),
+    "queued.max.messages.kbytes": str(64 << 10),
+    # with a full queue the next fetch waits so long: a second by default
+    "fetch.queue.backoff.ms": "10",
+    "fetch.error.backoff.ms": "100",
+}
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+@dataclass
+class Batch:
+    """Messages of one partition, in their order."""
+
+    tp: TopicPartition
+    offsets: list[int] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+
+    def add(self, offset: int, message: Message) -> None:
+        """One more."""
+        self.offsets.append(offset)
+        self.keys.append(message.key())
+        self.values.append(message.value())
+
+
+class SpanReader:
+    """A consumer that belongs to no group. Used by one thread at a time."""
+
+    def __init__(self, source: Source) -> None:
+        self._servers = source.bootstrap_servers
+        self._complaint = ""
+        config = {**librdkafka_config(source.bootstrap_servers, source.options), **_OPTIONS, "log_level": 0}
+        self._consumer = Consumer({**config, "group.id": f"surelane-{id(self):x}", "error_cb": self._complain})
+        #: the next offset that the consumer will give
+        self._at: dict[TopicPartition, int] = {}
+        #: given already, but behind the span that was asked for
+        self._left: dict[TopicPartition, list[Message]] = {}
+        #: behind the last message that a reader may see, as far as the consumer has come to it
+        self._ends: dict[TopicPartition, int] = {}
+
+    def close(self) -> None:
+        """End the connections."""
+        self._consumer.close()
+
+    def read(self, span: Span) -> list[Batch]:
+        """Every message of the span. Raises Diverged for offsets that Kafka no longer has, Unreachable when it does not
+        answer."""
+        batches = {tp: Batch(tp) for tp in span.end if span.end[tp] > span.start[tp]}
+        if any(self._at.get(tp) != span.start[tp] for tp in batches):
+            self._go_to(span.start)
+        try:
+            self._fill(batches, span.end)
+        except SurelaneError:
+            self._at.clear()  # wherever it is now: the next one says where to go
+            raise
+        return list(batches.values())
+
+    def _go_to(self, start: Offsets) -> None:
+        self._at, self._left, self._ends = dict(start), {}, {}
+        self._consumer.assign([KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in start.items()])
+
+    def _fill(self, batches: Mapping[TopicPartition, Batch], end: Offsets) -> None:
+        open_ = {tp for tp in batches if not self._from_left(batches[tp], end[tp])}
+        heard_at = time.monotonic()
+        while open_:
+            missing = sum(end[tp] - self._at[tp] for tp in open_)
+            try:
+                messages = self._consumer.consume(min(missing, _AT_ONCE), _WAIT_SECONDS)
+            except KafkaException as error:
+                raise self._meaning(error.args[0]) from error
+            if messages:
+                heard_at = time.monotonic()
+            elif time.monotonic() - heard_at > STALL_SECONDS:
+                raise self._unreachable(f"no message within {STALL_SECONDS:g} s of {sorted(map(str, open_))}")
+            for message in messages:
+                self._take(message, batches, end)
+            open_ = {tp for tp in open_ if max(self._at[tp], self._ends.get(tp, 0)) < end[tp]}
+        for tp in batches:
+            self._at[tp] = end[tp]
+
+    def _take(self, message: Message, batches: Mapping[TopicPartition, Batch], end: Offsets) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        error = message.error()
+        if topic is None or partition is None or offset is None:
+            raise self._meaning(error)
+        tp = TopicPartition(topic, partition)
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                raise self._meaning(error)
+            self._ends[tp] = offset
+        elif tp in batches and offset < end[tp]:
+            batches[tp].add(offset, message)
+            self._at[tp] = offset + 1
+        else:
+            self._left.setdefault(tp, []).append(message)
+            self._at[tp] = max(self._at[tp], end.get(tp, 0))
+
+    def _from_left(self, batch: Batch, end: int) -> bool:
+        """Take what was given before; whether that is all."""
+        left = self._left.pop(batch.tp, [])
+        for at, message in enumerate(left):
+            offset = message.offset()
+            assert offset is not None, "it was given with one"
+            if offset >= end:
+                self._left[batch.tp] = left[at:]
+                return True
+            batch.add(offset, message)
+            self._at[batch.tp] = offset + 1
+        return self._ends.get(batch.tp, 0) >= end
+
+    def _meaning(self, error: KafkaError | None) -> SurelaneError:
+        if error is not None and error.code() in _GONE:
+            return Diverged(
+                f"Kafka no longer has messages that the lane has yet to read: {error.str()}",
+                hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose "
+                "position Kafka still has, or let Debezium snapshot into a new lane",
+            )
+        return self._unreachable(error.str() if error is not None else "a message without a position")
+
+    def _unreachable(self, what: str) -> Unreachable:
+        said = f" ({self._complaint})" if self._complaint else ""
+        return Unreachable(
+            f"Kafka at {self._servers} does not answer: {what}{said}",
+            hint="is the broker up, the address right, and security set as the broker wants it (source.options)?",
+        )
+
+    def _complain(self, error: KafkaError) -> None:
+        self._complaint = error.str()

@@ -1,0 +1,46 @@
+"""Messages read and decoded by Spark's tasks: on as many cores as there are, and with what Spark can do to a row."""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from app.config.settings import Source
+from app.decode.interface import KAFKA, Decoder
+from app.kafka.broker import RawMessage
+from app.model.offsets import Span
+from app.source.stream import read_span
+from app.spark.errors import spark_errors
+
+
+class SparkMessages:
+    """See `app.source.messages`."""
+
+    def __init__(
+        self, spark: SparkSession, source: Source, decoder: Decoder, collect: Callable[[DataFrame], pa.Table]
+    ) -> None:
+        """`collect`: see `app.transform.stage`."""
+        self._spark, self._source, self._decoder, self._collect = spark, source, decoder, collect
+
+    def query(self, messages: DataFrame) -> DataFrame:
+        """Decoding is part of the query, so that Spark analyses it once and not in each epoch."""
+        return self._decoder.decode(messages)
+
+    def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is the frame's
+        """As planned."""
+        with spark_errors():
+            return self._collect(frame)
+
+    def part(self, span: Span) -> pa.Table:
+        """With a job of its own."""
+        with spark_errors():
+            return self._collect(read_span(self._spark, self._source, self._decoder, span))
+
+    def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """With a job of its own."""
+        rows = [(*one.position, one.key, one.value) for one in messages]
+        with spark_errors():
+            return self._collect(self._decoder.decode(self._spark.createDataFrame(rows, KAFKA)))
+
+    def close(self) -> None:
+        """Nothing is held."""

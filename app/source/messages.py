@@ -1,0 +1,35 @@
+"""What reads and decodes a lane's messages: Spark's tasks, or the driver itself (`source.decode`)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from app.kafka.broker import RawMessage
+from app.model.offsets import Span
+
+
+class Messages(Protocol):
+    """Tables are as `app.model.rows` says. Errors are SurelaneErrors, of verdict POISON where a message may be the
+    cause."""
+
+    def query(self, messages: DataFrame) -> DataFrame:
+        """What the streaming query makes of Kafka's rows."""
+        ...
+
+    def epoch(self, frame: DataFrame, span: Span) -> pa.Table:
+        """Every row of the epoch that the streaming query has planned; `frame` is what `query` made for it."""
+        ...
+
+    def part(self, span: Span) -> pa.Table:
+        """The rows of some span, wherever it is."""
+        ...
+
+    def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """The rows of messages that somebody has kept."""
+        ...
+
+    def close(self) -> None:
+        """Give up what is held."""
+        ...
