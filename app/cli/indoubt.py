@@ -32,7 +32,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-GidText = Annotated[str, typer.Argument(metavar="GID", help="Name of the prepared transaction.", show_default=False)]
+GidText = Annotated[
+    str, typer.Argument(metavar="GID", parser=storable, help="Name of the prepared transaction.", show_default=False)
+]
 Copy = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="A copy of the checkpoint, made after the lane ended.", show_default=False),
@@ -74,9 +76,9 @@ def explain(gid: GidText, config: ConfigFile = None, checkpoint: Copy = None, js
     """Show one with the evidence, the verdict and why, its locks, and the sessions it blocks."""
     settings = load(config)
     with _opened(settings, checkpoint) as (connection, observer):
-        found = observer.find(connection, storable(gid))
+        found = observer.find(connection, gid)
         if found is None:
-            fate = observer.fate(connection, storable(gid))
+            fate = observer.fate(connection, gid)
             raise Refused(f"{gid} is not prepared: {fate}", hint="surelane indoubt list")
     if json_:
         typer.echo(json.dumps(as_json(found, settings.guard.redact)))
@@ -134,7 +136,7 @@ def _answer(
     caller = who()
     with _opened(settings, checkpoint) as (connection, observer):
         answering = Answering(observer, os_user=caller.user, host=caller.host)
-        done = answering.give(connection, storable(gid), answer, reason=reason, force=force)
+        done = answering.give(connection, gid, answer, reason=reason, force=force)
     typer.echo(json.dumps(given(done)) if json_ else told(done))
 
 

@@ -89,9 +89,13 @@ def what_next(gid: Gid | None, verdict: Verdict) -> str:
                 "wait. If the lane's machine is gone and only its session is left, `surelane run` elsewhere takes over"
             )
         case Verdict.COMMIT | Verdict.ROLLBACK | Verdict.ORPHAN:
-            return f"start the lane, its start does it: surelane run. If it cannot start: surelane indoubt {RIGHT[verdict]} {gid}"
+            by_hand = f"surelane indoubt {RIGHT[verdict]} {gid}"
+            return f"start the lane, which does it: surelane run. If it cannot start: {by_hand}"
         case Verdict.UNSURE:
-            return "surelane run on the lane's own machine settles it; or read a copy of its checkpoint: --checkpoint"
+            return (
+                "start the lane where its checkpoint is: surelane run; or read a copy of it: --checkpoint PATH. If it "
+                "is lost for good, start the lane as well: it rolls this back and resumes from the ledger"
+            )
         case Verdict.FOREIGN:
             return "leave it to whom it belongs to"
 
