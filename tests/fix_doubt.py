@@ -106,7 +106,9 @@ class Doubt:
 
     def answers(self) -> list[dict[str, Any]]:
         """The record."""
-        return [dict(row._mapping) for row in self.target.execute("select * from surelane.indoubt_answer order by id")]
+        with self.target.engine.connect() as connection:
+            found = connection.exec_driver_sql("select * from surelane.indoubt_answer order by id").mappings().all()
+        return [dict(row) for row in found]
 
     def _write(self, kind: str, epoch: int, text: str) -> None:
         folder = self.checkpoint / kind
