@@ -26,6 +26,7 @@ pytest_plugins = [
     "tests.fix_http",
     "tests.fix_bare_lane",
     "tests.fix_cli",
+    "tests.fix_doubt",
     "tests.fix_dead_letters",
 ]
 

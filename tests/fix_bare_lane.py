@@ -193,6 +193,10 @@ class BareLane:
         span = Span(start=self.lane.position, end=Offsets.of({TOPIC: len(self.sent) + len(sent)}))
         self.lane.process_epoch(self._epoch, span, DecodedSource(sent, self.killers, self.transform))
 
+    def die(self) -> None:
+        """As SIGKILL: the connection is gone, and what is prepared stays."""
+        self._connection.invalidate()
+
     def replay(self) -> None:
         """The last epoch once more, as after a crash before its checkpoint entry."""
         last = self.target.ledger(self.name)

@@ -3,10 +3,7 @@
 import datetime
 import enum
 import json
-import os
-import pwd
 import re
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +16,7 @@ from sqlalchemy import Connection
 from app.cli.options import ConfigFile, Json
 from app.cli.quarantine_view import facts, listed, sections, summary, whole
 from app.cli.terminal import console
+from app.cli.who import who
 from app.config.load import load
 from app.config.redaction import Redaction
 from app.config.settings import Order, Settings
@@ -156,7 +154,7 @@ def release(
     settings = load(config)
     found = _meant(settings, entries, every=every, table=table)
     with _opened(settings) as (connection, operator):
-        operator.request_release(connection, found, _who(), reason, forced=force)
+        operator.request_release(connection, found, str(who()), reason, forced=force)
     typer.echo(f"release of {_entries(found)} requested; the lane takes it up within a second, if it runs")
 
 
@@ -180,7 +178,7 @@ def discard(
     if every and found and not yes:
         _confirm(f"discard {_entries(found)}?")
     with _opened(settings) as (connection, operator):
-        operator.discard(connection, found, _who(), reason)
+        operator.discard(connection, found, str(who()), reason)
     typer.echo(f"{_entries(found)} discarded")
 
 
@@ -217,11 +215,3 @@ def _confirm(question: str) -> None:
 
 def _entries(found: list[int]) -> str:
     return f"entry {found[0]}" if len(found) == 1 else f"{len(found)} entries"
-
-
-def _who() -> str:
-    try:
-        name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        name = str(os.getuid())  # a container's user need not be in its passwd
-    return f"{name}@{socket.gethostname()}"

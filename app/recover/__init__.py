@@ -18,4 +18,7 @@ decides about a prepared transaction, the ledger row tells what the target has.
 
 Observation order: the lane's lock is held before anything is read, so no other writer can prepare meanwhile; prepared
 transactions are ended before the ledger is read, so its last row is final.
+
+For a lane that cannot start, an operator gives the same answers by hand: `evidence` looks, `verdict` judges by the
+table above, `answering` refuses what disagrees with it and keeps a record, `indoubt` shows it all.
 """

@@ -16,7 +16,7 @@ from app.errors import Diverged
 from app.ledger.store import Ledger
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
-from app.spark.checkpoint import Checkpoint
+from app.spark.entries import Entries
 
 log = structlog.get_logger()
 
@@ -77,7 +77,7 @@ def decide(lane: str, planned: Planned | None, ledger_end: Offsets | None) -> St
     raise _target_behind(lane, planned, ledger_end)
 
 
-def settle(connection: Connection, ledger: Ledger, checkpoint: Checkpoint, identity: str | None) -> None:
+def settle(connection: Connection, ledger: Ledger, checkpoint: Entries, identity: str | None) -> None:
     """End every prepared transaction of this lane as the checkpoint decided; foreign ones are not touched.
 
     `connection` holds the lane's lock and has no transaction open.

@@ -1,1 +1,1 @@
-"""The Spark side: the session, and its checkpoint read through Spark's own file systems."""
+"""The Spark side: the session, and its checkpoint, read through Spark's own file systems or without Spark."""

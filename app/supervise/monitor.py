@@ -2,7 +2,6 @@
 whether somebody wants a message released."""
 
 import threading
-import time
 from collections.abc import Mapping
 
 import structlog
@@ -92,7 +91,7 @@ class Monitor:
 
     def _in_doubt(self, connection: Connection, lane: str) -> None:
         mine = [row for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]
-        age = time.time() - mine[0].prepared_at.timestamp() if mine else 0.0
+        age = mine[0].age_seconds if mine else 0.0
         self._metrics[lane].set_in_doubt(len(mine), age)
         self._metrics[lane].set_prepared_slots(*slots(connection))
 

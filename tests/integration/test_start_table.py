@@ -26,7 +26,8 @@ from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.spark.checkpoint import IDENTITY_FILE, NEW_IDENTITY_FILE, Checkpoint, Identity
+from app.spark.checkpoint import Checkpoint
+from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, Identity
 from app.supervise.opening import Writer, open_writers
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target

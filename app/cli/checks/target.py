@@ -141,6 +141,6 @@ def prepared_slots(used: int, limit: int) -> Finding:
     if limit == 0:
         return fault("prepared", "max_prepared_transactions is 0: the server refuses PREPARE TRANSACTION", _ADVICE)
     if used >= limit * SLOTS_WARN:
-        hint = "surelane status shows this lane's; SELECT * FROM pg_prepared_xacts shows whose the others are"
+        hint = "surelane indoubt list shows those of this database; SELECT * FROM pg_prepared_xacts those of the others"
         return warn("prepared", f"{used} of {limit} prepared transactions are in use", hint)
     return ok("prepared", f"{used} of {limit} prepared transactions are in use")

@@ -1,0 +1,153 @@
+"""`surelane indoubt`: prepared transactions that stay, what the evidence says about them, and answers by hand."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from sqlalchemy import Connection
+
+from app.cli.indoubt_view import as_json, facts, given, listed, sections, told, unfinished
+from app.cli.options import ConfigFile, Json
+from app.cli.terminal import console
+from app.cli.who import who
+from app.config.load import load
+from app.config.settings import Order, Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.errors import Refused
+from app.guard.quarantine import storable
+from app.recover.answering import Answering
+from app.recover.evidence import source_of
+from app.recover.indoubt import Observer
+from app.recover.verdict import Answer
+
+app = typer.Typer(
+    name="indoubt",
+    help="Prepared transactions: list, explain, commit, rollback. Looking works while the lane runs and while it does "
+    "not; the start of a lane settles its own, so answers by hand are for when it cannot start.",
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+GidText = Annotated[
+    str, typer.Argument(metavar="GID", parser=storable, help="Name of the prepared transaction.", show_default=False)
+]
+Copy = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="A copy of the checkpoint, made after the lane ended.", show_default=False),
+]
+Force = Annotated[bool, typer.Option("--force", help="Also where the evidence does not ask for it; needs --reason.")]
+Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept with the answer.")]
+
+
+@app.command(
+    "list",
+    epilog="Examples:\n\n  surelane indoubt list\n\n"
+    "  surelane indoubt list --json | jq -r '.transactions[] | select(.verdict == \"commit\") | .gid'",
+)
+def list_transactions(config: ConfigFile = None, checkpoint: Copy = None, json_: Json = False) -> None:
+    """Show every prepared transaction of the database, the oldest first, with the verdict on each."""
+    settings = load(config)
+    with _opened(settings, checkpoint) as (connection, observer):
+        found = observer.overview(connection)
+    if json_:
+        every = [as_json(one, settings.guard.redact) for one in found.transactions]
+        left = [unfinished(row) for row in found.unfinished]
+        slots = {"used": found.used, "limit": found.limit}
+        typer.echo(json.dumps({"lane": settings.lane, "transactions": every, "slots": slots, "unfinished": left}))
+        return
+    if found.transactions:
+        console().print(listed(found.transactions))
+    else:
+        typer.echo("nothing is prepared in this database")
+    typer.echo(f"{found.used} of {found.limit} prepared transactions of the server in use")
+    for row in found.unfinished:
+        typer.echo(f"answer {row.id}, {row.answer} of {row.gid}, was begun and its end is not on record: give it again")
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane indoubt explain surelane:orders:3:41\n\n"
+    "  surelane indoubt explain surelane:orders:3:41 --checkpoint ./copy-of-checkpoint",
+)
+def explain(gid: GidText, config: ConfigFile = None, checkpoint: Copy = None, json_: Json = False) -> None:
+    """Show one with the evidence, the verdict and why, its locks, and the sessions it blocks."""
+    settings = load(config)
+    with _opened(settings, checkpoint) as (connection, observer):
+        found = observer.find(connection, gid)
+        if found is None:
+            fate = observer.fate(connection, gid)
+            raise Refused(f"{gid} is not prepared: {fate}", hint="surelane indoubt list")
+    if json_:
+        typer.echo(json.dumps(as_json(found, settings.guard.redact)))
+        return
+    console().print(facts(found))
+    for title, text in sections(found, settings.guard.redact):
+        typer.echo(f"\n{title}\n{text}")
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane indoubt commit surelane:orders:3:41\n\n"
+    '  surelane indoubt commit surelane:orders:3:41 --force --reason "checkpoint is lost, see ticket"',
+)
+def commit(
+    gid: GidText,
+    config: ConfigFile = None,
+    checkpoint: Copy = None,
+    force: Force = False,
+    reason: Reason = None,
+    json_: Json = False,
+) -> None:
+    """COMMIT PREPARED, where the verdict is commit. The lane must not be running."""
+    _answer(Answer.COMMIT, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane indoubt rollback surelane:orders:3:41\n\n"
+    '  surelane indoubt rollback other-program-17 --force --reason "its program is gone, agreed with its owner"',
+)
+def rollback(
+    gid: GidText,
+    config: ConfigFile = None,
+    checkpoint: Copy = None,
+    force: Force = False,
+    reason: Reason = None,
+    json_: Json = False,
+) -> None:
+    """ROLLBACK PREPARED, where the verdict is rollback or orphan. The lane must not be running."""
+    _answer(Answer.ROLLBACK, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
+
+
+def _answer(
+    answer: Answer,
+    gid: str,
+    settings: Settings,
+    checkpoint: Path | None,
+    *,
+    force: bool,
+    reason: str | None,
+    json_: bool,
+) -> None:
+    reason = storable(reason.strip()) if reason and reason.strip() else None
+    if force and reason is None:
+        raise typer.BadParameter('say why: --force needs --reason "..."')
+    caller = who()
+    with _opened(settings, checkpoint) as (connection, observer):
+        answering = Answering(observer, os_user=caller.user, host=caller.host)
+        done = answering.give(connection, gid, answer, reason=reason, force=force)
+    typer.echo(json.dumps(given(done)) if json_ else told(done))
+
+
+@contextmanager
+def _opened(settings: Settings, copy: Path | None) -> Iterator[tuple[Connection, Observer]]:
+    """A connection to the target on which each statement is a transaction of its own."""
+    target = settings.target
+    several = settings.source.order is Order.PARTITION
+    observer = Observer(target.db_schema, settings.lane, source_of(settings.checkpoint, copy), several=several)
+    engine = make_engine(target.url, target.owner_role, "surelane indoubt").execution_options(
+        isolation_level="AUTOCOMMIT"
+    )
+    with translated("prepared transactions"), engine.connect() as connection:
+        yield connection, observer

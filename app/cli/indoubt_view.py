@@ -1,0 +1,166 @@
+"""Prepared transactions for people and for programs."""
+
+import datetime
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import Row
+
+from app.cli.quarantine_view import printable
+from app.db.holding import Waiting
+from app.recover.answering import Given
+from app.recover.indoubt import InDoubt
+from app.recover.verdict import PAST
+
+#: of each kind so many lines are shown; `--json` has all
+MAX_LINES = 20
+_WITHHELD = "not shown: guard.redact hides columns"
+_UNFINISHED = ("id", "lane", "gid", "answer", "forced", "reason", "os_user", "host")
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+
+
+def as_json(one: InDoubt, redact: Collection[str]) -> dict[str, Any]:
+    """One transaction for `--json`."""
+    return {
+        "gid": one.prepared.gid,
+        "lane": one.gid.lane if one.gid else None,
+        "generation": one.gid.generation if one.gid else None,
+        "epoch": one.gid.epoch if one.gid else None,
+        "owner": one.prepared.owner,
+        "prepared_at": one.prepared.prepared_at.isoformat(),
+        "age_seconds": round(one.prepared.age_seconds, 3),
+        "verdict": one.verdict.value,
+        "why": one.why,
+        "next": one.next,
+        "answer": one.right.value if one.right else None,
+        "evidence": one.evidence.as_json() if one.evidence else None,
+        "tables": list(one.holding.tables),
+        "locks": [asdict(lock) for lock in one.holding.locks],
+        "blocks": [asdict(session) | {"query": _query(session, redact)} for session in one.holding.blocks],
+    }
+
+
+def unfinished(row: Row[Any]) -> dict[str, Any]:
+    """An answer whose process died over it, for `--json`."""
+    return {name: getattr(row, name) for name in _UNFINISHED} | {"at": row.at.isoformat()}
+
+
+def given(one: Given) -> dict[str, Any]:
+    """An answer that was given, for `--json`."""
+    plain = {"id": one.id, "gid": one.gid, "answer": one.answer.value, "verdict": one.verdict.value}
+    return plain | {"forced": one.forced, "before": one.before}
+
+
+def told(one: Given) -> str:
+    """An answer that was given, and what follows."""
+    text = f"{one.gid} {PAST[one.answer]}, answer {one.id}"
+    if one.before:
+        text = f"{one.gid} was {PAST[one.answer]} before; now on record as answer {one.id}"
+    if one.forced:
+        text += ", forced"
+    if one.consequence:
+        text += f"\n  {one.consequence}"
+    return printable(text)
+
+
+def listed(found: Sequence[InDoubt]) -> Table:
+    """Transactions as a table."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("gid", "age", "owner", "verdict", "tables", "locks", "blocks"):
+        table.add_column(name, overflow="fold")
+    for one in found:
+        blocked = len(one.holding.blocks)
+        cells = (
+            one.prepared.gid,
+            age(one.prepared.age_seconds),
+            one.prepared.owner,
+            one.verdict.value,
+            _some(one.holding.tables, ", "),
+            str(len(one.holding.locks)),
+            "nobody" if not blocked else "1 session" if blocked == 1 else f"{blocked} sessions",
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def facts(one: InDoubt) -> Table:
+    """What it is, and what is known about it."""
+    table = Table("", "", show_header=False, box=None, pad_edge=False)
+    lines = {
+        "gid": one.prepared.gid,
+        "prepared": f"{_time(one.prepared.prepared_at)}, {age(one.prepared.age_seconds)} ago, by {one.prepared.owner}",
+        "tables": _some(one.holding.tables, ", "),
+        "verdict": one.verdict.value,
+    }
+    for name, line in (lines | _evidence(one)).items():
+        table.add_row(name, Text(printable(line), overflow="fold"))
+    return table
+
+
+def sections(one: InDoubt, redact: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Title and text of the longer parts."""
+    yield "why", printable(one.why)
+    yield "what to do", printable(one.next)
+    held = Counter(f"{lock.mode} on {lock.place}" for lock in one.holding.locks)
+    yield "locks", printable(_some([f"{line} ({n} times)" if n > 1 else line for line, n in held.items()]))
+    yield "blocks", printable(_some([_told(session, redact) for session in one.holding.blocks], nothing="nobody"))
+
+
+def age(seconds: float) -> str:
+    """A duration in its two largest units."""
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m{whole % _MINUTE:02}s"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02}m"
+    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02}h"
+
+
+def _evidence(one: InDoubt) -> dict[str, str]:
+    seen = one.evidence
+    if seen is None or one.gid is None:
+        return {}
+    ran = f"generation {one.gid.generation} ran on {seen.of_generation or 'none that is known'}"
+    lines = {
+        "lane": f"{one.gid.lane}, " + (f"runs (backend {seen.holder})" if seen.holder else "does not run"),
+        "checkpoint": f"{seen.checkpoint or seen.trouble} at {seen.location}; {ran}",
+        f"offsets/{one.gid.epoch}": _there(seen.planned),
+        f"commits/{one.gid.epoch}": _there(seen.complete),
+        "ledger row": _there(seen.ledger_row),
+    }
+    if seen.span is not None:
+        span = seen.span
+        moved = [f"{tp}@{span.start[tp]}..{end - 1}" for tp, end in span.end.items() if end > span.start[tp]]
+        lines["messages"] = ", ".join(moved) or "none"
+    return lines
+
+
+def _there(there: bool | None) -> str:
+    return "not known" if there is None else "exists" if there else "does not exist"
+
+
+def _told(session: Waiting, redact: Collection[str]) -> str:
+    who = ", ".join(filter(None, (session.user, session.application)))
+    queue = "behind one of these, " if session.behind else ""
+    wants = f"{queue}wants {session.mode} on {session.place}"
+    return f"backend {session.pid} ({who}) for {age(session.seconds)}: {wants}: {_query(session, redact)}"
+
+
+def _query(session: Waiting, redact: Collection[str]) -> str:
+    """Somebody's SQL may have values of hidden columns in it."""
+    return _WITHHELD if redact else session.query
+
+
+def _some(lines: Sequence[str], between: str = "\n", nothing: str = "none") -> str:
+    more = [f"... and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
+    return between.join([*lines[:MAX_LINES], *more]) or nothing
+
+
+def _time(time: datetime.datetime) -> str:
+    return time.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,184 @@
+"""Answering a prepared transaction by hand.
+
+Promise: what is answered is on record, and what is on record as done was answered. COMMIT PREPARED cannot share a
+transaction with anything, so the order is
+
+    1. lock       the lane's lock: no lane runs, none starts unnoticed, no second operator answers
+    2. look       the evidence, under the lock, and the verdict
+    3. refuse     unless the answer agrees with it, or is forced with a reason
+    4. intend     the row of the record, committed
+    5. answer     COMMIT PREPARED or ROLLBACK PREPARED
+    6. end        of the row
+
+A death between 4 and 6 leaves a row that is `intended`. Whoever answers that gid next looks whether it is still
+prepared, and goes on with the row, or ends it by what became of the transaction.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+from sqlalchemy import Connection, Row
+from sqlalchemy.exc import DBAPIError
+
+from app.db.failures import UNDEFINED_OBJECT, describe, is_connection_loss, sqlstate
+from app.db.locks import lock_holder, try_lock
+from app.db.prepared import end, full_xid, xact_status
+from app.errors import Refused
+from app.ledger.store import Ledger
+from app.model.gid import Gid
+from app.recover.answers import State
+from app.recover.indoubt import InDoubt, Observer
+from app.recover.verdict import PAST, Answer, Verdict, consequence
+
+#: only its owner may end it, or a superuser
+_INSUFFICIENT_PRIVILEGE = "42501"
+_ENDED = {"committed": Answer.COMMIT, "aborted": Answer.ROLLBACK}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """An answer that was given."""
+
+    #: number of its row
+    id: int
+    gid: str
+    answer: Answer
+    verdict: Verdict
+    forced: bool
+    #: it had been given before, by a process that died before it could say so
+    before: bool = False
+    #: what follows from it, where the evidence asked for something else
+    consequence: str | None = None
+
+
+class Answering:
+    """Gives answers. Every connection is in autocommit, and holds a lock until it is closed."""
+
+    def __init__(self, observer: Observer, *, os_user: str, host: str) -> None:
+        """Who answers; as whom in the database, that knows itself."""
+        self._observer, self._answers = observer, observer.answers
+        self._who = {"os_user": os_user, "host": host}
+
+    def give(self, connection: Connection, gid: str, answer: Answer, *, reason: str | None, force: bool) -> Given:
+        """Answer one; raises Refused, with nothing changed, where the evidence does not ask for it."""
+        self._lock(connection, gid)
+        found = self._observer.find(connection, gid, locked=True)
+        if found is None:
+            return self._gone(connection, gid, answer)
+        forced = found.right is not answer
+        if forced and not (force and reason):
+            raise _refused(found, answer)
+        number = self._intend(connection, found, answer, forced=forced, reason=reason)
+        self._end(connection, number, gid, answer)
+        return Given(
+            id=number,
+            gid=gid,
+            answer=answer,
+            verdict=found.verdict,
+            forced=forced,
+            consequence=consequence(answer, found.verdict) if forced else None,
+        )
+
+    def _lock(self, connection: Connection, text: str) -> None:
+        gid = Gid.parse(text)
+        name = gid.lane if gid else f"in doubt: {text}"  # no lane's name: it has a space
+        if not try_lock(connection, name):
+            holder = lock_holder(connection, name)
+            runs = f"lane {gid.lane} runs" if gid else "somebody answers it"
+            raise Refused(
+                f"{text} is in progress: {runs} (backend {holder} holds its lock). Nothing was changed",
+                hint="wait: a lane that runs ends its epochs itself; if it cannot, stop it first (--force is no help)",
+            )
+
+    def _intend(
+        self, connection: Connection, found: InDoubt, answer: Answer, *, forced: bool, reason: str | None
+    ) -> int:
+        """The number of the answer's row: a new one, or the one that a dead process left."""
+        gid = found.prepared.gid
+        left = self._answers.open(connection, gid)
+        if left is not None:
+            self._answers.end(connection, left.id, State.FAILED, "its process ended before it was given")
+        return self._answers.intend(
+            connection,
+            lane=self._observer.lane,
+            gid=gid,
+            generation=found.gid.generation if found.gid else None,
+            epoch=found.gid.epoch if found.gid else None,
+            answer=answer,
+            verdict=found.verdict,
+            forced=forced,
+            reason=reason,
+            evidence=_on_record(connection, found),
+            **self._who,
+        )
+
+    def _end(self, connection: Connection, number: int, gid: str, answer: Answer) -> None:
+        try:
+            end(connection, gid, commit=answer is Answer.COMMIT)
+        except (DBAPIError, psycopg2.Error) as error:
+            if is_connection_loss(error):
+                raise  # whether it got through is found out by the next answer
+            if sqlstate(error) == UNDEFINED_OBJECT:
+                self._gone(connection, gid, answer)
+                return
+            self._answers.end(connection, number, State.FAILED, describe(error))
+            if sqlstate(error) == _INSUFFICIENT_PRIVILEGE:
+                raise Refused(
+                    f"{describe(error)}. Nothing was changed",
+                    hint="use the role that prepared it (`surelane indoubt explain` names its owner), or a superuser",
+                ) from error
+            raise
+        self._answers.end(connection, number, State.DONE, PAST[answer])
+
+    def _gone(self, connection: Connection, gid: str, answer: Answer) -> Given:
+        """No such transaction: end what a dead process left of an answer, and say what became of it."""
+        left = self._answers.open(connection, gid)
+        if left is None:
+            raise Refused(
+                f"{gid} is not prepared: {self._observer.fate(connection, gid)}", hint="surelane indoubt list"
+            )
+        ended = self._ended_how(connection, gid, left)
+        if ended is None or ended.value != left.answer:
+            self._answers.end(connection, left.id, State.FAILED, f"ended by somebody else: {_told(ended)}")
+            raise Refused(f"{gid} is not prepared any more, and {_told(ended)}", hint="surelane indoubt list")
+        self._answers.end(connection, left.id, State.DONE, f"found {PAST[ended]} afterwards")
+        if ended is not answer:
+            raise Refused(f"{gid} is {PAST[ended]} already: answer {left.id} of {left.os_user}@{left.host}")
+        verdict = Verdict(left.verdict)
+        return Given(id=left.id, gid=gid, answer=answer, verdict=verdict, forced=left.forced, before=True)
+
+    def _ended_how(self, connection: Connection, text: str, left: Row[Any]) -> Answer | None:
+        """The ledger tells of a lane's transaction, the server's own memory of another one, if it goes back so far."""
+        gid = Gid.parse(text)
+        if gid is not None:
+            ledger = Ledger(self._observer.schema, gid.lane)
+            there = ledger.find(connection, gid.generation, gid.epoch) is not None
+            return Answer.COMMIT if there else Answer.ROLLBACK
+        return _ENDED.get(xact_status(connection, left.evidence["xid"]) or "")
+
+
+def _refused(found: InDoubt, answer: Answer) -> Refused:
+    follows = consequence(answer, found.verdict)
+    return Refused(
+        f"{found.prepared.gid} is not to be {PAST[answer]}: {found.why}. Nothing was changed",
+        hint=f'{found.next}. With --force --reason "..." all the same: {follows}',
+    )
+
+
+def _on_record(connection: Connection, found: InDoubt) -> dict[str, Any]:
+    row, holding = found.prepared, found.holding
+    return {
+        "xid": full_xid(connection, row.xid),
+        "owner": row.owner,
+        "prepared_at": row.prepared_at.isoformat(),
+        "why": found.why,
+        "tables": list(holding.tables),
+        "locks": len(holding.locks),
+        "blocks": [one.pid for one in holding.blocks],
+        **(found.evidence.as_json() if found.evidence else {}),
+    }
+
+
+def _told(ended: Answer | None) -> str:
+    return "how is not known" if ended is None else f"was {PAST[ended]}"

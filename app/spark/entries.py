@@ -1,0 +1,105 @@
+"""What a checkpoint says: which epochs were planned, and which are complete.
+
+    <location>/surelane.json   ours: which lane and which checkpoint this is
+    <location>/offsets/N       written before epoch N runs: where N ends
+    <location>/commits/N       written after: the decision that N is committed
+
+How its files are reached is left to `app.spark.checkpoint` (Spark's own file systems) and `app.spark.local` (no Spark).
+"""
+
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from app.errors import Diverged
+from app.model.offsets import Offsets, Span
+
+IDENTITY_FILE = "surelane.json"
+#: complete when IDENTITY_FILE is missing; else perhaps a part
+NEW_IDENTITY_FILE = "surelane.json.new"
+#: first line of Spark's offsets/N that this code understands
+LOG_VERSION = "v1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Content of surelane.json."""
+
+    lane: str
+    #: made when the checkpoint was; recorded in the `generation` table
+    checkpoint: str
+    #: newest generation that ran on it
+    generation: int
+    #: where its epoch 0 starts, as Spark's JSON
+    start: str
+
+
+class Entries(ABC):
+    """The entries of the checkpoint at `location`, read only."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    @abstractmethod
+    def _read(self, name: str) -> str | None:
+        """Text of a file, None when it is not there."""
+
+    @abstractmethod
+    def _exists(self, name: str) -> bool:
+        """Whether a file is there."""
+
+    @abstractmethod
+    def _names(self, folder: str) -> list[str]:
+        """Names of the files in a folder, none when it is not there."""
+
+    def identity(self) -> Identity | None:
+        """Whose checkpoint this is; None when there is none. Raises Diverged for one that is not Surelane's."""
+        found = _parsed(self._read(IDENTITY_FILE)) or _parsed(self._read(NEW_IDENTITY_FILE))
+        if found is not None or self.last_planned() is None:
+            return found
+        raise Diverged(
+            f"checkpoint {self.location} has epochs but no valid {IDENTITY_FILE}: another program wrote it",
+            hint="point `checkpoint` at a folder of this lane's own",
+        )
+
+    def last_planned(self) -> int | None:
+        """Number of the newest epoch that has an `offsets` entry."""
+        return max((int(name) for name in self._names("offsets") if name.isdigit()), default=None)
+
+    def is_planned(self, epoch: int) -> bool:
+        """Whether `offsets/<epoch>` exists."""
+        return self._exists(f"offsets/{epoch}")
+
+    def is_complete(self, epoch: int) -> bool:
+        """Whether `commits/<epoch>` exists: the decision of that epoch."""
+        return self._exists(f"commits/{epoch}")
+
+    def span(self, epoch: int) -> Span:
+        """What the planned `epoch` reads. Partitions that are new in it start at 0, as in Spark's source."""
+        end = self._end(epoch)
+        start = self._end(epoch - 1) if epoch > 0 else self._start()
+        return Span(start=Offsets.of({tp: start.get(tp, 0) for tp in end}), end=end)
+
+    def _start(self) -> Offsets:
+        identity = self.identity()
+        if identity is None:
+            raise Diverged(f"checkpoint {self.location} has no {IDENTITY_FILE}", hint="see ops/runbooks")
+        return Offsets.from_json(identity.start)
+
+    def _end(self, epoch: int) -> Offsets:
+        text = self._read(f"offsets/{epoch}")
+        lines = text.splitlines() if text else []
+        if len(lines) != 3 or lines[0] != LOG_VERSION:
+            raise Diverged(
+                f"checkpoint {self.location}: offsets/{epoch} is missing or not of Spark's format {LOG_VERSION}",
+                hint="`surelane recover --from-ledger` starts a new checkpoint at the target's own position",
+            )
+        return Offsets.from_json(lines[2])
+
+
+def _parsed(text: str | None) -> Identity | None:
+    """None also for a file whose writer was killed."""
+    try:
+        return Identity(**json.loads(text)) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,64 @@
+"""A checkpoint on a disk of this machine, read without Spark: for commands, which do not wait for a JVM."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from app.errors import EnvironmentMissing
+from app.spark.entries import Entries
+
+#: hosts that a file: URL may name
+_HERE = ("", "localhost")
+
+
+class LocalCheckpoint(Entries):
+    """The checkpoint in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self._folder = folder
+
+    def _read(self, name: str) -> str | None:
+        with self._reached():
+            try:
+                return (self._folder / name).read_text("utf-8")
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def _exists(self, name: str) -> bool:
+        with self._reached():
+            try:
+                (self._folder / name).stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
+
+    def _names(self, folder: str) -> list[str]:
+        with self._reached():
+            try:
+                return [path.name for path in (self._folder / folder).iterdir()]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """A file that may not be read must not look like one that is not there: that one is a decision."""
+        try:
+            yield
+        except (OSError, UnicodeDecodeError) as error:
+            raise EnvironmentMissing(
+                f"checkpoint {self.location} cannot be read: {error}",
+                hint="call this as the user that the lane runs as, on its machine; or read a copy: --checkpoint PATH",
+            ) from error
+
+
+def local_folder(location: str) -> Path | None:
+    """The folder that a path or a `file:` URL names, None for another file system.
+
+    Hadoop takes the path of a URL as it stands: `%20` in it is no space.
+    """
+    if location.startswith("/"):
+        return Path(location)
+    scheme, host, path, _, _ = urlsplit(location)
+    return Path(path) if scheme == "file" and host in _HERE else None
