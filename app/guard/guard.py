@@ -142,6 +142,11 @@ class Guard:
             if one.stage in stages or (one.stage is Stage.EPOCH and one.attempts + one.losses > 1)
         ]
 
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether anything is suspected."""
+        return bool(self._suspects)
+
     def suspect(self, span: Span, stage: Stage) -> Suspect | None:
         """What is held against exactly this span at this stage."""
         return next((one for one in self._suspects if one.span == span and one.stage in (Stage.EPOCH, stage)), None)

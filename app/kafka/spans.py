@@ -18,6 +18,8 @@ STALL_SECONDS = 30.0
 _WAIT_SECONDS = 0.5
 #: messages of one call
 _AT_ONCE = 10_000
+#: behind every offset
+_FAR = 1 << 62
 _OPTIONS = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -82,6 +84,22 @@ class SpanReader:
             self._at.clear()  # wherever it is now: the next one says where to go
             raise
         return list(batches.values())
+
+    def more(self, tp: TopicPartition, limit: int, wait_seconds: float) -> Batch:
+        """What comes next of a partition: `limit` messages at most, those that are there. Raises what `read` raises."""
+        batch, end = Batch(tp), Offsets.of({tp: _FAR})
+        self._from_left(batch, _FAR)
+        try:
+            if not batch.offsets:
+                for message in self._consumer.consume(limit, wait_seconds):
+                    self._take(message, {tp: batch}, end)
+        except KafkaException as error:
+            self._at.clear()
+            raise self._meaning(error.args[0]) from error
+        except SurelaneError:
+            self._at.clear()
+            raise
+        return batch
 
     def _go_to(self, start: Offsets) -> None:
         self._at, self._left, self._ends = dict(start), {}, {}

@@ -1,4 +1,9 @@
-"""Messages read and decoded by the driver itself: on one core, without a detour by the JVM."""
+"""Messages read and decoded by the driver itself: on one core, without a detour by the JVM.
+
+While the target is busy with an epoch of a backlog the messages behind it are decoded ahead. They are not under guard
+then, so nothing is done ahead while anything is suspected: what kills the process ahead of its time does so in its own
+epoch the next time. The user's function never runs ahead.
+"""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -11,17 +16,27 @@ from app.decode.driver import DriverDecoder
 from app.errors import JobFailed, SurelaneError
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch, SpanReader
-from app.model.offsets import Span
+from app.model.offsets import Offsets, Span
+from app.source.ahead import Ahead, Decoded
 
 
 class DriverMessages:
     """See `app.source.messages`. The streaming query says which offsets an epoch has, and reads none of them."""
 
     def __init__(
-        self, source: Source, decoder: DriverDecoder, transform: Callable[[pa.Table], pa.Table] | None
+        self,
+        source: Source,
+        decoder: DriverDecoder,
+        transform: Callable[[pa.Table], pa.Table] | None = None,
+        *,
+        epoch_messages: int = 0,
+        is_suspicious: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._reader = SpanReader(source)
-        self._decoder, self._transform = decoder, transform
+        """`epoch_messages`: as many are decoded ahead, behind an epoch of so many; `is_suspicious`: whether the guard
+        suspects anything."""
+        self._reader, self._decoder = SpanReader(source), decoder
+        self._transform, self._full, self._is_suspicious = transform, epoch_messages, is_suspicious
+        self._ahead = Ahead(self._reader, self._decode, epoch_messages)
         #: lanes side by side share the reader
         self._using = threading.Lock()
 
@@ -30,30 +45,64 @@ class DriverMessages:
         return messages
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is never looked at
-        """Read on where the last epoch ended."""
-        return self.part(span)
+        """Read on where the last epoch ended, or take what was read ahead."""
+        with self._using:
+            rows, rest = self._taken(self._ahead.end(), span)
+            if rest is not None and not self._is_suspicious():
+                self._ahead.begin(rest)
+        return self._transformed(rows)
 
     def part(self, span: Span) -> pa.Table:
         """Wherever it is."""
         with self._using:
-            return self._decoded(self._reader.read(span))
+            self._ahead.end()
+            rows = self._read(span)
+        return self._transformed(rows)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
         """One after the other."""
+        batches = [Batch(one.position.tp, [one.position.offset], [one.key], [one.value]) for one in messages]
         with self._using:
-            return self._decoded(
-                [Batch(one.position.tp, [one.position.offset], [one.key], [one.value]) for one in messages]
-            )
+            self._ahead.end()
+            rows = self._decode(batches)
+        return self._transformed(rows)
 
     def close(self) -> None:
         """End the connection to Kafka."""
+        self._ahead.close()
         self._reader.close()
 
-    def _decoded(self, batches: Sequence[Batch]) -> pa.Table:
-        try:
-            rows = self._decoder.decode(batches)
-            return rows if self._transform is None else self._transform(rows)
-        except SurelaneError:
-            raise
-        except Exception as error:
-            raise JobFailed(f"could not be decoded: {type(error).__name__}: {error}") from error
+    def _taken(self, known: Decoded | None, span: Span) -> tuple[pa.Table, Decoded | None]:
+        """The rows of the span; and what there is behind them, None where nothing is to be done ahead."""
+        if len(span.end) != 1 or not self._full:
+            return self._read(span), None
+        ((tp, end),) = span.end.items()
+        if known is None or (known.tp, known.start) != (tp, span.start[tp]):
+            rows, rest = self._read(span), Decoded(tp, end, end)
+        elif known.end < end:
+            missing = self._read(Span(start=Offsets.of({tp: known.end}), end=span.end))
+            rows, rest = pa.concat_tables([*known.tables, missing]), Decoded(tp, end, end)
+        else:
+            rows, rest = known.up_to(end)
+        is_backlog = end - span.start[tp] >= self._full
+        return rows, rest if is_backlog or rest.tables else None
+
+    def _read(self, span: Span) -> pa.Table:
+        return self._decode(self._reader.read(span))
+
+    def _decode(self, batches: Sequence[Batch]) -> pa.Table:
+        return _poison(lambda: self._decoder.decode(batches))
+
+    def _transformed(self, rows: pa.Table) -> pa.Table:
+        function = self._transform
+        return rows if function is None else _poison(lambda: function(rows))
+
+
+def _poison(work: Callable[[], pa.Table]) -> pa.Table:
+    """One of the messages may be the cause of whatever goes wrong."""
+    try:
+        return work()
+    except SurelaneError:
+        raise
+    except Exception as error:
+        raise JobFailed(f"could not be decoded: {type(error).__name__}: {error}") from error

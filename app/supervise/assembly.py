@@ -39,14 +39,16 @@ from app.transform.sql import Sql
 from app.transform.stage import collector, in_driver
 
 
-def make_messages(settings: Settings, spark: SparkSession) -> Messages:
-    """Who reads and decodes the messages."""
+def make_messages(settings: Settings, spark: SparkSession, is_suspicious: Callable[[], bool]) -> Messages:
+    """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything."""
     transactions = settings.epoch.align is Align.SOURCE_TRANSACTION
     if settings.decode is Decode.DRIVER:
-        return DriverMessages(settings.source, DriverDecoder(transactions=transactions), in_driver(settings.transform))
+        function, most = in_driver(settings.transform), settings.epoch.max_messages
+        decoder = DriverDecoder(transactions=transactions)
+        return DriverMessages(settings.source, decoder, function, epoch_messages=most, is_suspicious=is_suspicious)
     rewrite = Sql(spark, settings.sql) if settings.sql else None
-    decoder = DebeziumJson(rewrite, transactions=transactions)
-    return SparkMessages(spark, settings.source, decoder, collector(settings.transform))
+    by_spark = DebeziumJson(rewrite, transactions=transactions)
+    return SparkMessages(spark, settings.source, by_spark, collector(settings.transform))
 
 
 def add_writers(

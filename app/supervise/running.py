@@ -70,7 +70,7 @@ class Running:
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
-        self._messages = make_messages(settings, spark)
+        self._messages = make_messages(settings, spark, self._is_suspicious)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._closing = ExitStack()
@@ -193,6 +193,9 @@ class Running:
 
     def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
         return EpochSource(planned, self._messages.part, self._broker)
+
+    def _is_suspicious(self) -> bool:
+        return any(writer.guard.is_suspicious for writer in self._writers.values())
 
     def _stored(self) -> StoredMessages:
         return StoredMessages(self._messages, self._broker)

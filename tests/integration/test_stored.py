@@ -60,7 +60,7 @@ def test_stored_messages_decode_like_others(spark: SparkSession, kafka: Kafka, d
     ]
     nobody = cast("Broker", None)  # Kafka has forgotten them
     source = Source(bootstrap_servers=kafka.bootstrap, topics=(TOPIC,))
-    by_driver = DriverMessages(source, DriverDecoder(), None)
+    by_driver = DriverMessages(source, DriverDecoder())
     for by in (SparkMessages(spark, source, DebeziumJson(), DataFrame.toArrow), by_driver):
         stored = StoredMessages(by, nobody)
         found = stored.decode(kept).sort_by("offset")

@@ -1,0 +1,82 @@
+"""What is decoded before it is asked for, while the target is busy with what comes before it."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Event
+
+import pyarrow as pa
+
+from app.errors import SurelaneError
+from app.kafka.spans import Batch, SpanReader
+from app.model.arrow import compute
+from app.model.offsets import TopicPartition
+from app.model.rows import NO_ROWS
+
+#: messages between two looks whether the rest is wanted
+_PIECE = 2_000
+#: longest wait for a message: what is not there yet is not waited for
+_WAIT_SECONDS = 0.02
+
+
+@dataclass
+class Decoded:
+    """Rows of one partition from `start` up to `end`."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+    tables: list[pa.Table] = field(default_factory=list)
+
+    def up_to(self, end: int) -> tuple[pa.Table, "Decoded"]:
+        """The rows before `end`, and the others."""
+        rows = pa.concat_tables([NO_ROWS, *self.tables])
+        is_before = compute.less(rows["offset"], end)
+        rest = Decoded(self.tp, end, max(end, self.end))
+        if self.end > end:
+            rest.tables.append(rows.filter(compute.invert(is_before)))
+            rows = rows.filter(is_before)
+        return rows, rest
+
+
+class Ahead:
+    """Reads and decodes ahead, in a thread of its own. The reader is the thread's between `begin` and `end`."""
+
+    def __init__(self, reader: SpanReader, decode: Callable[[list[Batch]], pa.Table], limit: int) -> None:
+        """`limit`: most messages that are held."""
+        self._reader, self._decode, self._limit = reader, decode, limit
+        self._thread = ThreadPoolExecutor(1, "ahead")
+        self._stop = Event()
+        self._future: Future[Decoded | None] | None = None
+
+    def begin(self, known: Decoded) -> None:
+        """Go on behind `known`, which is where the reader stands."""
+        self._stop.clear()
+        self._future = self._thread.submit(self._run, known)
+
+    def end(self) -> Decoded | None:
+        """What there is now; None when there is nothing to go by."""
+        future, self._future = self._future, None
+        if future is None:
+            return None
+        self._stop.set()
+        return future.result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.end()
+        self._thread.shutdown()
+
+    def _run(self, known: Decoded) -> Decoded | None:
+        count = sum(table.num_rows for table in known.tables)
+        try:
+            while count < self._limit and not self._stop.is_set():
+                batch = self._reader.more(known.tp, _PIECE, _WAIT_SECONDS)
+                if not batch.offsets:
+                    break
+                known.tables.append(self._decode([batch]))
+                known.end = batch.offsets[-1] + 1
+                count += len(batch.offsets)
+        except SurelaneError:  # whoever wants it will see it again
+            return None
+        return known
