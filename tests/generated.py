@@ -204,14 +204,18 @@ def _columns(draw: st.DrawFn, names: Sequence[str], types: Sequence[Type]) -> li
 
 @st.composite
 def _tables(draw: st.DrawFn, before: Sequence[Table]) -> Table:
-    names = draw(st.lists(_names(), min_size=2, max_size=10, unique=True))
+    # the connector ends where names of columns differ by case only
+    names = draw(st.lists(_names(), min_size=2, max_size=10, unique_by=str.lower))
     many_keys = min(draw(st.sampled_from([1, 1, 1, 2, 3])), len(names) - 1)
     key = [
-        Column(one.name, one.type, one.values, not_null=True) for one in draw(_columns(names[:many_keys], _KEY_TYPES))
+        Column(one.name, one.type, one.values, not_null=True)
+        for one in draw(
+            _columns(names[:many_keys], draw(st.sampled_from([_USUAL_KEY_TYPES, _USUAL_KEY_TYPES, _KEY_TYPES])))
+        )
     ]
     others = draw(_columns(names[many_keys:], _TYPES))
     others = [Column(one.name, one.type, one.values, not_null=draw(st.booleans())) for one in others]
-    name = f"{draw(_names())}{next(_number)}"
+    name = draw(_names()).replace('"', "'") + str(next(_number))  # the connector ends at a table with a quote
     constraints, others = draw(_constraints(name, key, others, before))
     computed: list[Column] = []
     if draw(st.integers(0, 5)) == 5:
@@ -237,9 +241,12 @@ def _constraints(
     if parents and draw(st.sampled_from([False, True, True] if before else [False, False, True])):
         parent, columns = draw(st.sampled_from(parents))
         held = [Column(f"ref {at}", one.type, one.values) for at, one in enumerate(columns)]
+        wait = draw(waiting)
         actions = draw(st.sampled_from(["", "", " on delete cascade", " on delete set null", " on delete restrict"]))
-        actions += draw(st.sampled_from(["", " on update cascade"]))
-        found.append(f"foreign key ({_list(held)}) references {quoted(parent)}{actions}{draw(waiting)}")
+        # of a key that changes the delete comes first: a key that does not wait may refuse what the source cascaded
+        if actions == "" and "deferred" in wait:
+            actions = draw(st.sampled_from(["", " on update cascade"]))
+        found.append(f"foreign key ({_list(held)}) references {quoted(parent)}{actions}{wait}")
         others = [*others, *held]
     return found, others
 

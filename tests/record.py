@@ -116,11 +116,15 @@ def _messages(stack: Stack, topic: str) -> Sequence[tuple[str | None, str | None
         if message is None or message.error():
             continue
         key, value = message.key(), message.value()
-        found.append((key and key.decode(), value and value.decode()))
+        found.append((_text(key), _text(value)))
         closed = closed or b"snapshot-window-close" in (value or b"")
         if closed and b"serverName" in (key or b""):
             consumer.close()
             return found
+
+
+def _text(part: bytes | str | None) -> str | None:
+    return part.decode() if isinstance(part, bytes) else part
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ class Recording:
     @property
     def sent(self) -> list[Message]:
         """For a topic."""
-        return [Message(key=key and key.encode(), value=value and value.encode()) for key, value in self.messages]
+        return [Message(key=_bytes(key), value=_bytes(value)) for key, value in self.messages]
 
     @property
     def changes(self) -> int:
@@ -47,6 +47,10 @@ class Recording:
         bodies = [json.loads(value) for _, value in self.messages if value]
         bodies = [body.get("payload", body) for body in bodies]
         return sum(body.get("op") in CHANGES and body["source"]["table"] in self.rows for body in bodies)
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
 
 
 @pytest.mark.parametrize("size", SIZES)
