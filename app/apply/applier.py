@@ -150,7 +150,8 @@ def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     """The plans whose success means that they were right, the fastest first.
 
     Changes are compacted by message key, so that has to be the target's primary key. A target that cascades would
-    take along rows that have left the deleted one earlier in the epoch, and whoever hangs on them.
+    take along rows that have left the deleted one earlier in the epoch, and whoever hangs on them. A key that is only
+    written in another way is deleted and inserted: as upserts first, that would be the end of the row.
     """
     examples = {index: example for index in shapes if (example := _example(epoch, index)) is not None}
     meant = np.isin(epoch.codes, list(shapes))
@@ -159,7 +160,18 @@ def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     ):
         return (Plan.FAITHFUL,)
     cascades = any(shape.kind is Kind.DELETE and shape.target.cascades for shape in shapes.values())
-    return (Plan.UPSERTS_FIRST, Plan.FAITHFUL) if cascades else ATTEMPTS
+    unwanted = {Plan.DELETES_FIRST} if cascades else set[Plan]()
+    unwanted |= {Plan.UPSERTS_FIRST} if _rewrites_keys(shapes) else set()
+    return tuple(plan for plan in ATTEMPTS if plan not in unwanted)
+
+
+def _rewrites_keys(shapes: dict[int, Shape]) -> bool:
+    """Whether some row may be deleted by one text of its key and written by another."""
+    deleted, written = (
+        {shape.target.oid for shape in shapes.values() if (shape.kind is Kind.DELETE) is wanted}
+        for wanted in (True, False)
+    )
+    return any(shape.target.oid in deleted & written and not shape.target.has_exact_key for shape in shapes.values())
 
 
 def _send_last(connection: Connection, epoch: Epoch, shape: Shape, layout: int) -> int:

@@ -11,14 +11,16 @@ from app.db.sql import quoted
 _COLUMNS = text("""
     with recursive typed as (
         select a.attnum, a.attname, a.attgenerated, format_type(a.atttypid, a.atttypmod) as type,
-               a.atttypid as oid, a.atttypmod as typmod
+               a.atttypid as oid, a.atttypmod as typmod, a.attcollation as collated
         from pg_attribute a where a.attrelid = cast(:oid as oid) and a.attnum > 0 and not a.attisdropped
         union all
-        select attnum, attname, attgenerated, type, t.typbasetype, case typmod when -1 then t.typtypmod else typmod end
+        select attnum, attname, attgenerated, type, t.typbasetype, case typmod when -1 then t.typtypmod else typmod end,
+               collated
         from typed join pg_type t on t.oid = typed.oid where t.typtype = 'd'
     )
     select attname as name, type, format_type(t.oid, null) as base, typmod, t.typtype as kind,
            t.typcategory = 'A' as is_array, attgenerated <> '' as generated,
+           exists (select from pg_collation c where c.oid = collated and not c.collisdeterministic) as is_lenient,
            format_type(e.oid, null) as item, format_type(e.oid, typmod) as item_type, e.typtype as item_kind
     from typed join pg_type t on t.oid = typed.oid left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
     where t.typtype <> 'd' order by attnum
@@ -56,6 +58,15 @@ _CASCADES = text("""
 """)
 
 
+#: types in which values that Postgres calls equal are written in one way: not so 1.0 and 1.00, or citext's a and A
+_EXACT = frozenset(
+    {
+        *("smallint", "integer", "bigint", "oid", "boolean", "uuid", "bytea", "date", "text", "name", "character"),
+        *("character varying", "timestamp without time zone", "timestamp with time zone", "time without time zone"),
+        *("inet", "cidr", "macaddr", "macaddr8", "pg_lsn", "xid8", "bit", "bit varying", '"char"'),
+    }
+)
+
 #: how numeric's precision and scale share a typmod: above a header, the scale in 11 bits with a sign
 _TYPMOD_HEADER, _SCALE_MASK, _SCALE_SIGN = 4, 0x7FF, 0x400
 
@@ -77,6 +88,8 @@ class Column:
     generated: bool
     #: pg_type.typtype, domains resolved: `b`ase, `c`omposite, `e`num, `r`ange, `m`ultirange
     kind: str = "b"
+    #: whether its collation calls unlike texts equal
+    is_lenient: bool = False
     item: str = ""
     item_type: str = ""
     item_kind: str = "b"
@@ -85,6 +98,11 @@ class Column:
     def simple_base(self) -> str:
         """`base` without the schema that an extension's type may have in front."""
         return self.base.rpartition(".")[2]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether equal values always have the same text."""
+        return self.kind == "e" or (self.base in _EXACT and not self.is_lenient)
 
     @property
     def scale(self) -> int | None:
@@ -121,6 +139,11 @@ class TargetTable:
         return {column.name: column for column in self.columns}
 
     @property
+    def has_exact_key(self) -> bool:
+        """Whether keys that Postgres calls equal always have the same text."""
+        return all(self.by_name[name].is_exact for name in self.key)
+
+    @property
     def quoted_name(self) -> str:
         """With its schema, as SQL needs it."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
@@ -153,6 +176,7 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
                 is_array=row.is_array,
                 generated=row.generated,
                 kind=row.kind,
+                is_lenient=row.is_lenient,
                 item=row.item or "",
                 item_type=row.item_type or "",
                 item_kind=row.item_kind or "b",
