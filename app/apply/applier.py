@@ -123,7 +123,10 @@ class Applier:
         upserts.sort(key=lambda index: rank[shapes[index].target.oid])
         order = deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
         survivors = epoch.by_layout(epoch.survivors)
-        return sum(_send_last(connection, epoch, shapes[index], survivors[index]) for index in order)
+        filled: set[str] = set()
+        sent = sum(_send_last(connection, epoch, shapes[index], survivors[index], filled) for index in order)
+        staging.clear(connection, filled)
+        return sent
 
     def _refuse(self, layout: Layout, example: Position) -> None:
         table = layout.source
@@ -157,14 +160,19 @@ def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     return (Plan.UPSERTS_FIRST, Plan.FAITHFUL) if cascades else ATTEMPTS
 
 
-def _send_last(connection: Connection, epoch: Epoch, shape: Shape, survivors: Indices) -> int:
-    """Send these changes, which are the last of their keys; returns how many."""
+def _send_last(connection: Connection, epoch: Epoch, shape: Shape, survivors: Indices, filled: set[str]) -> int:
+    """Send these changes, which are the last of their keys; returns how many.
+
+    `filled`: staging tables that are to be cleared, all at once: a round trip a table adds up. Layouts may share one.
+    """
     if not len(survivors):
         return 0
+    if shape.staging.name in filled:
+        staging.clear(connection, [shape.staging.name])
+    filled.add(shape.staging.name)
     copied = staging.copy(connection, shape.staging, epoch.lines(survivors))
     result = run(connection, _merge(shape))
     _refuse_swallowed(shape, result.rowcount, copied)
-    staging.clear(connection, shape.staging)
     return copied
 
 
@@ -187,8 +195,7 @@ def _send_runs(
     statements = [_merge(shape, ordinals) for shape, ordinals in _truncates_in_order(runs)]
     for start in range(0, len(statements), STATEMENTS_AT_ONCE):
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
-    for shape in shapes.values():
-        staging.clear(connection, shape.staging)
+    staging.clear(connection, {shape.staging.name for shape in shapes.values()})
     return sent
 
 

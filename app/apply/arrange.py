@@ -109,8 +109,11 @@ class Epoch:
 
     def lines(self, ordinals: Indices) -> pa.Array:
         """COPY lines of these rows; no copy is made when it is every row."""
-        lines = _single(self.rows["line"])
-        return lines if len(ordinals) == len(self) else lines.take(pa.array(ordinals))
+        return self._lines if len(ordinals) == len(self) else self._lines.take(pa.array(ordinals))
+
+    @cached_property
+    def _lines(self) -> pa.Array:
+        return _single(self.rows["line"])
 
     def position(self, ordinal: int) -> Position:
         """Where the message with this ordinal is."""
