@@ -4,14 +4,15 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from bench.servers import Servers
-from bench.workload import BEGIN_MICROS, SEED, Change, Expected, Kind, Row, Workload, key_of, value_of
+from bench.tables import BEGIN_MICROS, Expected, Row, Table
+from bench.workload import SEED, Change, Kind, Workload, key_of, value_of
 
 #: changes in one file of the ceiling: as many as an epoch has at most unless told otherwise
 CHUNK_CHANGES = 50_000
@@ -24,8 +25,9 @@ Delivered = Callable[[KafkaError | None, Message], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Changes of `CHUNK_CHANGES` messages, folded to the last of each key, sorted by key, as COPY text."""
+    """One table's changes of `CHUNK_CHANGES` messages, folded to the last of each key, sorted by key, as COPY text."""
 
+    table: Table
     upserts: bytes
     deletes: bytes
 
@@ -36,33 +38,47 @@ class Backlog:
 
     kind: Kind
     messages: int
+    #: of all message values
+    value_bytes: int
     topic: str
-    expected: Expected
+    #: by table
+    expected: Mapping[str, Expected]
     folder: Path
 
-    def chunks(self) -> list[Chunk]:
-        """The same changes for the ceiling."""
-        return [
-            Chunk(upserts=(folder / "upserts").read_bytes(), deletes=(folder / "deletes").read_bytes())
-            for folder in sorted(self.folder.glob("chunk-*"))
-        ]
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What it changes; its last change is one of the first of them."""
+        return self.kind.tables
+
+    def chunks(self) -> list[list[Chunk]]:
+        """The same changes for the ceiling; what belongs together is committed together."""
+        return [[_chunk(folder, table) for table in self.tables] for folder in sorted(self.folder.glob("chunk-*"))]
 
 
 def prepare(servers: Servers, kind: Kind, messages: int) -> Backlog:
     """The backlog; made if it is not there with the same parameters."""
     topic = f"bench.{kind}.{messages}.{_fingerprint(kind)}"
     folder = servers.data_dir / "backlogs" / topic
-    result = folder / "expected.json"
+    result = folder / "made.json"
     if not (result.exists() and servers.stack.kafka.has_topic(topic)):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         if servers.stack.kafka.has_topic(topic):
             servers.stack.kafka.delete_topic(topic)
         servers.stack.kafka.create_topic(topic)
-        expected = _make(servers.bootstrap, topic, folder, Workload(kind, messages))
-        result.write_text(json.dumps(dataclasses.asdict(expected)))
-    expected = Expected(**json.loads(result.read_text()))
-    return Backlog(kind=kind, messages=messages, topic=topic, expected=expected, folder=folder)
+        workload = Workload(kind, messages)
+        value_bytes = _make(servers.bootstrap, topic, folder, workload)
+        expected = {name: dataclasses.asdict(one) for name, one in workload.expected().items()}
+        result.write_text(json.dumps({"value_bytes": value_bytes, "expected": expected}))
+    kept = json.loads(result.read_text())
+    return Backlog(
+        kind=kind,
+        messages=messages,
+        value_bytes=kept["value_bytes"],
+        topic=topic,
+        expected={name: Expected(**one) for name, one in kept["expected"].items()},
+        folder=folder,
+    )
 
 
 def _fingerprint(kind: Kind) -> str:
@@ -70,7 +86,8 @@ def _fingerprint(kind: Kind) -> str:
     return hashlib.sha256(f"{SEED}{CHUNK_CHANGES}{sample}".encode()).hexdigest()[:8]
 
 
-def _make(bootstrap: str, topic: str, folder: Path, workload: Workload) -> Expected:
+def _make(bootstrap: str, topic: str, folder: Path, workload: Workload) -> int:
+    """Fill topic and folder; gives the bytes of all values."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
 
@@ -78,31 +95,48 @@ def _make(bootstrap: str, topic: str, folder: Path, workload: Workload) -> Expec
         failed.extend([error] if error else [])
 
     chunk: dict[int, Row | None] = {}
+    value_bytes = 0
     for ordinal, change in enumerate(workload):
-        _send(producer, topic, change, ordinal, delivered)
-        chunk[change.key] = change.after
+        value_bytes += _send(producer, topic, change, ordinal, delivered)
+        chunk[change.number] = change.after
         if (ordinal + 1) % CHUNK_CHANGES == 0:
-            _write(folder / f"chunk-{ordinal:010d}", chunk)
+            _write(folder / f"chunk-{ordinal:010d}", workload.tables, chunk)
             chunk = {}
-    _write(folder / "chunk-last", chunk)
+    _write(folder / "chunk-last", workload.tables, chunk)
     if producer.flush(_FLUSH_SECONDS) or failed:
         raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
-    return Expected.of(workload.table.values())
+    return value_bytes
 
 
-def _send(producer: Producer, topic: str, change: Change, ordinal: int, delivered: Delivered) -> None:
+def _send(producer: Producer, topic: str, change: Change, ordinal: int, delivered: Delivered) -> int:
     value = value_of(change, ordinal, BEGIN_MICROS + ordinal * 1000)
     while True:
         try:
             producer.produce(topic, value, key_of(change), partition=0, on_delivery=delivered)
-            return
+            return len(value)
         except BufferError:  # the queue is full
             producer.poll(0.1)
 
 
-def _write(folder: Path, chunk: dict[int, Row | None]) -> None:
+def _write(folder: Path, tables: Sequence[Table], chunk: Mapping[int, Row | None]) -> None:
     folder.mkdir()
-    upserts = ["\t".join((str(row.id), *row[1:])) + "\n" for _, row in sorted(chunk.items()) if row is not None]
-    deletes = [f"{key}\n" for key, row in sorted(chunk.items()) if row is None]
-    (folder / "upserts").write_text("".join(upserts))
-    (folder / "deletes").write_text("".join(deletes))
+    upserts: dict[str, list[str]] = {table.name: [] for table in tables}
+    deletes: dict[str, list[str]] = {table.name: [] for table in tables}
+    for number, row in sorted(chunk.items()):
+        table = tables[number % len(tables)]
+        if row is None:
+            deletes[table.name].append(f"{number // len(tables)}\n")
+        else:
+            upserts[table.name].append(table.line(row))
+    for table in tables:
+        for file, lines in zip(_files(folder, table), (upserts, deletes), strict=True):
+            file.write_text("".join(lines[table.name]))
+
+
+def _chunk(folder: Path, table: Table) -> Chunk:
+    upserts, deletes = _files(folder, table)
+    return Chunk(table=table, upserts=upserts.read_bytes(), deletes=deletes.read_bytes())
+
+
+def _files(folder: Path, table: Table) -> tuple[Path, Path]:
+    return folder / f"{table.name}.upserts", folder / f"{table.name}.deletes"

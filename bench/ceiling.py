@@ -10,26 +10,20 @@ import time
 from bench.backlog import Backlog, Chunk
 from bench.machine import Snapshot
 from bench.servers import Cursor, Servers
-
-_STAGING = "create unlogged table staged (like bench); create unlogged table gone (id bigint)"
-_UPSERT = """
-    insert into bench select * from staged order by id
-    on conflict (id) do update set account = excluded.account, amount = excluded.amount, status = excluded.status,
-        note = excluded.note, updated_at = excluded.updated_at
-"""
-_DELETE = "delete from bench using gone where bench.id = gone.id"
+from bench.tables import Table
 
 
 def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
     """Messages a second, as the fields of a result."""
-    servers.empty_database(with_ledger=False)
+    servers.empty_database(backlog.tables, with_ledger=False)
     chunks = backlog.chunks()
     with servers.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(_STAGING)
+        cursor.execute("; ".join([_staging(table) for table in backlog.tables]))
         connection.autocommit = False
         start, begin = Snapshot.of(servers.cpu()), time.monotonic()
-        for chunk in chunks:
-            _apply(cursor, chunk)
+        for together in chunks:
+            for chunk in together:
+                _apply(cursor, chunk)
             connection.commit()
         seconds = time.monotonic() - begin
         used = Snapshot.of(servers.cpu()).since(start)
@@ -37,14 +31,26 @@ def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
         "seconds": round(seconds, 3),
         "rate": round(backlog.messages / seconds),
         **used,
-        "correct": servers.found() == backlog.expected,
+        "correct": servers.found(backlog.tables) == backlog.expected,
     }
 
 
 def _apply(cursor: Cursor, chunk: Chunk) -> None:
-    cursor.execute("truncate staged, gone")
-    cursor.copy_expert("copy staged from stdin", io.BytesIO(chunk.upserts), 1 << 20)
-    cursor.execute(_UPSERT)
+    name = chunk.table.name
+    cursor.execute(f"truncate staged_{name}, gone_{name}")
+    if chunk.upserts:
+        cursor.copy_expert(f"copy staged_{name} from stdin", io.BytesIO(chunk.upserts), 1 << 20)
+        cursor.execute(_upsert(chunk.table))
     if chunk.deletes:
-        cursor.copy_expert("copy gone from stdin", io.BytesIO(chunk.deletes))
-        cursor.execute(_DELETE)
+        cursor.copy_expert(f"copy gone_{name} from stdin", io.BytesIO(chunk.deletes))
+        cursor.execute(f"delete from {name} using gone_{name} g where {name}.id = g.id")
+
+
+def _staging(table: Table) -> str:
+    name = table.name
+    return f"create unlogged table staged_{name} (like {name}); create unlogged table gone_{name} (id bigint)"
+
+
+def _upsert(table: Table) -> str:
+    name, values = table.name, ", ".join([f"{column} = excluded.{column}" for column in list(table.columns)[1:]])
+    return f"insert into {name} select * from staged_{name} order by id on conflict (id) do update set {values}"

@@ -7,7 +7,8 @@ from bench.backlog import Backlog
 from bench.epochs import mean_steps
 from bench.lane import Lane, LaneFailed
 from bench.machine import Snapshot
-from bench.servers import Cursor, Servers
+from bench.servers import LEDGER_SCHEMA, Cursor, Servers
+from bench.workload import SENTINEL
 
 #: seconds between two looks at the table
 LOOK_SECONDS = 0.02
@@ -16,23 +17,27 @@ LIMIT_SECONDS = 1800.0
 #: epochs whose steps tell little: Spark compiles, the JVM warms up
 WARM_UP_EPOCHS = 3
 
-_ANY = "select exists (select from bench)"
-#: the row of the last message, `bench.workload.SENTINEL`
-_LAST = "select exists (select from bench where id = -1)"
+RUNNING = f"select exists (select from {LEDGER_SCHEMA}.lane_state where state = 'running')"
+_ANY = "select exists (select from {table})"
+#: the row of the last message
+_LAST = f"select exists (select from {{table}} where id = {SENTINEL})"
 
 
 def measure(servers: Servers, backlog: Backlog, mode: str) -> dict[str, object]:
     """Messages a second and what they cost, as the fields of a result."""
-    servers.empty_database(with_ledger=True)
+    servers.empty_database(backlog.tables, with_ledger=True)
+    table = backlog.tables[0].name
     start = Snapshot.of(servers.cpu())
     with (
         servers.connect() as probe,
         probe.cursor() as cursor,
         lane.running(servers, mode, backlog.topic, until_caught_up=True) as drained,
     ):
-        first = _wait(cursor, _ANY, drained)
-        last = _wait(cursor, _LAST, drained)
-        used, peaks = Snapshot.of({**servers.cpu(), **drained.cpu()}).since(start), drained.peaks()
+        _wait(cursor, RUNNING, drained)
+        started = Snapshot.of({**servers.cpu(), **drained.cpu()})
+        first = _wait(cursor, _ANY.format(table=table), drained)
+        last = _wait(cursor, _LAST.format(table=table), drained)
+        end, peaks = Snapshot.of({**servers.cpu(), **drained.cpu()}), drained.peaks()
         status = drained.wait()
     if status:
         raise LaneFailed(f"the lane ended with status {status}:\n{drained.tail()}")
@@ -44,11 +49,12 @@ def measure(servers: Servers, backlog: Backlog, mode: str) -> dict[str, object]:
         "rate_from_start": round(messages / (last - drained.started_at)),
         "startup_seconds": round(first - drained.started_at, 2),
         "total_seconds": round(last - drained.started_at, 2),
-        **used,
+        **end.since(start),
+        "cpu_seconds_after_start": end.since(started)["cpu_seconds"],
         "peak_megabytes": peaks,
         "epochs": len(epochs),
         "step_milliseconds": mean_steps(epochs[WARM_UP_EPOCHS:]),
-        "correct": servers.found() == backlog.expected,
+        "correct": servers.found(backlog.tables) == backlog.expected,
     }
 
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from psycopg2.extensions import cursor as Cursor
 
 from bench import lane
-from bench.drain import LIMIT_SECONDS
+from bench.drain import LIMIT_SECONDS, RUNNING
 from bench.epochs import mean_steps
 from bench.lane import Lane, LaneFailed
 from bench.machine import Snapshot
-from bench.pacer import Paced, pace
+from bench.pacer import KIND, Paced, pace
 from bench.servers import LEDGER_SCHEMA, Servers
 
 TOPIC = "bench.latency"
@@ -32,7 +32,6 @@ LOOK_SECONDS = 0.002
 #: seconds for the last message to become visible
 PATIENCE_SECONDS = 60.0
 
-_RUNNING = f"select exists (select from {LEDGER_SCHEMA}.lane_state where state = 'running')"
 _END = f"""
     select coalesce((end_position -> %s ->> '0')::bigint, 0) from {LEDGER_SCHEMA}.ledger
     order by generation desc, epoch desc limit 1
@@ -64,7 +63,7 @@ class Sightings:
 
 def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SECONDS) -> dict[str, object]:
     """Quantiles of the latency, as the fields of a result."""
-    servers.empty_database(with_ledger=True)
+    servers.empty_database(KIND.tables, with_ledger=True)
     if servers.stack.kafka.has_topic(TOPIC):
         servers.stack.kafka.delete_topic(TOPIC)
     servers.stack.kafka.create_topic(TOPIC)
@@ -75,7 +74,7 @@ def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SE
         lane.running(servers, MODE, TOPIC, until_caught_up=False) as held,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
     ):
-        _until(lambda: _asked(cursor, _RUNNING), held, "the lane to run", LIMIT_SECONDS)
+        _until(lambda: _asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
         pacing = source.submit(pace, servers.bootstrap, TOPIC, rate, count)
         sightings = Sightings()
         start: Snapshot | None = None
@@ -99,7 +98,7 @@ def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SE
         "peak_megabytes": peaks,
         "epochs": len(epochs),
         "step_milliseconds": mean_steps(epochs),
-        "correct": servers.found() == paced.expected,
+        "correct": servers.found(KIND.tables) == paced.expected,
     }
 
 

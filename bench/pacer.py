@@ -1,16 +1,19 @@
 """A source at a steady rate: each change is sent when its time has come, and carries that time."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 from numpy.typing import NDArray
 
-from bench.workload import Expected, Kind, Workload, key_of, value_of
+from bench.tables import Expected
+from bench.workload import Kind, Workload, key_of, value_of
 
 _PRODUCER = {"linger.ms": 0, "acks": 1, "compression.type": "none"}
 _FLUSH_SECONDS = 60.0
+KIND = Kind.UNIFORM
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,8 @@ class Paced:
 
     #: source commit time of each message, seconds since 1970
     sent_at: NDArray[np.float64]
-    expected: Expected
+    #: by table
+    expected: Mapping[str, Expected]
 
 
 def pace(bootstrap: str, topic: str, rate: int, count: int) -> Paced:
@@ -30,7 +34,7 @@ def pace(bootstrap: str, topic: str, rate: int, count: int) -> Paced:
     def delivered(error: KafkaError | None, _: Message) -> None:
         failed.extend([error] if error else [])
 
-    workload = Workload(Kind.UNIFORM, count)
+    workload = Workload(KIND, count)
     sent_at = np.zeros(count, np.float64)
     begin = time.time()
     for ordinal, change in enumerate(workload):
@@ -43,4 +47,4 @@ def pace(bootstrap: str, topic: str, rate: int, count: int) -> Paced:
         producer.poll(0)
     if producer.flush(_FLUSH_SECONDS) or failed:
         raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
-    return Paced(sent_at=sent_at, expected=Expected.of(workload.table.values()))
+    return Paced(sent_at=sent_at, expected=workload.expected())

@@ -17,9 +17,9 @@ QUIET_LOAD = 0.1
 Result = dict[str, object]
 
 
-def cpu_used(result: dict[str, Any]) -> dict[str, float]:
+def cpu_used(result: dict[str, Any], field: str = "cpu_seconds") -> dict[str, float]:
     """CPU seconds by process, the benchmark's own left out."""
-    return {name: seconds for name, seconds in result.get("cpu_seconds", {}).items() if name != "bench"}
+    return {name: seconds for name, seconds in result.get(field, {}).items() if name != "bench"}
 
 
 def stamped(measure: str, fields: Result) -> Result:

@@ -1,6 +1,6 @@
 """The servers that are measured on: a stack of the benchmark's own, and an empty database for each measurement."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from app.embedded import Stack
 from app.embedded.stack import TARGET_ROLE
 from app.ledger.migrate import upgrade
 from bench.machine import Cpu, tree
-from bench.workload import CHECKSUM, DDL, Expected
+from bench.tables import Expected, Table
 
 Connection = extensions.connection
 Cursor = extensions.cursor
@@ -46,15 +46,15 @@ class Servers:
         """Where what is kept between runs may be put."""
         return self.stack.data_dir
 
-    def empty_database(self, *, with_ledger: bool) -> None:
-        """Make the database anew, with the benchmark's table, and let the server write out what it still holds."""
+    def empty_database(self, tables: Sequence[Table], *, with_ledger: bool) -> None:
+        """Make the database anew, with these tables, and let the server write out what it still holds."""
         target = self.stack.target
         if target.execute("select from pg_database where datname = %s", DATABASE):
             self._end_prepared()
             target.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(DATABASE)))
         target.create_database(DATABASE, TARGET_ROLE)
         with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute(DDL)
+            cursor.execute("; ".join([table.ddl for table in tables]))
         if with_ledger:
             upgrade(make_engine(values.postgres_url(self.url), application_name="surelane bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")
@@ -69,14 +69,11 @@ class Servers:
         finally:
             connection.close()
 
-    def found(self) -> Expected:
-        """The table as it is."""
+    def found(self, tables: Sequence[Table]) -> dict[str, Expected]:
+        """The tables as they are, by name."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("set work_mem = '256MB'; set max_parallel_workers_per_gather = 0")
-            cursor.execute(CHECKSUM)
-            row = cursor.fetchone()
-            assert row is not None, "an aggregate has a row"
-            return Expected(rows=row[0], md5=row[1] or Expected.of([]).md5)
+            return {table.name: _content(cursor, table) for table in tables}
 
     def cpu(self) -> Mapping[str, Cpu]:
         """What each server has used since it began."""
@@ -87,6 +84,13 @@ class Servers:
         gids = self.stack.target.execute("select gid from pg_prepared_xacts where database = %s", DATABASE)
         for (gid,) in gids:
             self.stack.target.execute("rollback prepared %s", gid, database=DATABASE)
+
+
+def _content(cursor: Cursor, table: Table) -> Expected:
+    cursor.execute(table.checksum)
+    row = cursor.fetchone()
+    assert row is not None, "an aggregate has a row"
+    return Expected(rows=row[0], md5=row[1] or Expected.of([]).md5)
 
 
 @contextmanager

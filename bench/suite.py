@@ -1,19 +1,19 @@
-"""Everything that is measured, in order: the ceiling first, then each mode against it, then latency."""
+"""Everything that is measured, in order: of each workload the ceiling, then each mode against it; then latency."""
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench import backlog, ceiling, drain, latency, machine, results, servers
+from bench import backlog, ceiling, comparison, drain, latency, machine, results, servers
 from bench.backlog import Backlog
 from bench.lane import LaneFailed
-from bench.report import console, say, steps, table
+from bench.report import console, say, steps, table, workloads
 from bench.results import Result
 from bench.servers import Servers
-from bench.workload import Kind
+from bench.workload import Kind, as_many_bytes
 
 _SAID = ("rate", "ratio", "p50_milliseconds", "p99_milliseconds", "cpu_seconds", "other_load", "correct")
+_COMPARED = ("measure", "mode", "workload", "rate_ratio", "cpu_ratio", *comparison.RATIOS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,10 @@ class Wanted:
 
     #: name of the stack of local servers
     stack: str
+    #: of 792 bytes; fewer where they are longer
     messages: int
     modes: Sequence[str]
-    workload: Kind
+    workloads: Sequence[Kind]
     runs: int
     #: 0: latency is not measured
     seconds: int
@@ -37,61 +38,50 @@ def run(wanted: Wanted) -> bool:
     done: list[dict[str, Any]] = []
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
-        say(f"{wanted.messages:,} messages, workload {wanted.workload}: making them, unless they are there")
-        filled = backlog.prepare(up, wanted.workload, wanted.messages)
+        filled = [_prepared(up, kind, wanted.messages) for kind in wanted.workloads]
         say(f"others keep {machine.others_load()} of the processors busy")
         for _ in range(wanted.runs):
             done += _one_run(up, filled, wanted)
-    done += _guard(done)
+    done += map(_said, [*comparison.guard(done), *comparison.workloads(done)])
     console.print(table(done))
     console.print(steps(done))
+    if len(wanted.workloads) > 1:
+        console.print(workloads(done))
     return all(result["correct"] for result in done)
 
 
-def _one_run(up: Servers, filled: Backlog, wanted: Wanted) -> Iterator[dict[str, Any]]:
-    what: Result = {"workload": str(wanted.workload), "messages": wanted.messages}
-    top = _measured("ceiling", what, lambda: ceiling.measure(up, filled))
-    yield top
-    for mode in wanted.modes:
-        against = {**what, "mode": mode, "ceiling_rate": top["rate"]}
-        yield _measured("drain", against, lambda mode=mode: drain.measure(up, filled, mode))
+def _prepared(up: Servers, kind: Kind, messages: int) -> Backlog:
+    messages = as_many_bytes(kind, messages)
+    say(f"{messages:,} messages, workload {kind}: making them, unless they are there")
+    return backlog.prepare(up, kind, messages)
+
+
+def _one_run(up: Servers, filled: Sequence[Backlog], wanted: Wanted) -> Iterator[dict[str, Any]]:
+    for one in filled:
+        yield from _drained(up, one, wanted.modes)
     if wanted.seconds:
         held: Result = {"messages": wanted.rate * wanted.seconds, "mode": latency.MODE, "asked_rate": wanted.rate}
         yield _measured("latency", held, lambda: latency.measure(up, wanted.rate, wanted.seconds, wanted.warm_up))
 
 
-def _guard(done: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """What the guard costs, where the same runs have it and have it not: medians of all of them."""
-    on, off = (
-        [one for one in done if one["measure"] == "drain" and one["mode"] == mode and one["correct"]]
-        for mode in ("two-phase", "two-phase-unguarded")
-    )
-    if not on or not off:
-        return
+def _drained(up: Servers, filled: Backlog, modes: Sequence[str]) -> Iterator[dict[str, Any]]:
+    what: Result = {"workload": str(filled.kind), "messages": filled.messages, "value_bytes": filled.value_bytes}
+    top = _measured("ceiling", what, lambda: ceiling.measure(up, filled))
+    yield top
+    for mode in modes:
+        against = {**what, "mode": mode, "ceiling_rate": top["rate"]}
+        yield _measured("drain", against, lambda mode=mode: drain.measure(up, filled, mode))
 
-    def median(results: Sequence[dict[str, Any]], value: Callable[[dict[str, Any]], float]) -> float:
-        return statistics.median(map(value, results))
 
-    def cpu(result: dict[str, Any]) -> float:
-        return sum(results.cpu_used(result).values())
-
-    found = {
-        "mode": "two-phase",
-        "messages": on[0]["messages"],
-        "runs": min(len(on), len(off)),
-        "rate_ratio": round(median(on, lambda one: one["rate"]) / median(off, lambda one: one["rate"]), 3),
-        "cpu_ratio": round(median(on, cpu) / median(off, cpu), 3),
-        "correct": True,
-    }
-    result = results.stamped("guard", found)
+def _said(result: dict[str, Any]) -> dict[str, Any]:
     results.emit(result)
-    say(f"with guard: {result['rate_ratio']} of the rate, {result['cpu_ratio']} of the CPU seconds without")
-    yield result
+    say(", ".join(f"{key} {value}" for key, value in result.items() if key in _COMPARED))
+    return result
 
 
 def _measured(name: str, what: Result, measure: Callable[[], Result]) -> dict[str, Any]:
     """Measure, and say the result at once."""
-    say(f"measuring: {name} {what.get('mode', '')}")
+    say(f"measuring: {name} {what.get('mode', '')} {what.get('workload', '')}")
     try:
         fields: dict[str, Any] = {**what, **measure()}
     except LaneFailed as failure:

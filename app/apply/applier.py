@@ -57,18 +57,10 @@ class Applier:
         Works outside the epoch's transaction. Raises TargetMismatch, naming the first message of a kind that the target
         is not made for.
         """
-        shapes: dict[int, Shape] = {}
-        for index, layout in enumerate(epoch.layouts):
-            example = _example(epoch, index)
-            if example is None or layout.kind not in (*CHANGES, *_REFUSED):
-                continue
-            if layout.kind in _REFUSED:
-                if not self._shapes.leaves_out(layout):
-                    self._refuse(layout, epoch.position(example))
-            elif (shape := self._shapes.shape(layout, epoch.position(example))) is not None:
-                shapes[index] = shape
+        with self._shapes.together():
+            found = {index: self._shape(epoch, index, example) for index, example in epoch.firsts.items()}
         self._shapes.reclaim()
-        return shapes
+        return {index: shape for index, shape in found.items() if shape is not None}
 
     def forget(self) -> None:
         """The target may have been altered: read its catalog again for the next epoch."""
@@ -92,6 +84,14 @@ class Applier:
             consumed=len(epoch), applied=applied, compacted=len(meant) - applied, filtered=len(epoch) - len(meant)
         )
         return Applied(counts=counts, plan=plan)
+
+    def _shape(self, epoch: Epoch, index: int, example: int) -> Shape | None:
+        layout = epoch.layouts[index]
+        if layout.kind in CHANGES:
+            return self._shapes.shape(layout, epoch.position(example))
+        if layout.kind in _REFUSED and not self._shapes.leaves_out(layout):
+            self._refuse(layout, epoch.position(example))
+        return None
 
     def _attempt(
         self, connection: Connection, epoch: Epoch, whole: Epoch | None, shapes: dict[int, Shape], settle: bool
@@ -122,7 +122,11 @@ class Applier:
         deletes.sort(key=lambda index: -rank[shapes[index].target.oid])
         upserts.sort(key=lambda index: rank[shapes[index].target.oid])
         order = deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
-        return sum(_send_last(connection, epoch, shapes[index], index) for index in order)
+        survivors = epoch.by_layout(epoch.survivors)
+        filled: set[str] = set()
+        sent = sum(_send_last(connection, epoch, shapes[index], survivors[index], filled) for index in order)
+        staging.clear(connection, filled)
+        return sent
 
     def _refuse(self, layout: Layout, example: Position) -> None:
         table = layout.source
@@ -140,12 +144,6 @@ class Applier:
         )
 
 
-def _example(epoch: Epoch, layout: int) -> int | None:
-    """The first row with this layout."""
-    found = np.flatnonzero(epoch.codes == layout)
-    return int(found[0]) if len(found) else None
-
-
 def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     """The plans whose success means that they were right, the fastest first.
 
@@ -153,7 +151,7 @@ def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     take along rows that have left the deleted one earlier in the epoch, and whoever hangs on them. A key that is only
     written in another way is deleted and inserted: as upserts first, that would be the end of the row.
     """
-    examples = {index: example for index in shapes if (example := _example(epoch, index)) is not None}
+    examples = {index: example for index, example in epoch.firsts.items() if index in shapes}
     meant = np.isin(epoch.codes, list(shapes))
     if (epoch.identities[meant] < 0).any() or any(
         epoch.key_columns(example) != shapes[index].key for index, example in examples.items()
@@ -174,15 +172,19 @@ def _rewrites_keys(shapes: dict[int, Shape]) -> bool:
     return any(shape.target.oid in deleted & written and not shape.target.has_exact_key for shape in shapes.values())
 
 
-def _send_last(connection: Connection, epoch: Epoch, shape: Shape, layout: int) -> int:
-    """Send the last change of each key that has this layout; returns how many."""
-    survivors = epoch.of_layout(layout, epoch.survivors)
+def _send_last(connection: Connection, epoch: Epoch, shape: Shape, survivors: Indices, filled: set[str]) -> int:
+    """Send these changes, which are the last of their keys; returns how many.
+
+    `filled`: staging tables that are to be cleared, all at once: a round trip a table adds up. Layouts may share one.
+    """
     if not len(survivors):
         return 0
+    if shape.staging.name in filled:
+        staging.clear(connection, [shape.staging.name])
+    filled.add(shape.staging.name)
     copied = staging.copy(connection, shape.staging, epoch.lines(survivors))
     result = run(connection, _merge(shape))
     _refuse_swallowed(shape, result.rowcount, copied)
-    staging.clear(connection, shape.staging)
     return copied
 
 
@@ -205,8 +207,7 @@ def _send_runs(
     statements = [_merge(shape, ordinals) for shape, ordinals in _truncates_in_order(runs)]
     for start in range(0, len(statements), STATEMENTS_AT_ONCE):
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
-    for shape in shapes.values():
-        staging.clear(connection, shape.staging)
+    staging.clear(connection, {shape.staging.name for shape in shapes.values()})
     return sent
 
 
@@ -222,10 +223,10 @@ def _truncates_in_order(runs: list[tuple[Shape, tuple[int, int]]]) -> Iterator[t
 
 
 def _stage_all(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -> int:
-    changes = epoch.of_kind(*CHANGES)
+    changes = epoch.by_layout(epoch.of_kind(*CHANGES))
     sent = 0
     for index, shape in shapes.items():
-        ordinals: Indices = epoch.of_layout(index, changes)
+        ordinals = changes[index]
         if shape.kind is Kind.TRUNCATE:
             sent += len(ordinals)
             continue

@@ -55,9 +55,18 @@ class Epoch:
         wanted = np.array([layout.kind in kinds for layout in self.layouts], dtype=bool)
         return np.flatnonzero(wanted[self.codes]) if len(self) else np.empty(0, np.int64)
 
-    def of_layout(self, layout: int, among: Indices) -> Indices:
-        """Those of `among` that have the layout with this index."""
-        return among[self.codes[among] == layout]
+    @cached_property
+    def firsts(self) -> dict[int, int]:
+        """Ordinal of the first row of each layout, by the layout's index; layouts without any are left out."""
+        first = np.full(len(self.layouts), -1, np.int64)
+        first[self.codes[::-1]] = np.arange(len(self))[::-1]  # of repeated indices numpy keeps the last assignment
+        return {index: ordinal for index, ordinal in enumerate(first.tolist()) if ordinal >= 0}
+
+    def by_layout(self, among: Indices) -> list[Indices]:
+        """Those of `among` that have it, for each layout, in their order; one pass, however many layouts there are."""
+        codes = self.codes[among]
+        order = np.argsort(codes, kind="stable")
+        return np.split(among[order], np.cumsum(np.bincount(codes, minlength=len(self.layouts)))[:-1])
 
     @cached_property
     def identities(self) -> Indices:
@@ -100,8 +109,11 @@ class Epoch:
 
     def lines(self, ordinals: Indices) -> pa.Array:
         """COPY lines of these rows; no copy is made when it is every row."""
-        lines = _single(self.rows["line"])
-        return lines if len(ordinals) == len(self) else lines.take(pa.array(ordinals))
+        return self._lines if len(ordinals) == len(self) else self._lines.take(pa.array(ordinals))
+
+    @cached_property
+    def _lines(self) -> pa.Array:
+        return _single(self.rows["line"])
 
     def position(self, ordinal: int) -> Position:
         """Where the message with this ordinal is."""

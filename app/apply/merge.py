@@ -1,5 +1,7 @@
 """The statements that carry staged rows into a target table."""
 
+from functools import cached_property
+
 from app.apply.conversion import value_sql
 from app.apply.staging import ORDINAL, Field, Staging
 from app.apply.target import TargetTable
@@ -10,7 +12,7 @@ Range = tuple[int, int]
 
 
 class Merge:
-    """SQL of one target table and one staging shape."""
+    """SQL of one target table and one staging shape. What does not depend on a range is put together once."""
 
     def __init__(self, schema: str, target: TargetTable, staging: Staging) -> None:
         self._schema = quoted(schema)
@@ -23,24 +25,14 @@ class Merge:
 
     def upsert(self, ordinals: Range | None = None) -> str:
         """INSERT ... ON CONFLICT DO UPDATE of the staged rows, or of those in an ordinal range, in their order."""
-        columns = [quoted(field.column.name) for field in self._fields]
-        values = [self._value(field) for field in self._fields]
-        key = ", ".join(quoted(name) for name in self._key)
-        others = [quoted(f.column.name) for f in self._fields if f.column.name not in self._key]
-        action = f"update set {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "nothing"
-        return (  # every name in it is quoted by the dialect
-            f"insert into {self._target} ({', '.join(columns)}) overriding system value"  # noqa: S608
-            f" select {', '.join(values)} from {self._staging} s{self._only(ordinals)}"
-            f"{f' order by {self._ordinal}' if ordinals else ''} on conflict ({key}) do {action}"
-        )
+        order = f" order by {self._ordinal}" if ordinals else ""
+        return f"{self._insert}{self._only(ordinals)}{order}{self._on_conflict}"
 
     def patch(self, ordinals: Range | None = None) -> str:
         """UPDATE of the staged columns; an error (SQLSTATE P0002) where a row is not there, its rest being unknown."""
-        others = [field for field in self._fields if field.column.name not in self._key]
-        values = ", ".join(f"{quoted(field.column.name)} = {self._value(field)}" for field in others)
-        where = f"where {self._same_key()}{self._only(ordinals, ' and ')}"
-        done = f"update {self._target} t set {values} from {self._staging} s {where} returning 1"  # noqa: S608
-        if not others:
+        where = f"where {self._same_key}{self._only(ordinals, ' and ')}"
+        done = f"update {self._target} t set {self._set} from {self._staging} s {where} returning 1"  # noqa: S608
+        if not self._set:
             done = f"select from {self._target} t, {self._staging} s {where}"
         return (  # every name in it is quoted by the dialect
             f"with done as ({done})"  # noqa: S608
@@ -50,13 +42,37 @@ class Merge:
 
     def delete(self, ordinals: Range | None = None) -> str:
         """DELETE of the rows whose keys are staged."""
-        condition = f"{self._same_key()}{self._only(ordinals, ' and ')}"
+        condition = f"{self._same_key}{self._only(ordinals, ' and ')}"
         return f"delete from {self._target} t using {self._staging} s where {condition}"  # noqa: S608
 
     def truncate(self) -> str:
         """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too."""
         return f"delete from {self._target}"  # noqa: S608
 
+    @cached_property
+    def _insert(self) -> str:
+        columns = ", ".join(quoted(field.column.name) for field in self._fields)
+        values = ", ".join(self._value(field) for field in self._fields)
+        return (  # every name in it is quoted by the dialect
+            f"insert into {self._target} ({columns}) overriding system value"  # noqa: S608
+            f" select {values} from {self._staging} s"
+        )
+
+    @cached_property
+    def _on_conflict(self) -> str:
+        others = [quoted(field.column.name) for field in self._others]
+        action = f"update set {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "nothing"
+        return f" on conflict ({', '.join(quoted(name) for name in self._key)}) do {action}"
+
+    @cached_property
+    def _set(self) -> str:
+        return ", ".join(f"{quoted(field.column.name)} = {self._value(field)}" for field in self._others)
+
+    @property
+    def _others(self) -> list[Field]:
+        return [field for field in self._fields if field.column.name not in self._key]
+
+    @cached_property
     def _same_key(self) -> str:
         by_name = {field.column.name: field for field in self._all}
         return " and ".join(f"t.{quoted(name)} = {self._value(by_name[name])}" for name in self._key)

@@ -1,7 +1,8 @@
 """From the shape of a message to its target table: routes, catalog and encodings, remembered between epochs."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,7 +68,8 @@ class _Known:
 
 
 class Shapes:
-    """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction."""
+    """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction; to be
+    asked inside of `together`."""
 
     def __init__(self, engine: Engine, schema: str, lane: str, rules: TargetRules, schemas: Schemas) -> None:
         self._engine, self.schema, self._lane = engine, schema, lane
@@ -75,6 +77,18 @@ class Shapes:
         self._known: dict[Layout, _Known] = {}
         #: every one that was made since the start, by name
         self._stagings: dict[str, Staging] = {}
+        self._connection: Connection | None = None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Whatever is asked inside shares one connection, made for the first question: to make one costs more than to
+        answer."""
+        try:
+            yield
+        finally:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def reset(self) -> None:
         """Forget the catalog and drop the lane's staging tables; called at the lane's start."""
@@ -103,7 +117,7 @@ class Shapes:
         if self._told.unknown_table is UnknownTable.STOP:
             return False
         place = self._rules.place(layout)
-        with translated(f"reading the catalog for {layout.source}"), self._engine.connect() as connection:
+        with translated(f"reading the catalog for {layout.source}"), self._begin() as connection:
             return place is None or load_table(connection, *place) is None
 
     def reclaim(self) -> None:
@@ -112,6 +126,14 @@ class Shapes:
         if any(table.dirty > staging.TRUNCATE_AFTER_ROWS for table in stagings):
             with translated("truncating staging tables"), self._engine.begin() as connection:
                 staging.reclaim(connection, stagings)
+
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        """A transaction of its own: what it locks is free again before the next."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        with self._connection.begin():
+            yield self._connection
 
     def _make(self, layout: Layout, example: Position) -> Shape | None:
         if layout.kind is Kind.TRUNCATE and self._told.on_truncate is OnTruncate.IGNORE:
@@ -126,7 +148,7 @@ class Shapes:
                 "no route takes it",
                 "add a route to target.tables, or set target.unknown_table: ignore",
             )
-        with self._engine.begin() as connection:
+        with self._begin() as connection:
             target = load_table(connection, *place)
             if target is None:
                 if self._told.unknown_table is UnknownTable.IGNORE:

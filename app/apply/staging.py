@@ -6,6 +6,7 @@ transaction and deleted at its end, so nobody ever sees them; TRUNCATE between e
 
 import hashlib
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,9 +92,10 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
         return cursor.rowcount
 
 
-def clear(connection: Connection, staging: Staging) -> None:
-    """Delete the rows in this transaction, so that they never become visible."""
-    run(connection, f"delete from {staging.name}")  # noqa: S608  # the name is quoted
+def clear(connection: Connection, names: Iterable[str]) -> None:
+    """Delete the rows of these staging tables in this transaction, so that they never become visible."""
+    if statements := [f"delete from {name}" for name in names]:  # noqa: S608  # the names are quoted
+        run(connection, "; ".join(statements))
 
 
 def reclaim(connection: Connection, stagings: list[Staging]) -> None:

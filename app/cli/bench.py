@@ -9,7 +9,9 @@ from app.errors import ConfigInvalid
 
 app = typer.Typer(add_completion=False)
 
-Messages = Annotated[int, typer.Option("--messages", min=100, help="Size of the backlog that is drained.")]
+Messages = Annotated[
+    int, typer.Option("--messages", min=100, help="Size of the backlog that is drained; fewer where they are longer.")
+]
 Modes = Annotated[str, typer.Option("--modes", help="Commit modes to drain it in, with commas.")]
 Seconds = Annotated[int, typer.Option("--seconds", min=1, help="How long the rate is held for latency.")]
 Rate = Annotated[int, typer.Option("--rate", min=1, help="Messages a second while latency is measured.")]
@@ -17,11 +19,19 @@ WarmUp = Annotated[int, typer.Option("--warm-up", min=1, help="Seconds at that r
 Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured.")]
 SkipLatency = Annotated[bool, typer.Option("--skip-latency", help="Drain only.")]
 Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of local servers.")]
-Workload = Annotated[str, typer.Option("--workload", help="uniform, or hot: few rows changed again and again.")]
+Workloads = Annotated[
+    str,
+    typer.Option(
+        "--workloads",
+        "--workload",
+        help="uniform; hot: few rows changed again and again; wide: 100 columns; many-tables: 100. With commas.",
+    ),
+]
 
 
 @app.command(
-    epilog="Examples:\n\n  surelane bench\n\n  surelane bench --modes two-phase --runs 3 --skip-latency | jq .ratio",
+    epilog="Examples:\n\n  surelane bench\n\n  surelane bench --modes two-phase --runs 3 --skip-latency | jq .ratio\n\n"
+    "  surelane bench --modes two-phase --runs 3 --skip-latency --workloads uniform,wide,many-tables",
 )
 def bench(
     messages: Messages = 1_000_000,
@@ -31,32 +41,37 @@ def bench(
     warm_up: WarmUp = 10,
     runs: Runs = 1,
     skip_latency: SkipLatency = False,
-    workload: Workload = "uniform",
+    workloads: Workloads = "uniform",
     stack: Stack = "bench",
 ) -> None:
     """Drain a backlog in each mode, then hold a steady rate; with the ceiling of this machine's Postgres beside it.
 
     A JSON line for each measurement on stdout, also appended to var/bench/results.jsonl; a table on stderr. The local
-    servers are its own, and what they hold is kept for the next time. Ends with status 1 when a table came out wrong.
+    servers are its own, and what they hold is kept for the next time. Several workloads are compared with uniform: CPU
+    seconds a byte of message value, and a message. Ends with status 1 when a table came out wrong.
     """
     from bench.lane import MODES
     from bench.suite import Wanted, run
     from bench.workload import Kind
 
-    chosen = [mode.strip() for mode in modes.split(",") if mode.strip()]
+    chosen, kinds = _words(modes), _words(workloads)
     _known("--modes", chosen, MODES)
-    _known("--workload", [workload], list(Kind))
+    _known("--workloads", kinds, list(Kind))
     wanted = Wanted(
         stack=stack,
         messages=messages,
         modes=chosen,
-        workload=Kind(workload),
+        workloads=[Kind(kind) for kind in kinds],
         runs=runs,
         seconds=0 if skip_latency else seconds,
         rate=rate,
         warm_up=warm_up,
     )
     raise typer.Exit(0 if run(wanted) else 1)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _known(option: str, given: list[str], known: Collection[str]) -> None:

@@ -26,7 +26,10 @@ DRAIN = EVERY | {
     "peak_megabytes",
     "epochs",
     "step_milliseconds",
+    "value_bytes",
+    "cpu_seconds_after_start",
 }
+RATIOS = {f"{name}_per_{unit}_ratio" for name in ("cpu", "cpu_after_start") for unit in ("byte", "message")}
 PERCENTILES = {"p50_milliseconds", "p90_milliseconds", "p99_milliseconds", "max_milliseconds"}
 LATENCY = EVERY - {"cpu_seconds", "other_load"} | {"mode", "asked_rate"} | PERCENTILES
 
@@ -48,15 +51,22 @@ def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.timeout(900)  # three starts of the lane, on a machine that may be busy
+@pytest.mark.timeout(900)  # four starts of the lane, on a machine that may be busy
 def test_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     sizes = [f"--messages={MESSAGES}", f"--seconds={SECONDS}", f"--rate={RATE}", "--warm-up=15"]
-    done = bench(tmp_path, *sizes, "--modes=two-phase", f"--stack={stack_name}")
+    workloads = "--workloads=uniform,wide,many-tables"
+    done = bench(tmp_path, *sizes, "--modes=two-phase", workloads, f"--stack={stack_name}")
     assert done.returncode == 0, done.stderr
     results: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    ceiling, drain, latency = results
-    assert [result["measure"] for result in results] == ["ceiling", "drain", "latency"]
+    drains = ["ceiling", "drain"] * 3
+    assert [result["measure"] for result in results] == [*drains, "latency", "workload", "workload"]
     assert all(result["correct"] for result in results)
+    ceiling, drain, _, wide, _, many, latency, *compared = results
+    assert wide["messages"] < MESSAGES / 4
+    assert wide["value_bytes"] == pytest.approx(drain["value_bytes"], rel=0.2)
+    assert many["messages"] == MESSAGES
+    assert [result["workload"] for result in compared] == ["wide", "many-tables"]
+    assert all(result[ratio] > 0 for result in compared for ratio in RATIOS)
     assert ceiling.keys() >= EVERY
     assert drain.keys() >= DRAIN
     assert latency.keys() >= LATENCY
@@ -67,6 +77,12 @@ def test_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     assert 0 < latency["p50_milliseconds"] <= latency["p99_milliseconds"] <= latency["max_milliseconds"]
     kept = (tmp_path / "var/bench/results.jsonl").read_text().splitlines()
     assert kept == done.stdout.splitlines()
+
+
+def test_refuses_unknown_workloads(tmp_path: Path) -> None:
+    done = bench(tmp_path, "--workloads=uniform,broad")
+    assert done.returncode == 3
+    assert "uniform, hot, wide, many-tables" in done.stderr
 
 
 def test_refuses_unknown_modes(tmp_path: Path) -> None:

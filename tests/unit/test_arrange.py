@@ -79,3 +79,20 @@ def test_a_first_sequence_without_commit_counts_as_the_oldest() -> None:
     rows = [_row("a", 0, (5, 20)), {**_row("b", 0, (0, 10)), "sequence": '[null,"10"]'}]
     epoch = Epoch.arrange(table_of(rows))
     assert epoch.rows["topic"].to_pylist() == ["b", "a"]
+
+
+@given(st.lists(topics, min_size=1, max_size=30), st.integers(0, 2))
+def test_rows_by_layout(names: list[str], step: int) -> None:
+    epoch = Epoch.arrange(table_of([_row("a", offset, (0, offset)) | _of(name) for offset, name in enumerate(names)]))
+    among = epoch.of_kind(Kind.UPSERT)[:: step + 1]
+    found = epoch.by_layout(among)
+    for index, layout in enumerate(epoch.layouts):
+        ordinals = [ordinal for ordinal, name in enumerate(names) if name == layout.table]
+        assert epoch.firsts[index] == ordinals[0]
+        assert found[index].tolist() == [ordinal for ordinal in ordinals if ordinal in among]
+    part = epoch.part(len(names) - 1, len(names))
+    assert list(part.firsts.values()) == [0]  # layouts without a row have no first one
+
+
+def _of(table: str) -> dict[str, str]:
+    return {"layout": SEPARATOR.join([Kind.UPSERT, "", "public", table, "id"])}

@@ -1,0 +1,191 @@
+"""The benchmark's tables: what their columns hold, how a message and a COPY file write it, and how they are compared.
+
+A value is kept as Debezium writes it, without quotes.
+"""
+
+import datetime
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from random import Random
+from typing import NamedTuple
+
+#: of the first change, microseconds since 1970
+BEGIN_MICROS = 1_735_689_600_000_000
+STATES = ("new", "active", "held", "closed", "review")
+WORDS = [f"{Random(number).getrandbits(64):016x}" for number in range(4096)]
+WIDE_COLUMNS = 100
+MANY_TABLES = 100
+
+#: values in the order of the columns, the id first
+Row = tuple[str | None, ...]
+
+
+def iso(micros: str) -> str:
+    """Microseconds since 1970 as ISO text in UTC."""
+    seconds, rest = divmod(int(micros), 1_000_000)
+    return f"{_iso_seconds(seconds)}.{rest:06d}Z"
+
+
+def account(random: Random, _: int) -> str:
+    """One of many."""
+    return f"ACC-{random.getrandbits(32):010d}"
+
+
+def amount(random: Random, _: int) -> str:
+    """Of money."""
+    return f"{random.getrandbits(33) % 999_999_999_999 / 100:.2f}"
+
+
+def status(random: Random, _: int) -> str:
+    """One of few."""
+    return STATES[random.getrandbits(8) % 5]
+
+
+def micros(random: Random, ordinal: int) -> str:
+    """When the change with this ordinal was made."""
+    return str(BEGIN_MICROS + ordinal * 1000 + random.getrandbits(9))
+
+
+def moment(random: Random, ordinal: int) -> str:
+    """The same as ISO text."""
+    return iso(micros(random, ordinal))
+
+
+def _same(text: str) -> str:
+    return text
+
+
+class Kind(NamedTuple):
+    """What a column holds."""
+
+    ddl: str
+    made: Callable[[Random, int], str]
+    #: whether it is a JSON string
+    quoted: bool = True
+    #: SQL of the text that is kept here; {c}: the column
+    shown: str = "{c}"
+    #: the text that Postgres reads
+    ready: Callable[[str], str] = _same
+
+
+_ISO = "to_char({c} at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
+_ACCOUNT, _AMOUNT, _STATUS = Kind("text", account), Kind("numeric(12,2)", amount), Kind("text", status)
+_NOTE = Kind("text", lambda random, _: f"{WORDS[random.getrandbits(12)]} {WORDS[random.getrandbits(12)]}")
+_MOMENT = Kind("timestamptz", moment, shown=_ISO)
+_ID = Kind("bigint", account, quoted=False)
+#: the columns of the wide table, again and again
+_CYCLE = {
+    "count": Kind("int", lambda random, _: str(random.getrandbits(24)), quoted=False),
+    "total": Kind("bigint", lambda random, _: str(random.getrandbits(48)), quoted=False),
+    "account": _ACCOUNT,
+    "note": _NOTE,
+    "amount": _AMOUNT,
+    "moment": _MOMENT,
+    "local": Kind(
+        "timestamp",
+        micros,
+        quoted=False,
+        shown="(extract(epoch from {c}) * 1000000)::bigint",
+        ready=lambda m: iso(m)[:-1],
+    ),
+    "is_open": Kind(
+        "bool", lambda random, _: ("true", "false")[random.getrandbits(1)], quoted=False, shown="{c}::text"
+    ),
+    "status": _STATUS,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """The right content of one table."""
+
+    rows: int
+    md5: str
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Expected":
+        """Of these rows."""
+        lines = ["|".join("~" if value is None else value for value in row) for row in sorted(rows, key=_id)]
+        return cls(rows=len(lines), md5=hashlib.md5("\n".join(lines).encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table; the first column is its key, `id`."""
+
+    name: str
+    columns: dict[str, Kind]
+
+    @property
+    def ddl(self) -> str:
+        """Makes it."""
+        columns = [f"{name} {kind.ddl}" for name, kind in self.columns.items()]
+        return f"create table {self.name} ({', '.join(columns)}, primary key (id))"
+
+    @property
+    def checksum(self) -> str:
+        """Number of rows and one hash over all of them, in the form of `Expected.of`."""
+        shown = [f"coalesce({kind.shown.format(c=name)}::text, '~')" for name, kind in self.columns.items()]
+        # one array: a function takes 100 arguments at most
+        line = f"array_to_string(array[{', '.join(shown)}], '|')"
+        return f"select count(*), md5(string_agg({line}, E'\\n' order by id)) from {self.name}"
+
+    def image(self, row: Row | None) -> str:
+        """A row in a message."""
+        if row is None:
+            return "null"
+        if None not in row:
+            return self._form % row
+        fields = zip(self.columns.items(), row, strict=True)
+        return "{" + ",".join([f'"{name}":{_json(kind, value)}' for (name, kind), value in fields]) + "}"
+
+    @cached_property
+    def _form(self) -> str:
+        fields = [f'"{name}":"%s"' if kind.quoted else f'"{name}":%s' for name, kind in self.columns.items()]
+        return "{" + ",".join(fields) + "}"
+
+    def line(self, row: Row) -> str:
+        """A row in a COPY file."""
+        values = zip(self.columns.values(), row, strict=True)
+        return "\t".join(["\\N" if value is None else kind.ready(value) for kind, value in values]) + "\n"
+
+
+_SIMPLE = {
+    "id": _ID,
+    "account": _ACCOUNT,
+    "amount": _AMOUNT,
+    "status": _STATUS,
+    "note": _NOTE,
+    "updated_at": _MOMENT,
+}
+SIMPLE = (Table("bench", _SIMPLE),)
+MANY = tuple(Table(f"bench_{number:02}", _SIMPLE) for number in range(MANY_TABLES))
+WIDE = (
+    Table(
+        "bench_wide",
+        {
+            "id": _ID,
+            **{
+                f"{name}_{number:02}": kind
+                for number, (name, kind) in zip(range(1, WIDE_COLUMNS), [*_CYCLE.items()] * WIDE_COLUMNS, strict=False)
+            },
+        },
+    ),
+)
+
+
+def _id(row: Row) -> int:
+    return int(row[0] or 0)
+
+
+def _json(kind: Kind, value: str | None) -> str:
+    if value is None:
+        return "null"
+    return f'"{value}"' if kind.quoted else value
+
+
+@lru_cache(maxsize=16)
+def _iso_seconds(seconds: int) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
