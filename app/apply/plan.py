@@ -28,6 +28,8 @@ class Plan(enum.StrEnum):
 
 #: tried in this order
 ATTEMPTS = (Plan.DELETES_FIRST, Plan.UPSERTS_FIRST, Plan.FAITHFUL)
+#: of an epoch that the first attempt was not enough for
+FALLBACKS = (Plan.UPSERTS_FIRST, Plan.FAITHFUL, Plan.NARROWED)
 
 
 def parents_first(tables: Iterable[TargetTable]) -> list[TargetTable]:

@@ -1,5 +1,6 @@
 """What is known of a lane from outside: read from the target's ledger and locks and from Kafka, running or not."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -21,6 +22,8 @@ from app.model.offsets import Offsets
 
 #: of several lanes the state that needs a look first
 STATES_BY_URGENCY = ("failed", "stopped", "starting", "running")
+#: epochs that are looked at for their plans
+PLANS_OF = 1000
 DIED = "the writer ended without a word (killed?): the next start settles what it left"
 
 
@@ -35,6 +38,8 @@ class LaneStatus:
     position: Offsets
     lag_messages: int | None
     lag_seconds: float | None
+    #: plan -> epochs that took it, of the last PLANS_OF
+    plans: dict[str, int]
     #: gids of this lane's prepared transactions
     in_doubt: tuple[str, ...]
     last_error: str | None
@@ -93,6 +98,7 @@ def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:
         position=last.span.end if last else Offsets(),
         lag_messages=None,
         lag_seconds=None,
+        plans=ledger.plans(connection, PLANS_OF),
         in_doubt=tuple(map(str, gids)),
         last_error=error,
     )
@@ -109,6 +115,7 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
         position=Offsets.of({tp: offset for one in lanes for tp, offset in one.position.items()}),
         lag_messages=None,
         lag_seconds=None,
+        plans=dict(sum((Counter(one.plans) for one in lanes), Counter())),
         in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
         last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),
     )

@@ -85,6 +85,8 @@ def _table(status: LaneStatus) -> Table:
     table.add_row("generation, epoch", f"{_or_dash(status.generation)}, {_or_dash(status.epoch)}")
     table.add_row("position", "\n".join(f"{tp}@{offset}" for tp, offset in status.position.items()) or "never started")
     table.add_row("lag", _lag(status))
+    plans = ", ".join(f"{plan} {count:,}" for plan, count in status.plans.items())
+    table.add_row("plans", f"{plans} of the last {sum(status.plans.values()):,} epochs" if plans else "none")
     table.add_row("in doubt", "\n".join(status.in_doubt) or "none")
     table.add_row("last error", status.last_error or "none")
     return table

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from app import failpoint
 from app.apply.applier import Applier
 from app.apply.arrange import Epoch
-from app.apply.plan import Plan
+from app.apply.plan import FALLBACKS, Plan
 from app.apply.shapes import Shape
 from app.commit.committer import Committer
 from app.db.failures import is_connection_loss, translated
@@ -213,7 +213,7 @@ class Lane:
         self._metrics.set_position(record.span.end)
         for reason in done.reasons:
             self._metrics.quarantined(reason)
-        if record.plan == Plan.FAITHFUL:
+        if record.plan in FALLBACKS:
             self._metrics.fallback(record.plan)
         log.info(
             "epoch",

@@ -12,7 +12,7 @@ from app.db.sql import run
 from app.errors import Fenced, TopicChanged
 from app.ledger.tables import COUNTS, Tables
 from app.model.counts import Counts
-from app.model.epoch import EpochRecord
+from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span
 
 #: rows of the ledger that are kept for one lane; older ones are only history
@@ -44,6 +44,14 @@ class Ledger:
             select(ledger).where(ledger.c.lane == self.lane).order_by(desc("generation"), desc("epoch")).limit(1)
         ).first()
         return _record(row) if row else None
+
+    def plans(self, connection: Connection, epochs: int) -> dict[str, int]:
+        """How many of the last epochs took each plan."""
+        ledger = self._tables.ledger
+        newest = select(ledger.c.plan).where(ledger.c.lane == self.lane, ledger.c.epoch > GENESIS)
+        taken = newest.order_by(desc("generation"), desc("epoch")).limit(epochs).subquery()
+        counted = select(taken.c.plan, func.count()).group_by(taken.c.plan).order_by(func.count().desc(), taken.c.plan)
+        return {row[0]: row[1] for row in connection.execute(counted)}
 
     def find(self, connection: Connection, generation: int, epoch: int) -> EpochRecord | None:
         """The row of one epoch of one generation."""

@@ -26,7 +26,9 @@ class Families:
         self.consumed = counter("messages_consumed", "Messages read from Kafka, the sum of all outcomes")
         self.messages = counter("messages", "Messages by what became of them", "outcome")
         self.restarts = counter("restarts", "Times the lane was started again after a failure", "cause")
-        self.fallbacks = counter("fallbacks", "Epochs applied by a slower plan, because the target refused", "plan")
+        self.fallbacks = counter(
+            "fallbacks", "Epochs that the first plan was not enough for, by the plan they took", "plan"
+        )
         self.step = Histogram(
             "epoch_step_seconds",
             "Duration of each step of an epoch",

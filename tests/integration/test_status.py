@@ -18,6 +18,7 @@ KEYS = [
     "position",
     "lag_messages",
     "lag_seconds",
+    "plans",
     "in_doubt",
     "last_error",
 ]
