@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from threading import Event
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -61,6 +62,7 @@ class SpanReader:
         self._complaint = ""
         config = {**librdkafka_config(source.bootstrap_servers, source.options), **_OPTIONS, "log_level": 0}
         self._consumer = Consumer({**config, "group.id": f"surelane-{id(self):x}", "error_cb": self._complain})
+        self._abandoned = Event()
         #: the next offset that the consumer will give
         self._at: dict[TopicPartition, int] = {}
         #: given already, but behind the span that was asked for
@@ -68,13 +70,19 @@ class SpanReader:
         #: behind the last message that a reader may see, as far as the consumer has come to it
         self._ends: dict[TopicPartition, int] = {}
 
+    def abandon(self) -> None:
+        """Whoever reads gives up, with Unreachable. From any thread."""
+        self._abandoned.set()
+
     def close(self) -> None:
-        """End the connections."""
+        """End the connections; when nobody reads any more."""
         self._consumer.close()
 
     def read(self, span: Span) -> list[Batch]:
         """Every message of the span. Raises Diverged for offsets that Kafka no longer has, Unreachable when it does not
         answer."""
+        if self._abandoned.is_set():
+            raise self._unreachable("the lane is closed")
         batches = {tp: Batch(tp) for tp in span.end if span.end[tp] > span.start[tp]}
         if any(self._at.get(tp) != span.start[tp] for tp in batches):
             self._go_to(span.start)
@@ -109,6 +117,8 @@ class SpanReader:
         open_ = {tp for tp in batches if not self._from_left(batches[tp], end[tp])}
         heard_at = time.monotonic()
         while open_:
+            if self._abandoned.is_set():
+                raise self._unreachable("the lane is being closed")
             missing = sum(end[tp] - self._at[tp] for tp in open_)
             try:
                 messages = self._consumer.consume(min(missing, _AT_ONCE), _WAIT_SECONDS)

@@ -68,9 +68,12 @@ class DriverMessages:
         return self._transformed(rows)
 
     def close(self) -> None:
-        """End the connection to Kafka."""
-        self._ahead.close()
-        self._reader.close()
+        """End the connection to Kafka. Spark's thread may be in the midst of an epoch that nobody wants any more: a
+        consumer must not be closed under it."""
+        self._reader.abandon()
+        with self._using:
+            self._ahead.close()
+            self._reader.close()
 
     def _taken(self, known: Decoded | None, span: Span) -> tuple[pa.Table, Decoded | None]:
         """The rows of the span; and what there is behind them, None where nothing is to be done ahead."""
