@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 
 from app.errors import ExitStatus
+from app.metrics.lane import LaneMetrics
+from app.supervise.monitor import show_verified
+from app.verify.record import Verifications
 from app.verify.side import Side
 from tests.fix_cli import Ended
 from tests.fix_target import Target
@@ -193,8 +198,8 @@ def test_a_key_of_one_value_mostly(verify: Verifying) -> None:
 
 
 TYPES = {
-    "f4": ("real", "0.1"),
-    "f8": ("double precision", "1e-7"),
+    "f4": ("real", "0.12345678"),
+    "f8": ("double precision", "0.1234567890123456"),
     "n": ("numeric", "'NaN'"),
     "ts": ("timestamp", "'2026-03-29 02:30:00.123456'"),
     "tz": ("timestamptz", "'2026-03-29 02:30:00.5+02'"),
@@ -226,10 +231,10 @@ def test_values_are_equal_as_text(verify: Verifying) -> None:
         other.exec_driver_sql(f'alter database "{verify.other.database}" set intervalstyle = iso_8601')
         other.exec_driver_sql(f'alter database "{verify.other.database}" set datestyle = german')
     assert verify.json()["equal"]
-    verify.target.execute("update public.every set nothing = '', blank = null, f8 = 1.0000001e-7 where id = 2")
+    verify.target.execute("update public.every set nothing = '', blank = null, f8 = 0.1234567890123457 where id = 2")
     (one,) = verify.table()["differences"]
     assert one["columns"] == {
-        "f8": {"target": "1.0000001e-07", "other": "1e-07"},
+        "f8": {"target": "0.1234567890123457", "other": "0.1234567890123456"},
         "nothing": {"target": "", "other": None},
         "blank": {"target": None, "other": ""},
     }
@@ -348,6 +353,25 @@ def test_the_record(verify: Verifying) -> None:
     (row,) = verify.target.execute("select * from surelane.verification")
     assert (row.lane, row.tables, row.rows, row.differing) == ("orders", 1, 10, 1)
     assert row.against.endswith(f"/{verify.other.database}")
+
+
+def test_the_metrics(verify: Verifying) -> None:
+    """A running lane tells what the last one came to, and nothing before the first."""
+    verify.both(ITEM, FILL.format(rows=2))
+    verify.target.execute("delete from public.item")
+    registry, records = CollectorRegistry(), Verifications("surelane")
+    metrics = LaneMetrics("orders", registry)
+
+    def shown(name: str) -> float | None:
+        with verify.target.engine.connect() as connection:
+            show_verified(connection, records, "orders", metrics)
+        return registry.get_sample_value(f"surelane_verify_last_{name}", {"lane": "orders"})
+
+    assert shown("timestamp_seconds") is None
+    before = time.time()
+    verify()
+    assert before - 60 < (shown("timestamp_seconds") or 0) < time.time() + 60
+    assert shown("differences") == 2
 
 
 def test_failures(verify: Verifying, surelane: Callable[..., Ended]) -> None:
