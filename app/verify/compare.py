@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -92,9 +92,17 @@ class Comparer:
             result.add(one, KEPT)
 
     def _both(self, pair: Pair, ask: Callable[[Side, Half], T]) -> tuple[T, T]:
+        """Where one fails, or Ctrl-C comes, nobody waits for the other's statement."""
         with ThreadPoolExecutor(2) as pool:
-            one, other = pool.map(ask, self.sides, pair.halves)
-        return one, other
+            one, other = (pool.submit(ask, side, half) for side, half in zip(self.sides, pair.halves, strict=True))
+            try:
+                for done in wait((one, other), return_when=FIRST_EXCEPTION).done:
+                    done.result()
+                return one.result(), other.result()
+            finally:
+                for side, asked in zip(self.sides, (one, other), strict=True):
+                    if not asked.done():
+                        side.cancel()
 
 
 def _hidden(pair: Pair) -> list[bool]:

@@ -15,7 +15,7 @@ from app.verify.pair import Pair
 
 Name = tuple[str, str]
 
-#: partitions are compared as their table
+#: partitions are compared as their table, if they can be
 _TABLES = text("""
     select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where c.relkind in ('r', 'p') and c.relpersistence <> 't' and (:partitions or not c.relispartition)
@@ -67,7 +67,7 @@ class Pairing:
         """In the order in which they are compared, and what is left out."""
         pairs: list[Pair] = []
         skipped: list[Skipped] = []
-        for name, sources in self._named(self._names(target, partitions=False), other):
+        for name, sources in self._named(target, other):
             found = self._pair(target, other, name, sources)
             if isinstance(found, Pair):
                 pairs.append(found)
@@ -75,15 +75,25 @@ class Pairing:
                 skipped.append(Skipped(".".join(name), found))
         return pairs, skipped
 
-    def _named(self, there: Collection[Name], other: Connection) -> list[tuple[Name, Sequence[Name]]]:
-        """Target tables with their sources."""
-        sources: dict[Name, list[Name]] = defaultdict(list)
-        for source in self._names(other, partitions=True):
-            place = source if self._choice.same_names else self._routes.target(*source)
-            if place is not None:
-                sources[place].append(source)
+    def _named(self, target: Connection, other: Connection) -> list[tuple[Name, Sequence[Name]]]:
+        """Target tables with their sources. A partition counts where its table does not go there as a whole, and where
+        the target's is none."""
+        there = set(self._names(target, partitions=False))
+        sources = self._placed(self._names(other, partitions=False))
+        for place, partitions in self._placed(self._names(other, partitions=True)).items():
+            if place in there and place not in sources:
+                sources[place] = partitions
         names = sorted({*sources, *there})
         return [(name, sources[name]) for name in names if self._routes.reaches(*name) and self._choice.takes(name)]
+
+    def _placed(self, names: Collection[Name]) -> defaultdict[Name, list[Name]]:
+        """By where they go in the target."""
+        found: defaultdict[Name, list[Name]] = defaultdict(list)
+        for name in names:
+            place = name if self._choice.same_names else self._routes.target(*name)
+            if place is not None:
+                found[place].append(name)
+        return found
 
     def _names(self, connection: Connection, *, partitions: bool) -> list[Name]:
         rows = connection.execute(_TABLES, {"own": self._told.db_schema, "partitions": partitions})

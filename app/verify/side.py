@@ -54,6 +54,12 @@ class Side:
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection, self.name = connection, name
 
+    def cancel(self) -> None:
+        """End what is being asked, from another thread."""
+        driver = self.connection.connection.driver_connection
+        if driver is not None:
+            driver.cancel()
+
     def sums(self, half: Half, box: Box, at: int, bounds: Sequence[str]) -> list[Sum]:
         """Of each part into which `bounds` cut the box by the key's column `at`."""
         row = f"row({', '.join(f'{quoted(name)}::text' for name in half.columns)})::text"

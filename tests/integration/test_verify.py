@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from app.errors import ExitStatus
+from app.apply.target import load_table
+from app.errors import ExitStatus, TargetMismatch
 from app.metrics.lane import LaneMetrics
 from app.supervise.monitor import show_verified
+from app.verify.compare import Comparer
+from app.verify.pair import Pair
 from app.verify.record import Verifications
-from app.verify.side import Side
+from app.verify.side import Side, snapshot
 from tests.fix_cli import Ended
 from tests.fix_target import Target
 
@@ -54,7 +57,7 @@ class Verifying:
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["shop"]},
             "target": {"url": self.target.url, **(target or {})},
         }
-        (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more))
+        (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more, sort_keys=False))
 
     def both(self, *statements: str) -> None:
         for statement in statements:
@@ -392,3 +395,53 @@ def test_nothing_is_written_elsewhere(verify: Verifying) -> None:
     verify.both(ITEM, FILL.format(rows=3))
     verify.other.execute(f'alter database "{verify.other.database}" set default_transaction_read_only = on')
     assert json.loads(verify("--json").out)["equal"]
+
+
+def test_null_and_double_keys_of_the_other_side(verify: Verifying) -> None:
+    """Only the target has to keep the columns of `target.keys` unique and not NULL."""
+    verify.configure({"keys": {"public.log": ["at", "n"]}})
+    verify.target.execute("create table public.log (at text not null, n int not null, said text, unique (n, at))")
+    verify.other.execute("create table public.log (at text, n int, said text)")
+    verify.both("insert into public.log select 'a' || n % 3, n, 'x' from generate_series(1, 1000) n")
+    assert verify.table()["equal"]
+    verify.other.execute("insert into public.log values (null, 5, 'y'), ('a0', null, 'y'), ('a1', 1, 'x')")
+    table = verify.table()
+    assert (table["missing"], table["surplus"], table["differing"]) == (3, 0, 0)
+    assert {(one["key"]["at"], one["key"]["n"]) for one in table["differences"]} == {
+        (None, "5"),
+        ("a0", None),
+        ("a1", "1"),
+    }
+
+
+def test_partitioned_tables(verify: Verifying) -> None:
+    """One at the target is compared as a whole; several tables that go to one are no partner of it."""
+    verify.configure({"tables": {"public.part_*": "public.joined", "public.*": "public.*"}})
+    verify.both(
+        "create table public.whole (id int primary key) partition by range (id)",
+        "create table public.whole_1 partition of public.whole for values from (0) to (10)",
+        "create table public.whole_2 partition of public.whole for values from (10) to (20)",
+        "insert into public.whole select generate_series(1, 19)",
+    )
+    verify.target.execute("create table public.joined (id int primary key)")
+    verify.other.execute("create table public.part_1 (id int primary key)")
+    verify.other.execute("create table public.part_2 (id int primary key)")
+    got = verify.json()
+    assert [(one["table"], one["rows"]["target"]) for one in got["tables"]] == [("public.whole", 19)]
+    (joined,) = (one for one in got["skipped"] if one["table"] == "public.joined")
+    assert joined["why"] == "2 tables of the other database go there: public.part_1, public.part_2"
+    assert [one["table"] for one in got["skipped"] if one != joined] == []
+
+
+def test_a_failure_does_not_wait_for_the_other_side(verify: Verifying) -> None:
+    verify.both(ITEM)
+    with snapshot(verify.target.engine, "the target") as target, snapshot(verify.other.engine, "the other") as other:
+        table = load_table(target.connection, "public", "item")
+        assert table is not None
+        pair = Pair(target=table, other=replace(table, name="lost"), columns=(("id", "id"),), key=("id",))
+        sleeping = replace(pair.halves[0], table="public.item, pg_sleep(60) s")
+        object.__setattr__(pair, "halves", (sleeping, pair.halves[1]))
+        began = time.monotonic()
+        with pytest.raises(TargetMismatch, match="lost"):
+            Comparer(target, other).compare(pair)
+        assert time.monotonic() - began < 30
