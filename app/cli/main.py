@@ -16,7 +16,10 @@ from app import logs
 from app.errors import ExitStatus, SurelaneError
 
 #: in the order in which they are needed; each is the module `app.cli.<verb>` with a typer application `app`
-VERBS = ("run", "status", "doctor", "migrate", "recover", "indoubt", "guard", "quarantine", "stack", "demo", "bench")
+VERBS = (
+    *("run", "status", "doctor", "migrate", "recover", "verify", "indoubt"),
+    *("guard", "quarantine", "stack", "demo", "bench"),
+)
 
 
 class LazyVerbs(TyperGroup):

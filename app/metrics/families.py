@@ -73,6 +73,8 @@ class Families:
         self.letters = counter("dead_letters_sent", "Messages sent to the topic of guard.dead_letter")
         self.letters_waiting = gauge("dead_letters_waiting", "Messages in quarantine that were not sent to it")
         self.letter_failures = counter("dead_letter_failures", "Times that sending to it failed and was put off")
+        self.verified_at = gauge("verify_last_timestamp_seconds", "When `surelane verify` was last done, Unix time")
+        self.verify_differences = gauge("verify_last_differences", "Keys that it found to differ")
         self.state = gauge("state", "1 for the state the lane is in", "state")
         self.up = gauge("up", "1 while the lane is running")
 

@@ -1,5 +1,6 @@
 """What a lane tells Prometheus, in the lane's own words."""
 
+import datetime
 import math
 import time
 from collections.abc import Mapping
@@ -108,6 +109,11 @@ class LaneMetrics:
     def set_dead_letters_waiting(self, count: int) -> None:
         """Skipped messages that were not sent."""
         self._families.letters_waiting.labels(self._lane).set(count)
+
+    def set_verified(self, at: datetime.datetime, differing: int) -> None:
+        """When the target was last compared with another database, and how many keys differed."""
+        self._families.verified_at.labels(self._lane).set(at.timestamp())
+        self._families.verify_differences.labels(self._lane).set(differing)
 
     def set_generation(self, generation: int) -> None:
         """The generation that writes now."""

@@ -19,6 +19,7 @@ from app.metrics.lane import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
 from app.supervise.opening import Writer
+from app.verify.record import Verifications
 
 log = structlog.get_logger()
 
@@ -35,6 +36,7 @@ class Monitor:
         self._settings, self._writers, self._metrics = settings, writers, metrics
         self._broker = Broker(settings.source)
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
+        self._verifications = Verifications(settings.target.db_schema)
         self._rounds = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
@@ -75,6 +77,7 @@ class Monitor:
                 self._in_doubt(connection, writer.name)
                 if counts:
                     self._waiting(connection, writer)
+                    show_verified(connection, self._verifications, self._settings.lane, self._metrics[writer.name])
                 if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
             if last is not None:
@@ -98,3 +101,10 @@ class Monitor:
     def _lag(self, writer: Writer, position: Offsets, partitions: set[TopicPartition]) -> None:
         lag = measure(self._broker, position, {tp for tp in partitions if writer.partition in (None, tp)})
         self._metrics[writer.name].set_lag(lag.by_partition, lag.seconds)
+
+
+def show_verified(connection: Connection, records: Verifications, lane: str, metrics: LaneMetrics) -> None:
+    """What the last `surelane verify` came to; nothing before the first. It is of all lanes of a configuration."""
+    last = records.last(connection, lane)
+    if last is not None and last.at is not None:
+        metrics.set_verified(last.at, last.differing)

@@ -1,0 +1,106 @@
+"""Two tables that are compared, and which of their columns."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from app.apply.target import Column, TargetTable
+from app.db.sql import literal, quoted
+
+#: types that every server orders alike, so that an index serves; all others are ordered by their text's bytes
+_ORDERED_ALIKE = frozenset(
+    {
+        *("oid", "uuid", "date", "numeric", "bytea", "timestamp without time zone", "timestamp with time zone"),
+        "time without time zone",
+    }
+)
+_INTEGERS = frozenset({"smallint", "integer", "bigint"})
+_BYTES = ' collate "C"'
+
+
+@dataclass(frozen=True)
+class KeyColumn:
+    """A column of the key at one side, as SQL that gives the same order at both."""
+
+    name: str
+    #: whose order is used; None: the text's bytes
+    type: str | None
+    #: whether it may be NULL at this side
+    nullable: bool = False
+
+    @property
+    def value(self) -> str:
+        """What is compared with literals; where it is the column itself, an index serves."""
+        return f"{quoted(self.name)}::text{_BYTES}" if self.type is None else quoted(self.name)
+
+    @property
+    def ordered(self) -> str:
+        """What is cut into ranges, of one type at both sides."""
+        return self.value if self.type is None else f"{quoted(self.name)}::{self.type}"
+
+    @property
+    def same(self) -> str:
+        """What is looked up."""
+        return f"{quoted(self.name)}::text" if self.type is None else quoted(self.name)
+
+    def literal(self, text: str) -> str:
+        """A value."""
+        return literal(text) if self.type is None else f"{literal(text)}::{self.type}"
+
+    def literals(self, texts: list[str]) -> str:
+        """An array of values."""
+        return f"array[{', '.join(map(literal, texts))}]::{self.type or 'text'}[]"
+
+
+@dataclass(frozen=True)
+class Half:
+    """One of the two tables."""
+
+    table: str
+    #: in the order of the pair's
+    key: tuple[KeyColumn, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A table of the target, and the other database's that it should be equal to."""
+
+    target: TargetTable
+    other: TargetTable
+    #: names at the target and at the other side of the columns that both have, the key's among them
+    columns: tuple[tuple[str, str], ...]
+    #: names at the target
+    key: tuple[str, ...]
+    #: of columns, at the target: their values are for nobody's eyes
+    hidden: frozenset[str] = frozenset()
+    #: columns of either side that are not compared
+    left_out: tuple[str, ...] = ()
+
+    @cached_property
+    def halves(self) -> tuple[Half, Half]:
+        """At the target, at the other side."""
+        names = dict(self.columns)
+        types = [_order(self.target.by_name[name], self.other.by_name[names[name]]) for name in self.key]
+        sides = ((self.target, {name: name for name in names}), (self.other, names))
+        target, other = (
+            Half(
+                table.quoted_name,
+                tuple(
+                    KeyColumn(here[name], type_, here[name] not in table.key)
+                    for name, type_ in zip(self.key, types, strict=True)
+                ),
+                tuple(here[name] for name, _ in self.columns),
+            )
+            for table, here in sides
+        )
+        return target, other
+
+    def __str__(self) -> str:
+        return str(self.target)
+
+
+def _order(one: Column, other: Column) -> str | None:
+    """The type by which both sides order a column; None: by its text's bytes."""
+    if one.base in _INTEGERS and other.base in _INTEGERS:
+        return "bigint"
+    return one.base if one.base == other.base and one.base in _ORDERED_ALIKE else None

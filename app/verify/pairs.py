@@ -1,0 +1,152 @@
+"""Which tables are compared: those of the target that a route reaches, with what the route says is their source."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, text
+
+from app.apply.target import TargetTable, load_table
+from app.config.redaction import Redaction
+from app.config.routes import Routes, halves, pattern
+from app.config.settings import ColumnNames, Settings
+from app.config.table_rules import TableRules
+from app.verify.pair import Pair
+
+Name = tuple[str, str]
+
+#: partitions are compared as their table, if they can be
+_TABLES = text("""
+    select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where c.relkind in ('r', 'p') and c.relpersistence <> 't' and (:partitions or not c.relispartition)
+      and n.nspname !~ '^pg_' and n.nspname not in ('information_schema', :own)
+    order by n.nspname collate "C", c.relname collate "C"
+""")
+_EVERY_COLUMN = ColumnNames()
+_PATTERN = 'write it like "public.orders" or "public.*"'
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A table that is not compared."""
+
+    table: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the command line says of tables."""
+
+    #: patterns of target tables; none: all
+    tables: tuple[str, ...] = ()
+    #: go on behind this one
+    after: str | None = None
+    #: the other database has the target's own names
+    same_names: bool = False
+
+    def takes(self, name: Name) -> bool:
+        """Whether a table of the target is meant."""
+        if self.after is not None and name <= halves(self.after, "target", _PATTERN):
+            return False
+        patterns = [tuple(map(pattern, halves(one, "target", _PATTERN))) for one in self.tables]
+        return not patterns or any(schema.fullmatch(name[0]) and table.fullmatch(name[1]) for schema, table in patterns)
+
+
+class Pairing:
+    """Finds the pairs; raises RouteInvalid for a pattern that is none."""
+
+    def __init__(self, settings: Settings, choice: Choice) -> None:
+        self._told, self._choice = settings.target, choice
+        self._routes = Routes(settings.target.tables)
+        self._columns = TableRules(settings.target.columns, _PATTERN)
+        self._redaction = Redaction(settings.guard.redact)
+        choice.takes(("", ""))  # a wrong pattern is wrong before anything is read
+
+    def find(self, target: Connection, other: Connection) -> tuple[list[Pair], list[Skipped]]:
+        """In the order in which they are compared, and what is left out."""
+        pairs: list[Pair] = []
+        skipped: list[Skipped] = []
+        for name, sources in self._named(target, other):
+            found = self._pair(target, other, name, sources)
+            if isinstance(found, Pair):
+                pairs.append(found)
+            else:
+                skipped.append(Skipped(".".join(name), found))
+        return pairs, skipped
+
+    def _named(self, target: Connection, other: Connection) -> list[tuple[Name, Sequence[Name]]]:
+        """Target tables with their sources. A partition counts where its table does not go there as a whole, and where
+        the target's is none."""
+        there = set(self._names(target, partitions=False))
+        sources = self._placed(self._names(other, partitions=False))
+        for place, partitions in self._placed(self._names(other, partitions=True)).items():
+            if place in there and place not in sources:
+                sources[place] = partitions
+        names = sorted({*sources, *there})
+        return [(name, sources[name]) for name in names if self._routes.reaches(*name) and self._choice.takes(name)]
+
+    def _placed(self, names: Collection[Name]) -> defaultdict[Name, list[Name]]:
+        """By where they go in the target."""
+        found: defaultdict[Name, list[Name]] = defaultdict(list)
+        for name in names:
+            place = name if self._choice.same_names else self._routes.target(*name)
+            if place is not None:
+                found[place].append(name)
+        return found
+
+    def _names(self, connection: Connection, *, partitions: bool) -> list[Name]:
+        rows = connection.execute(_TABLES, {"own": self._told.db_schema, "partitions": partitions})
+        return [(row[0], row[1]) for row in rows]
+
+    def _pair(self, target: Connection, other: Connection, name: Name, sources: Sequence[Name]) -> Pair | str:
+        mine = load_table(target, *name)
+        if mine is None:
+            return "not in the target"
+        if not sources:
+            return "not in the other database"
+        if len(sources) > 1:
+            return f"{len(sources)} tables of the other database go there: {', '.join(map('.'.join, sources))}"
+        theirs = load_table(other, *sources[0])
+        if theirs is None:
+            return "not in the other database"
+        mine = replace(mine, key=tuple(self._told.keys.get(str(mine), mine.key)))
+        return self._paired(mine, theirs, sources[0])
+
+    def _paired(self, mine: TargetTable, theirs: TargetTable, source: Name) -> Pair | str:
+        names = self._columns.of(*source) or _EVERY_COLUMN
+        called = {
+            there: column.name
+            for column in theirs.columns
+            if (there := column.name if self._choice.same_names else names.target(column.name)) is not None
+        }
+        columns = tuple(
+            (column.name, called[column.name])
+            for column in mine.columns
+            if column.name in called and not column.generated and not theirs.by_name[called[column.name]].generated
+        )
+        if not mine.key:
+            return "no primary key, and none in target.keys"
+        if lost := [name for name in mine.key if name not in dict(columns)]:
+            return f"key column {', '.join(lost)} is not in the other database, or generated"
+        compared = dict(columns)
+        alone = [column.name for column in mine.columns if column.name not in compared]
+        alone += [column.name for column in theirs.columns if column.name not in compared.values()]
+        return Pair(
+            target=mine,
+            other=theirs,
+            columns=columns,
+            key=mine.key,
+            hidden=self._hidden(columns, source),
+            left_out=tuple(dict.fromkeys(alone)),
+        )
+
+    def _hidden(self, columns: Sequence[tuple[str, str]], source: Name) -> frozenset[str]:
+        """Redaction names columns of the source; a copy of the target does not say which table that is."""
+        if not self._choice.same_names:
+            hidden = self._redaction.columns(*source)
+            return frozenset(name for name, theirs in columns if theirs in hidden)
+        hidden = self._redaction.columns(None, None)
+        renames = [pair for rule in self._told.columns.values() for pair in rule.rename.items()]
+        before = {name: {name, *(old for old, new in renames if new == name)} for name, _ in columns}
+        return frozenset(name for name, olds in before.items() if any(old in hidden for old in olds))

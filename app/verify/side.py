@@ -1,0 +1,125 @@
+"""One of the two databases: a snapshot of it, and what is asked there. Rows are hashed where they are."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, Engine
+
+from app.db.failures import translated
+from app.db.sql import literal, quoted, run
+from app.verify.box import Box
+from app.verify.pair import Half
+
+#: characters of a value that are shown
+SHOWN_CHARACTERS = 200
+
+Key = tuple[str | None, ...]
+
+#: what text looks like depends on these, and on what `app.db.engine` sets; the timeouts are for statements that take
+#: long
+_SETTINGS = {
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "lc_monetary": "C",
+    "xmlbinary": "base64",
+    "standard_conforming_strings": "on",
+    "search_path": "pg_catalog",
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A set of rows in short; two of the same rows have the same sum, in whatever order."""
+
+    rows: int = 0
+    hash: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a hash of each column, and how each begins; None for NULL, and for what is not shown."""
+
+    hashes: tuple[str | None, ...]
+    shown: tuple[str | None, ...]
+
+
+class Side:
+    """One database inside a snapshot."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self.connection, self.name = connection, name
+
+    def cancel(self) -> None:
+        """End what is being asked, from another thread."""
+        driver = self.connection.connection.driver_connection
+        if driver is not None:
+            driver.cancel()
+
+    def sums(self, half: Half, box: Box, at: int, bounds: Sequence[str]) -> list[Sum]:
+        """Of each part into which `bounds` cut the box by the key's column `at`."""
+        row = f"row({', '.join(f'{quoted(name)}::text' for name in half.columns)})::text"
+        column = half.key[at]
+        part = f"width_bucket({column.ordered}, {column.literals([*bounds])})" if bounds else "0"
+        sql = (  # names are quoted, values are literals
+            f"select coalesce({part}, 0), count(*),"  # noqa: S608
+            f" sum(('x' || left(md5(convert_to({row}, 'UTF8')), 16))::bit(64)::bigint)"
+            f" from {half.table} where {box.where(half.key)} group by 1"
+        )
+        found = [Sum()] * (len(bounds) + 1)
+        for number, count, total in self._rows(sql):
+            found[number] = Sum(count, total)
+        return found
+
+    def bounds(self, half: Half, box: Box, at: int, parts: int) -> list[str]:
+        """Values of the key's column `at` that cut the box into about equal parts; may be fewer."""
+        column = half.key[at]
+        fractions = ", ".join(str(n / parts) for n in range(1, parts))
+        sql = (
+            f"select percentile_disc(array[{fractions}]::float8[]) within group (order by {column.ordered})::text[]"  # noqa: S608
+            f" from {half.table} where {box.where(half.key)}"
+        )
+        (row,) = self._rows(sql)
+        return list(dict.fromkeys(value for value in row[0] or () if value not in (None, box.intervals[at].low)))
+
+    def rows(self, half: Half, box: Box, hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
+        """Keys, hashes and beginnings of what is in the box."""
+        return self._fetch(half, box.where(half.key), hidden)
+
+    def named(self, half: Half, keys: Sequence[Key], hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
+        """The same of the rows with these keys."""
+        return self._fetch(half, " or ".join(_same(half, key) for key in keys) or "false", hidden)
+
+    def _fetch(self, half: Half, where: str, hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
+        key = ", ".join(f"{quoted(column.name)}::text" for column in half.key)
+        texts = [f"{quoted(name)}::text" for name in half.columns]
+        hashes = ", ".join(f"md5(convert_to({text}, 'UTF8'))" for text in texts)
+        each = zip(texts, hidden, strict=True)
+        shown = ", ".join("null" if out else f"left({text}, {SHOWN_CHARACTERS + 1})" for text, out in each)
+        sql = f"select array[{key}], array[{hashes}], array[{shown}]::text[] from {half.table} where {where}"  # noqa: S608
+        return [(tuple(row[0]), Row(tuple(row[1]), tuple(row[2]))) for row in self._rows(sql)]
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with translated(f"verify: reading {self.name}", discreet=True):
+            return [tuple(row) for row in run(self.connection, sql)]
+
+
+def _same(half: Half, key: Key) -> str:
+    each = zip(half.key, key, strict=True)
+    parts = (f"{c.same} is null" if text is None else f"{c.same} = {c.literal(text)}" for c, text in each)
+    return f"({' and '.join(parts)})"
+
+
+@contextmanager
+def snapshot(engine: Engine, name: str) -> Iterator[Side]:
+    """A side as it is now, for as long as this lasts; nothing can be written."""
+    with translated(f"verify: reading {name}"), engine.connect() as plain:
+        connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        settings = ", ".join(f"set_config({literal(n)}, {literal(value)}, true)" for n, value in _SETTINGS.items())
+        run(connection, f"select {settings}")
+        yield Side(connection, name)
+        connection.rollback()
