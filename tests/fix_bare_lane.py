@@ -204,6 +204,13 @@ class BareLane:
         span, sent = Span(start=last.span.start, end=last.read), self.sent[last.span.start[TOPIC] :]
         self.lane.process_epoch(last.epoch, span, DecodedSource(sent, self.killers, self.transform))
 
+    def begin_anew(self) -> None:
+        """As a new checkpoint does: the first epoch has what was read and not applied."""
+        first = self.lane.position[TOPIC]
+        span = Span(start=self.lane.position, end=self.lane.read)
+        self.lane.process_epoch(0, span, DecodedSource(self.sent[first:], (), None, self.sent[:first]))
+        self.lane.committer.commit()
+
     def release(self) -> None:
         """What the service does when it has noticed a request, between two epochs."""
         self.release_wanted.set()

@@ -7,14 +7,15 @@ nothing waits for a message that is still to come, and what an epoch applies fol
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-import numpy as np
 import pyarrow as pa
 
 from app.errors import TransactionTooLong
 from app.kafka.broker import RawMessage
 from app.lane.reading import Source
 from app.lane.transactions import held_from
+from app.model.arrow import compute
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
@@ -66,7 +67,7 @@ class Alignment:
         if not waiting:
             return Cut.nowhere(rows, span.end)
         behind = _is_behind(rows, waiting)
-        cut = Cut(rows.filter(pa.array(~behind)), rows.filter(pa.array(behind)), span.end.updated(waiting))
+        cut = Cut(rows.filter(compute.invert(behind)), rows.filter(behind), span.end.updated(waiting))
         if self._limit is not None and cut.held.num_rows > self._limit:
             raise self._too_long(cut.held.num_rows, waiting)
         return cut
@@ -85,13 +86,13 @@ class Alignment:
         )
 
 
-def _is_behind(rows: pa.Table, waiting: dict[TopicPartition, int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_behind(rows: pa.Table, waiting: dict[TopicPartition, int]) -> pa.ChunkedArray:
     """For each row whether it is one of those that have to wait."""
-    topics, offsets = np.array(rows["topic"].to_pylist()), rows["offset"].to_numpy()
-    behind = np.zeros(rows.num_rows, bool)
-    for tp, first in waiting.items():
-        behind |= (topics == tp.topic) & (offsets >= first)
-    return behind
+    each = (
+        compute.and_(compute.equal(rows["topic"], tp.topic), compute.greater_equal(rows["offset"], first))
+        for tp, first in waiting.items()
+    )
+    return reduce(compute.or_, each)
 
 
 @dataclass(frozen=True)

@@ -232,7 +232,8 @@ class Lane:
                 self._ledger.prune(self._connection, self._generation, number)
 
     def _is_applied(self, planned: Span) -> bool:
-        return self.read == planned.end and self.read != planned.start
+        """A new checkpoint begins at the position: what it plans there was read before, and not applied."""
+        return self.read == planned.end and planned.start not in (self.read, self.position)
 
     def _skip_epoch(self, number: int, consumed: int) -> None:
         """The target has this epoch: count it as duplicate, in a ledger row of its own."""
