@@ -70,7 +70,7 @@ class DecodedSource:
         found = next((one.message for one in self._sent if one.position == position), None)
         if found is None:
             return None
-        return RawMessage(position=position, key=found.key, value=found.value, headers=(), timestamp_ms=0)
+        return RawMessage(position=position, key=found.key, value=found.value, headers=found.headers, timestamp_ms=0)
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
         """As Kafka would give them."""

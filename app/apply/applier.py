@@ -204,7 +204,10 @@ def _send_runs(
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
     runs = [(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
-    statements = [_merge(shape, ordinals) for shape, ordinals in _truncates_in_order(runs)]
+    statements = [
+        _rekey(epoch, shapes, shape, ordinals[0]) or _merge(shape, ordinals)
+        for shape, ordinals in _truncates_in_order(runs)
+    ]
     for start in range(0, len(statements), STATEMENTS_AT_ONCE):
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
     staging.clear(connection, {shape.staging.name for shape in shapes.values()})
@@ -232,6 +235,15 @@ def _stage_all(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -
             continue
         sent += staging.copy(connection, shape.staging, epoch.lines(ordinals), pa.array(ordinals))
     return sent
+
+
+def _rekey(epoch: Epoch, shapes: dict[int, Shape], old: Shape, deleted: int) -> str:
+    """The statement for a delete that is the first half of a changed key; "" for every other change."""
+    written = epoch.key_changes.get(deleted)
+    new = None if written is None else shapes.get(int(epoch.codes[written]))
+    if written is None or new is None or not new.target.has_writable_key:
+        return ""
+    return new.merge.rekey(old.merge, deleted, written)
 
 
 def _merge(shape: Shape, ordinals: tuple[int, int] | None = None) -> str:

@@ -71,13 +71,15 @@ class Epoch:
     @cached_property
     def identities(self) -> Indices:
         """One number for each row, equal for changes of the same key of the same table, -1 for rows without a key."""
-        tables: dict[str, int] = {}
-        table_of_layout = np.array(
-            [tables.setdefault(f"{layout.schema}\x1f{layout.table}", len(tables)) for layout in self.layouts], np.int64
-        )
         keys = single(self.rows["key"]).dictionary_encode().indices
         codes = compute.fill_null(keys, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return np.where(codes < 0, -1, codes * len(tables) + table_of_layout[self.codes])
+        return np.where(codes < 0, -1, codes * len(self.layouts) + self._tables[self.codes])
+
+    @cached_property
+    def _tables(self) -> Indices:
+        """A number for the source table of each layout."""
+        tables: dict[str, int] = {}
+        return np.array([tables.setdefault(layout.source, len(tables)) for layout in self.layouts], np.int64)
 
     @cached_property
     def survivors(self) -> Indices:
@@ -88,6 +90,30 @@ class Epoch:
         keyed = identities >= 0
         last[identities[keyed]] = changes[keyed]  # of repeated indices numpy keeps the last assignment
         return changes[~keyed | (last[identities] == changes)] if len(last) else changes
+
+    @cached_property
+    def key_changes(self) -> dict[int, int]:
+        """Where a key changed: ordinal of the delete of the old one -> ordinal of the insert of the new one.
+
+        Debezium makes both of one record of the source's log: they have its place, and no change is between them.
+        """
+        changes = self.of_kind(*CHANGES)
+        codes = self.codes[changes]
+        is_delete, is_written, tables = (
+            np.array(values)[codes]
+            for values in (
+                [layout.kind is Kind.DELETE for layout in self.layouts],
+                [layout.kind in (Kind.UPSERT, Kind.PATCH) for layout in self.layouts],
+                self._tables,
+            )
+        )
+        pairs = np.flatnonzero(is_delete[:-1] & is_written[1:] & (tables[:-1] == tables[1:]))
+        olds, news = pa.array(changes[pairs]), pa.array(changes[pairs + 1])
+        for name in ("topic", "partition", "sequence"):
+            column = self.rows[name]
+            same = compute.fill_null(compute.equal(column.take(olds), column.take(news)), False)
+            olds, news = olds.filter(same), news.filter(same)
+        return dict(zip(olds.to_pylist(), news.to_pylist(), strict=True))
 
     def key_columns(self, ordinal: int) -> frozenset[str]:
         """Names of the columns in the key of this message; empty for one without key, or with one that is no row."""

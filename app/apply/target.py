@@ -10,16 +10,16 @@ from app.db.sql import quoted
 
 _COLUMNS = text("""
     with recursive typed as (
-        select a.attnum, a.attname, a.attgenerated, format_type(a.atttypid, a.atttypmod) as type,
+        select a.attnum, a.attname, a.attgenerated, a.attidentity, format_type(a.atttypid, a.atttypmod) as type,
                a.atttypid as oid, a.atttypmod as typmod, a.attcollation as collated
         from pg_attribute a where a.attrelid = cast(:oid as oid) and a.attnum > 0 and not a.attisdropped
         union all
-        select attnum, attname, attgenerated, type, t.typbasetype, case typmod when -1 then t.typtypmod else typmod end,
-               collated
+        select attnum, attname, attgenerated, attidentity, type, t.typbasetype,
+               case typmod when -1 then t.typtypmod else typmod end, collated
         from typed join pg_type t on t.oid = typed.oid where t.typtype = 'd'
     )
     select attname as name, type, format_type(t.oid, null) as base, typmod, t.typtype as kind,
-           t.typcategory = 'A' as is_array, attgenerated <> '' as generated,
+           t.typcategory = 'A' as is_array, attgenerated <> '' as generated, attidentity = 'a' as is_counted,
            exists (select from pg_collation c where c.oid = collated and not c.collisdeterministic) as is_lenient,
            format_type(e.oid, null) as item, format_type(e.oid, typmod) as item_type, e.typtype as item_kind
     from typed join pg_type t on t.oid = typed.oid left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
@@ -90,6 +90,8 @@ class Column:
     kind: str = "b"
     #: whether its collation calls unlike texts equal
     is_lenient: bool = False
+    #: GENERATED ALWAYS AS IDENTITY: an INSERT may write it, an UPDATE may not
+    is_counted: bool = False
     item: str = ""
     item_type: str = ""
     item_kind: str = "b"
@@ -144,6 +146,11 @@ class TargetTable:
         return all(self.by_name[name].is_exact for name in self.key)
 
     @property
+    def has_writable_key(self) -> bool:
+        """Whether an UPDATE may give a row another key."""
+        return not any(self.by_name[name].is_counted for name in self.key)
+
+    @property
     def quoted_name(self) -> str:
         """With its schema, as SQL needs it."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
@@ -177,6 +184,7 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
                 generated=row.generated,
                 kind=row.kind,
                 is_lenient=row.is_lenient,
+                is_counted=row.is_counted,
                 item=row.item or "",
                 item_type=row.item_type or "",
                 item_kind=row.item_kind or "b",

@@ -152,7 +152,7 @@ class Lane:
         with steps.of("decode"):
             rows = reader.read(whole)
             _check_span(self.name, rows, whole)
-            cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole)
+            cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole, source)
             held = cut.held if reader.all_before(cut.end) and not known else None
             epoch = reader.sound(cut.rows)
         span = replace(whole, end=cut.end)
