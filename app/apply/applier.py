@@ -27,8 +27,11 @@ from app.model.rows import Kind, Layout
 STATEMENTS_AT_ONCE = 500
 #: what no target can be made fit for
 _REFUSED = (Kind.KEYLESS, Kind.UNFIT)
-#: neither needs a scan of the whole target: the cost of an epoch follows its own size, not the table's
-_NESTED_LOOPS = "set local enable_hashjoin = off; set local enable_mergejoin = off"
+#: the cost of an epoch follows its own size, not the table's: rows are looked up by their key, also where the planner
+#: takes the table for an empty one. What has no index costs as much as is compiled otherwise (`jit`).
+_LOOK_UPS = "; ".join(
+    f"set local {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +100,7 @@ class Applier:
         self, connection: Connection, epoch: Epoch, whole: Epoch | None, shapes: dict[int, Shape], settle: bool
     ) -> tuple[Plan, int]:
         """`whole`: the epoch for the plans that send the last change of each row."""
-        run(connection, _NESTED_LOOPS)
+        run(connection, _LOOK_UPS)
         plans = (Plan.FAITHFUL,) if whole is None else _plans(epoch, shapes)
         for plan in plans:
             try:

@@ -99,14 +99,11 @@ class Epoch:
         """
         changes = self.of_kind(*CHANGES)
         codes = self.codes[changes]
-        is_delete, is_written, tables = (
-            np.array(values)[codes]
-            for values in (
-                [layout.kind is Kind.DELETE for layout in self.layouts],
-                [layout.kind in (Kind.UPSERT, Kind.PATCH) for layout in self.layouts],
-                self._tables,
-            )
+        is_delete, is_written = (
+            np.array([layout.kind in kinds for layout in self.layouts], bool)[codes]
+            for kinds in ((Kind.DELETE,), (Kind.UPSERT, Kind.PATCH))
         )
+        tables = self._tables[codes]
         pairs = np.flatnonzero(is_delete[:-1] & is_written[1:] & (tables[:-1] == tables[1:]))
         olds, news = pa.array(changes[pairs]), pa.array(changes[pairs + 1])
         for name in ("topic", "partition", "sequence"):

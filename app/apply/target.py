@@ -56,6 +56,15 @@ _CASCADES = text("""
         where confrelid = cast(:oid as oid) and contype = 'f' and confdeltype in ('c', 'n', 'd')
     )
 """)
+#: MERGE knows no rules; rows that a BEFORE trigger drops are told from others by INSERT's count
+_MERGEABLE = text("""
+    select current_setting('server_version_num')::int >= 150000 and not c.relhasrules and not exists (
+        select from pg_trigger g
+        where not g.tgisinternal and g.tgtype & 3 = 3
+              and g.tgrelid in (select c.oid union select p.relid from pg_partition_tree(c.oid) p)
+    )
+    from pg_class c where c.oid = cast(:oid as oid)
+""")
 
 
 #: types in which values that Postgres calls equal are written in one way: not so 1.0 and 1.00, or citext's a and A
@@ -134,6 +143,8 @@ class TargetTable:
     parents: frozenset[int]
     #: whether the target itself deletes or changes rows of other tables when a row of this one goes
     cascades: bool = False
+    #: whether rows may be written by MERGE
+    takes_merge: bool = False
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -194,4 +205,5 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
         key=tuple(connection.execute(_PRIMARY_KEY, {"oid": oid}).scalars()),
         parents=frozenset(connection.execute(_PARENTS, {"oid": oid}).scalars()),
         cascades=connection.execute(_CASCADES, {"oid": oid}).scalar_one(),
+        takes_merge=connection.execute(_MERGEABLE, {"oid": oid}).scalar_one(),
     )
