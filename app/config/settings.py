@@ -236,6 +236,8 @@ class Epoch(_Section):
     """How much is applied as a whole."""
 
     max_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 50_000
+    #: bytes, about: see `app.source.size`
+    max_bytes: Annotated[int, Field(ge=1)] = 128 << 20
     trigger: Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(values.interval)] = "0 seconds"
     #: read and decode even one Kafka partition in so many tasks; None: as many as the session has cores
     min_partitions: Annotated[int, Field(ge=1)] | None = None

@@ -45,17 +45,16 @@ class Decoded:
 class Ahead:
     """Reads and decodes ahead, in a thread of its own. The reader is the thread's between `begin` and `end`."""
 
-    def __init__(self, reader: SpanReader, decode: Callable[[list[Batch]], pa.Table], limit: int) -> None:
-        """`limit`: most messages that are held."""
-        self._reader, self._decode, self._limit = reader, decode, limit
+    def __init__(self, reader: SpanReader, decode: Callable[[list[Batch]], pa.Table]) -> None:
+        self._reader, self._decode = reader, decode
         self._thread = ThreadPoolExecutor(1, "ahead")
         self._stop = Event()
         self._future: Future[Decoded | None] | None = None
 
-    def begin(self, known: Decoded) -> None:
-        """Go on behind `known`, which is where the reader stands."""
+    def begin(self, known: Decoded, messages: int, size: int) -> None:
+        """Go on behind `known`, which is where the reader stands, until so many messages or bytes are held."""
         self._stop.clear()
-        self._future = self._thread.submit(self._run, known)
+        self._future = self._thread.submit(self._run, known, messages, size)
 
     def end(self) -> Decoded | None:
         """What there is now; None when there is nothing to go by."""
@@ -70,16 +69,25 @@ class Ahead:
         self.end()
         self._thread.shutdown()
 
-    def _run(self, known: Decoded) -> Decoded | None:
-        count = sum(table.num_rows for table in known.tables)
+    def _run(self, known: Decoded, messages: int, size: int) -> Decoded | None:
+        count, held = (sum(each(table) for table in known.tables) for each in (_rows, _bytes))
         try:
-            while count < self._limit and not self._stop.is_set():
+            while count < messages and held < size and not self._stop.is_set():
                 batch = self._reader.more(known.tp, _PIECE, _WAIT_SECONDS)
                 if not batch.offsets:
                     break
-                known.tables.append(self._decode([batch]))
+                table = self._decode([batch])
+                known.tables.append(table)
                 known.end = batch.offsets[-1] + 1
-                count += len(batch.offsets)
+                count, held = count + _rows(table), held + _bytes(table)
         except SurelaneError:  # whoever wants it will see it again
             return None
         return known
+
+
+def _rows(table: pa.Table) -> int:
+    return table.num_rows
+
+
+def _bytes(table: pa.Table) -> int:
+    return table.nbytes

@@ -18,6 +18,7 @@ from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch, SpanReader
 from app.model.offsets import Offsets, Span
 from app.source.ahead import Ahead, Decoded
+from app.source.size import EpochSize
 
 
 class DriverMessages:
@@ -29,14 +30,14 @@ class DriverMessages:
         decoder: DriverDecoder,
         transform: Callable[[pa.Table], pa.Table] | None = None,
         *,
-        epoch_messages: int = 0,
+        size: EpochSize | None = None,
         is_suspicious: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`epoch_messages`: as many are decoded ahead, behind an epoch of so many; `is_suspicious`: whether the guard
+        """`size`: as many messages are decoded ahead, behind an epoch of so many; `is_suspicious`: whether the guard
         suspects anything."""
         self._reader, self._decoder = SpanReader(source), decoder
-        self._transform, self._full, self._is_suspicious = transform, epoch_messages, is_suspicious
-        self._ahead = Ahead(self._reader, self._decode, epoch_messages)
+        self._transform, self._size, self._is_suspicious = transform, size, is_suspicious
+        self._ahead = Ahead(self._reader, self._decode)
         #: lanes side by side share the reader
         self._using = threading.Lock()
 
@@ -48,8 +49,8 @@ class DriverMessages:
         """Read on where the last epoch ended, or take what was read ahead."""
         with self._using:
             rows, rest = self._taken(self._ahead.end(), span)
-            if rest is not None and not self._is_suspicious():
-                self._ahead.begin(rest)
+            if rest is not None and self._size is not None and not self._is_suspicious():
+                self._ahead.begin(rest, self._size.messages, self._size.bytes)
         return self._transformed(rows)
 
     def part(self, span: Span) -> pa.Table:
@@ -77,7 +78,7 @@ class DriverMessages:
 
     def _taken(self, known: Decoded | None, span: Span) -> tuple[pa.Table, Decoded | None]:
         """The rows of the span; and what there is behind them, None where nothing is to be done ahead."""
-        if len(span.end) != 1 or not self._full:
+        if len(span.end) != 1 or self._size is None:
             return self._read(span), None
         ((tp, end),) = span.end.items()
         if known is None or (known.tp, known.start) != (tp, span.start[tp]):
@@ -87,7 +88,7 @@ class DriverMessages:
             rows, rest = pa.concat_tables([*known.tables, missing]), Decoded(tp, end, end)
         else:
             rows, rest = known.up_to(end)
-        is_backlog = end - span.start[tp] >= self._full
+        is_backlog = end - span.start[tp] >= self._size.messages
         return rows, rest if is_backlog or rest.tables else None
 
     def _read(self, span: Span) -> pa.Table:

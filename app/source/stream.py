@@ -33,14 +33,18 @@ def start_query(
     start: Offsets,
     on_epoch: Callable[[DataFrame, int], None],
     *,
+    most: int,
     until_caught_up: bool,
 ) -> StreamingQuery:
-    """Start reading at the checkpoint, or at `start` when it is empty; calls `on_epoch(frame, epoch)`."""
+    """Start reading at the checkpoint, or at `start` when it is empty; calls `on_epoch(frame, epoch)`.
+
+    `most`: messages of an epoch.
+    """
     epoch = settings.epoch
     options = {
         **_client(settings.source),
-        "maxOffsetsPerTrigger": str(epoch.max_messages),
-        **_split(epoch, spark.sparkContext.defaultParallelism),
+        "maxOffsetsPerTrigger": str(most),
+        **_split(epoch, most, spark.sparkContext.defaultParallelism),
         "startingOffsets": start.to_json(),
         **_subscription(settings),
     }
@@ -72,11 +76,11 @@ def _client(source: Source) -> dict[str, str]:
     return {**DEFAULT_OPTIONS, **source.options, **FIXED_OPTIONS, **own}
 
 
-def _split(epoch: Epoch, cores: int) -> dict[str, str]:
+def _split(epoch: Epoch, most: int, cores: int) -> dict[str, str]:
     """How even one partition is read by several tasks; a small epoch is left to one, a task costs 20 ms of its own."""
     if epoch.min_partitions is not None:
         return {"minPartitions": str(epoch.min_partitions)}
-    return {"maxRecordsPerPartition": str(math.ceil(epoch.max_messages / cores))}
+    return {"maxRecordsPerPartition": str(math.ceil(most / cores))}
 
 
 def _subscription(settings: Settings) -> dict[str, str]:

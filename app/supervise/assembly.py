@@ -33,19 +33,21 @@ from app.model.offsets import TopicPartition
 from app.source.by_driver import DriverMessages
 from app.source.by_spark import SparkMessages
 from app.source.messages import Messages
+from app.source.size import EpochSize
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
 from app.transform.sql import Sql
 from app.transform.stage import collector, in_driver
 
 
-def make_messages(settings: Settings, spark: SparkSession, is_suspicious: Callable[[], bool]) -> Messages:
+def make_messages(
+    settings: Settings, spark: SparkSession, size: EpochSize, is_suspicious: Callable[[], bool]
+) -> Messages:
     """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything."""
     transactions = settings.epoch.align is Align.SOURCE_TRANSACTION
     if settings.decode is Decode.DRIVER:
-        function, most = in_driver(settings.transform), settings.epoch.max_messages
-        decoder = DriverDecoder(transactions=transactions)
-        return DriverMessages(settings.source, decoder, function, epoch_messages=most, is_suspicious=is_suspicious)
+        function, decoder = in_driver(settings.transform), DriverDecoder(transactions=transactions)
+        return DriverMessages(settings.source, decoder, function, size=size, is_suspicious=is_suspicious)
     rewrite = Sql(spark, settings.sql) if settings.sql else None
     by_spark = DebeziumJson(rewrite, transactions=transactions)
     return SparkMessages(spark, settings.source, by_spark, collector(settings.transform))

@@ -29,6 +29,7 @@ from app.metrics.lane import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.source.size import EpochSize
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
 from app.spark.errors import spark_errors
@@ -48,8 +49,8 @@ LOOK_SECONDS = 0.1
 STOP_WAIT_SECONDS = 30.0
 
 
-class StopRequested(Exception):  # not an error: the epoch is not begun because the lane stops
-    """The lane was told to stop."""
+class StopRequested(Exception):  # not an error: the epoch is not begun because the query is about to stop
+    """The lane was told to stop, or epochs are to have another size."""
 
 
 class Running:
@@ -70,7 +71,8 @@ class Running:
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
-        self._messages = make_messages(settings, spark, self._is_suspicious)
+        self._size = EpochSize(settings.epoch)
+        self._messages = make_messages(settings, spark, self._size, self._is_suspicious)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._closing = ExitStack()
@@ -117,18 +119,38 @@ class Running:
         monitor = Monitor(self._settings, self._writers, self._metrics)
         self._closing.callback(monitor.stop)
         monitor.start()
-        query = start_query(
-            self._spark, self._settings, self._messages, start, self._on_epoch, until_caught_up=until_caught_up
-        )
-        self._query = query
-        self._closing.callback(query.stop)
-        self.started = True
-        self.say("running")
-        self._health.report(self._settings.lane, ready=True, reason="running")
-        self._watch(query, monitor)
-        self._finish()
+        reached = {tp: offset for lane in self._lanes.values() for tp, offset in lane.read.items()}
+        self._size.sample(self._broker, start.updated(reached))
+        self._closing.callback(self._stop_query)
+        while True:
+            query = self._start_query(start, until_caught_up=until_caught_up)
+            self.started = True
+            self.say("running")
+            self._health.report(self._settings.lane, ready=True, reason="running")
+            self._watch(query, monitor)
+            self._finish()
+            if self._stop.is_set() or not self._size.is_off:
+                break
         self._release()
         self.say("stopped")
+
+    def _start_query(self, start: Offsets, *, until_caught_up: bool) -> StreamingQuery:
+        """The query goes on where the checkpoint is."""
+        self._error = None
+        self._query = start_query(
+            self._spark,
+            self._settings,
+            self._messages,
+            start,
+            self._on_epoch,
+            most=self._size.begin(),
+            until_caught_up=until_caught_up,
+        )
+        return self._query
+
+    def _stop_query(self) -> None:
+        if self._query is not None:
+            self._query.stop()
 
     def _send_dead_letters(self) -> None:
         """From here until everything else has ended: only then nothing is prepared that holds an entry."""
@@ -168,7 +190,7 @@ class Running:
     def _on_epoch(self, frame: DataFrame, number: int) -> None:
         """Spark's callback, on a thread of its bridge. Whatever it raises ends the query."""
         try:
-            if self._stop.is_set():
+            if self._stop.is_set() or self._size.is_off:
                 raise StopRequested
             self._in_epoch.set()
             with self._writing:
@@ -184,12 +206,18 @@ class Running:
     def _process(self, frame: DataFrame, number: int) -> None:
         span = self._checkpoint.span(number)
         lane = self._lanes.get(None)
+
+        def planned() -> pa.Table:
+            rows = self._messages.epoch(frame, span)
+            self._size.learn(span, rows.nbytes)
+            return rows
+
         if lane is not None:
-            lane.process_epoch(number, span, self._source(lambda: self._messages.epoch(frame, span)))
+            lane.process_epoch(number, span, self._source(planned))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
-            self._process_partitions(number, span, _once(lambda: self._messages.epoch(frame, span)))
+            self._process_partitions(number, span, _once(planned))
 
     def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
         return EpochSource(planned, self._messages.part, self._broker)
@@ -218,7 +246,7 @@ class Running:
             if self._watcher.failure or monitor.failure:
                 query.stop()
                 break
-            if self._stop.is_set() and self._at_rest():
+            if (self._stop.is_set() and self._at_rest()) or (self._size.is_off and self._is_settled()):
                 query.stop()
                 break
             self._release()

@@ -9,12 +9,13 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame
 
-from app.config.settings import Source
+from app.config.settings import Epoch, Source
 from app.decode.driver import DriverDecoder
 from app.errors import Diverged
 from app.kafka.spans import Batch, SpanReader
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.by_driver import DriverMessages
+from app.source.size import EpochSize
 from tests.fix_topic import NewTopic, Topic
 from tests.messages import Message
 
@@ -111,7 +112,9 @@ def test_what_is_read_ahead_is_what_comes_next(topic: Topic) -> None:
     """Whatever the epochs' sizes, and whatever is asked for in between."""
     chance, suspicious = random.Random(5), [False]
     source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
-    made = DriverMessages(source, DriverDecoder(), epoch_messages=300, is_suspicious=lambda: suspicious[0])
+    made = DriverMessages(
+        source, DriverDecoder(), size=EpochSize(Epoch(max_messages=300)), is_suspicious=lambda: suspicious[0]
+    )
     frame = cast("DataFrame", None)
     at = 0
     for _ in range(60):
