@@ -48,7 +48,7 @@ def text(done: Sequence[Mapping[str, Any]], place: Place) -> str:
         f"![messages/s of each system]({PICTURE})",
         *[_markdown(table) for table in report.tables(done)],
         "## What is compared",
-        "\n".join(f"- `{one}`: {one.title}" for one in systems),
+        "\n".join(f"- `{one}`: {one.described}" for one in systems),
         _METHOD,
     ]
     return "\n\n".join(parts) + "\n"
@@ -56,23 +56,25 @@ def text(done: Sequence[Mapping[str, Any]], place: Place) -> str:
 
 _METHOD = """## How
 
-- In each run all systems drain the same topic into a fresh table of a fresh database, one after the other; each run begins
-  with another one. The topic has one partition, Debezium's JSON without schema, 792 bytes a message with before and after;
-  60 % updates, 35 % inserts, 5 % deletes. `hot` is the same over 1,000 keys by Zipf's law.
-- One clock for all: another connection looks at the table every 20 ms. **messages/s** goes from the first look that found
-  rows to the first that found the last message's row; what was there at the first look is not counted. **From process
-  start** counts all messages, and with them the start of Java, Python and Spark.
-- **CPU** is that of all processes, from process start to the last message's row: the system's own, Postgres', the broker's.
-- The table is compared with what the changes fold to: its rows, and one hash over all of them. A run that ends with another
-  table is WRONG and not counted, whatever its rate; nothing is judged by a system that was wrong once.
-- The others have the fastest of the settings that were tried. Flink: 5,000 rows a buffer, rewritten batches, a checkpoint
-  each second. Debezium: batches of 5,000, of each key the last change only, rewritten batches, the schema told to the worker
-  once. Surelane: its defaults.
-- The ceiling is no system: one connection, rows that are ready, folded and sorted; a COPY into an unlogged table, one upsert
-  and one delete each 50,000 messages.
-- Latency: changes at a steady rate, each with the time at which it was sent. What counts is when a look (every 2 ms) finds
-  the inserted row. Flink's table writes when its buffer is 1 s old (its default), Flink over XA with each checkpoint.
-- Noisy: how many processors others kept busy, where it was more than a tenth, in the worst of the runs."""
+- In each run all systems drain the same topic into a fresh table of a fresh database, one after the other; each run
+  begins with another one. The topic has one partition, Debezium's JSON without schema, 792 bytes a message with
+  before and after; 60 % updates, 35 % inserts, 5 % deletes. `hot` is the same over 1,000 keys by Zipf's law.
+- One clock for all: another connection looks at the table every 20 ms. **messages/s** goes from the first look that
+  found rows to the first that found the last message's row; what was there at the first look is not counted. **From
+  process start** counts all messages, and with them the start of Java, Python and Spark.
+- **CPU** is that of all processes, from process start to the last message's row: the system's own, Postgres', the
+  broker's.
+- The table is compared with what the changes fold to: its rows, and one hash over all of them. A run that ends with
+  another table is WRONG and not counted, whatever its rate; nothing is judged by a system that was wrong once.
+- The others have the fastest of the settings that were tried. Flink: 5,000 rows a buffer, rewritten batches, a
+  checkpoint each second. Debezium: batches of 5,000, of each key the last change only, rewritten batches, the schema
+  told to the worker once. Surelane: its defaults.
+- The ceiling is no system: one connection, rows that are ready, folded and sorted; a COPY into an unlogged table, one
+  upsert and one delete each 50,000 messages.
+- Latency: changes at a steady rate, each with the time at which it was sent. What counts is when a look (every 2 ms)
+  finds the inserted row. Flink's table writes when its buffer is 1 s old (its default), Flink over XA with each
+  checkpoint.
+- Others' load: how many processors others kept busy, in the worst of the runs; noisy above a tenth."""
 
 
 def _machine(place: Place) -> str:

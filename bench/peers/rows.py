@@ -8,6 +8,8 @@ from bench.peers.summary import Drained, Drains, Held, ratio
 from bench.peers.system import System
 from bench.results import QUIET_LOAD
 
+_RATIOS = "medians; ratio: Surelane to the other"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -22,12 +24,18 @@ def drains(found: Drains) -> Table:
     """One row for each workload and system."""
     columns = (
         *("workload", "system", "messages/s", "slowest - fastest", "from process start"),
-        *("ratio", "ratio from start", "CPU s per 1M", "client / Postgres / broker", "CPU ratio", "table"),
+        *("ratio", "ratio from start", "table", "others' load"),
     )
-    rows = [_drain(one, found.get((System.SURELANE, one.workload))) for one in found.values()]
     return Table(
-        title="Draining one backlog: medians; ratios are Surelane divided by the other", columns=columns, rows=rows
+        title=f"Draining a backlog: {_RATIOS}", columns=columns, rows=[_drain(*pair) for pair in _pairs(found)]
     )
+
+
+def costs(found: Drains) -> Table:
+    """One row for each workload and system."""
+    columns = ("workload", "system", "together", "ratio", *("its own", "Postgres", "broker"))
+    rows = [_cost(*pair) for pair in _pairs(found) if pair[0].cpu]
+    return Table(title=f"CPU seconds for a million messages: {_RATIOS}", columns=columns, rows=rows)
 
 
 def goals(found: Drains) -> Table:
@@ -39,31 +47,45 @@ def goals(found: Drains) -> Table:
 
 def latencies(found: Sequence[Held]) -> Table:
     """One row for each system and rate."""
-    columns = ("system", "messages/s", "p50 ms", "p99 ms", "worst ms", "table")
+    columns = ("system", "messages/s", "p50 ms", "p99 ms", "worst ms", "table", "others' load")
     rows = [
-        (one.system, f"{one.asked_rate:,}", *map(_whole, (one.p50, one.p99, one.worst)), _state(one)) for one in found
+        (one.system, f"{one.asked_rate:,}", *map(_whole, (one.p50, one.p99, one.worst)), _state(one), _load(one))
+        for one in found
     ]
     return Table(title="From the source's commit to visible, medians", columns=columns, rows=rows)
 
 
+def _pairs(found: Drains) -> list[tuple[Drained, Drained | None]]:
+    """Each with the lane beside it, where both were right and it is not the lane itself."""
+    owns = [found.get((System.SURELANE, one.workload)) for one in found.values()]
+    return [
+        (one, own if own and own is not one and own.right and one.right else None)
+        for one, own in zip(found.values(), owns, strict=True)
+    ]
+
+
 def _drain(one: Drained, own: Drained | None) -> tuple[str, ...]:
-    compared = own if own and own.system is not one.system and own.right and one.right else None
-    rate = from_start = cpu = None
-    if compared:
-        rate, from_start = ratio(compared.rate, one.rate), ratio(compared.rate_from_start, one.rate_from_start)
-        cpu = ratio(compared.cpu_total, one.cpu_total) if one.system is not System.CEILING else None
     return (
         one.workload,
         one.system,
         _whole(one.rate),
-        f"{_whole(one.slowest)} - {_whole(one.fastest)}" if one.slowest else "",
+        f"{_whole(one.slowest)} - {_whole(one.fastest)}" if one.runs > 1 else "",
         _whole(one.rate_from_start),
-        _ratio(rate),
-        _ratio(from_start),
-        "" if one.cpu_total is None else f"{one.cpu_total:.1f}",
-        " / ".join(f"{seconds:.1f}" for seconds in one.cpu.values()),
-        _ratio(cpu),
+        _ratio(ratio(own.rate, one.rate) if own else None),
+        _ratio(ratio(own.rate_from_start, one.rate_from_start) if own else None),
         _state(one),
+        _load(one),
+    )
+
+
+def _cost(one: Drained, own: Drained | None) -> tuple[str, ...]:
+    compared = own is not None and one.system is not System.CEILING  # which has no client of its own
+    return (
+        one.workload,
+        one.system,
+        f"{one.cpu_total:.1f}",
+        _ratio(ratio(own.cpu_total, one.cpu_total) if own and compared else None),
+        *(f"{seconds:.1f}" for seconds in one.cpu.values()),
     )
 
 
@@ -80,8 +102,11 @@ def _goal(verdict: Verdict) -> tuple[str, ...]:
 
 
 def _state(one: Drained | Held) -> str:
-    words = "right" if one.right else "WRONG"
-    return f"{words}, noisy ({one.other_load:.1f})" if one.other_load > QUIET_LOAD else words
+    return "right" if one.right else "WRONG"
+
+
+def _load(one: Drained | Held) -> str:
+    return f"{one.other_load:.1f}, noisy" if one.other_load > QUIET_LOAD else f"{one.other_load:.1f}"
 
 
 def _whole(value: float | None) -> str:
