@@ -16,8 +16,8 @@ _OWN, _OTHER, _CEILING = ("#0b6e4f", "#8fd3b6"), ("#4a5a70", "#b4c0d0"), ("#b886
 
 def rates(found: Drains) -> str:
     """Two bars for each system, workloads below each other."""
-    known = [one for one in found.values() if one.rate is not None]
-    longest = max((one.rate or 0.0 for one in known), default=1.0)
+    known = list(found.values())
+    longest = max((rate for one in known for rate in (one.rate, one.rate_from_start) if rate), default=1.0)
     lines, place = [], _TOP
     for kind in dict.fromkeys(one.workload for one in known):
         lines.append(_text(10, place, f"workload {kind}", bold=True))
@@ -39,6 +39,8 @@ def _bars(one: Drained, top: int, longest: float) -> Iterator[str]:
     dark, light = {System.SURELANE: _OWN, System.CEILING: _CEILING}.get(one.system, _OTHER)
     yield _text(_LEFT - 10, top + _BAR + 4, str(one.system), anchor="end", bold=one.system is System.SURELANE)
     mark = "" if one.right else " WRONG"
+    if not one.runs:
+        yield _text(_LEFT, top + _BAR + 4, "no run was right")
     for line, (rate, colour) in enumerate(((one.rate, dark), (one.rate_from_start, light))):
         if rate is not None:
             width = (WIDTH - _LEFT - _RIGHT) * rate / longest

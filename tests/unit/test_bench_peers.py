@@ -151,6 +151,13 @@ def test_the_page_has_all_tables_and_its_picture(tmp_path: Path) -> None:
     assert len(picture.findall("{*}rect")) == 1 + 2 * 2
 
 
+def test_the_picture_leaves_nobody_out() -> None:
+    done = [drained(OWN, None), drained(TABLE_PEER, 100, correct=False)]
+    picture = ElementTree.fromstring(chart.rates(summary.drains(done)))
+    words = [text.text for text in picture.findall("{*}text")]
+    assert words[-4:] == ["surelane", "10", "flink-table", "no run was right"]
+
+
 def test_a_picture_of_nothing_is_a_picture() -> None:
     assert ElementTree.fromstring(chart.rates({})).tag.endswith("svg")
 
