@@ -49,7 +49,7 @@ def bench_peers(
 
     A JSON line for each measurement on stdout, also appended to var/bench/results.jsonl; tables with ratios and the
     project's goals on stderr. Each table is compared with what it is to be; status 1 when one is wrong or a system
-    failed. What the others need is fetched once (about 150 MB), pinned by hash; Java is all that they ask for.
+    failed. What the others need is fetched once (about 230 MB), pinned by hash; Java is all that they ask for.
     """
     from bench.peers.suite import Wanted, run
     from bench.peers.system import System

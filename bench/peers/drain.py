@@ -5,7 +5,7 @@
          |----------------- `rate_from_start`: all messages -------------------------------------------------|
 
 Each row carries its change's ordinal in `updated_at`, so the first look says how much was there already. CPU is that of
-the whole time from process start.
+the whole time from process start; what was used after the first look is told, too.
 """
 
 import time
@@ -41,10 +41,10 @@ def measure(servers: Servers, backlog: Backlog, measured: System) -> dict[str, o
             )
 
         seen = messages_until(int(wait(_SEEN, "the first row")))
-        first = time.time()
+        first, begun = time.time(), Snapshot.of({**servers.cpu(), **started.cpu()})
         wait(_LAST, "the row of the last message")
         last = time.time()
-        used = Snapshot.of({**servers.cpu(), **started.cpu()}).since(start)
+        end = Snapshot.of({**servers.cpu(), **started.cpu()})
         right = look.is_right(servers, backlog.tables, backlog.expected)
         began = started.started_at
     return {
@@ -54,7 +54,8 @@ def measure(servers: Servers, backlog: Backlog, measured: System) -> dict[str, o
         "rate_from_start": round(backlog.messages / (last - began)),
         "startup_seconds": round(first - began, 2),
         "total_seconds": round(last - began, 2),
-        **used,
+        **end.since(start),
+        "cpu_seconds_after_first_look": end.since(begun)["cpu_seconds"],
         "prepared_left": _prepared(servers),
         "correct": right,
     }

@@ -63,7 +63,7 @@ _METHOD = """## How
   found rows to the first that found the last message's row; what was there at the first look is not counted. **From
   process start** counts all messages, and with them the start of Java, Python and Spark.
 - **CPU** is that of all processes, from process start to the last message's row: the system's own, Postgres', the
-  broker's.
+  broker's. **After the start**: what was used after the first look that found rows, by the messages that came after it.
 - The table is compared with what the changes fold to: its rows, and one hash over all of them. A run that ends with
   another table is WRONG and not counted, whatever its rate; nothing is judged by a system that was wrong once.
 - The others have the fastest of the settings that were tried. Flink: 5,000 rows a buffer, rewritten batches, a

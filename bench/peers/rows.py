@@ -10,6 +10,8 @@ from bench.results import QUIET_LOAD
 
 _RATIOS = "medians; ratio: Surelane to the other"
 
+_PARTS = ("its own", "Postgres", "broker")  # in the order of `Drained.cpu`
+
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
@@ -33,7 +35,7 @@ def drains(found: Drains) -> Table:
 
 def costs(found: Drains) -> Table:
     """One row for each workload and system."""
-    columns = ("workload", "system", "together", "ratio", *("its own", "Postgres", "broker"))
+    columns = ("workload", "system", "together", "ratio", *_PARTS, "after the start", "ratio")
     rows = [_cost(*pair) for pair in _pairs(found) if pair[0].cpu]
     return Table(title=f"CPU seconds for a million messages: {_RATIOS}", columns=columns, rows=rows)
 
@@ -79,13 +81,15 @@ def _drain(one: Drained, own: Drained | None) -> tuple[str, ...]:
 
 
 def _cost(one: Drained, own: Drained | None) -> tuple[str, ...]:
-    compared = own is not None and one.system is not System.CEILING  # which has no client of its own
+    compared = own if one.system is not System.CEILING else None  # which has no client of its own
     return (
         one.workload,
         one.system,
-        f"{one.cpu_total:.1f}",
-        _ratio(ratio(own.cpu_total, one.cpu_total) if own and compared else None),
-        *(f"{seconds:.1f}" for seconds in one.cpu.values()),
+        _seconds(one.cpu_total),
+        _ratio(ratio(compared.cpu_total, one.cpu_total) if compared else None),
+        *map(_seconds, one.cpu.values()),
+        _seconds(one.cpu_after_start),
+        _ratio(ratio(compared.cpu_after_start, one.cpu_after_start) if compared else None),
     )
 
 
@@ -111,6 +115,10 @@ def _load(one: Drained | Held) -> str:
 
 def _whole(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _ratio(value: float | None) -> str:

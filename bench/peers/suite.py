@@ -3,6 +3,8 @@
 Each run begins with another system, so that nobody always has the place of the first, or the last.
 """
 
+import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +59,11 @@ class Task:
 
 def run(wanted: Wanted) -> bool:
     """Measure; False when a system failed or left a wrong table."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: no system is left running
     say("fetching and compiling what the others need, unless it is there")
     system.fetch(wanted.systems)
+    if sys.dont_write_bytecode:
+        say("Python keeps no bytecode (PYTHONDONTWRITEBYTECODE): each start of Surelane compiles its modules anew")
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
         filled = [_prepared(up, kind, wanted.messages) for kind in wanted.workloads]

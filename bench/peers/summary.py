@@ -31,6 +31,9 @@ class Drained:
     rate_from_start: float | None
     #: CPU seconds for a million messages: client, postgres, kafka
     cpu: Mapping[str, float]
+    #: CPU seconds for a million messages of those that were not seen at the first look, all processes: what one more
+    #: message costs, the start left out
+    cpu_after_start: float | None
     #: processors that others kept busy, in the run where they kept most
     other_load: float
     #: whether every run left the right table; only right runs are counted above
@@ -96,6 +99,7 @@ def _drained(system: System, workload: Kind, runs: Sequence[_Result]) -> Drained
         fastest=_reduced(max, rates),
         rate_from_start=_reduced(statistics.median, _known(right, "rate_from_start")),
         cpu={part: statistics.median(_cpu(run).get(part, 0.0) for run in right) for part in parts},
+        cpu_after_start=_reduced(statistics.median, [cost for run in right if (cost := _cpu_after_start(run))]),
         other_load=max(_known(runs, "other_load"), default=0.0),
         right=len(right) == len(runs),
     )
@@ -121,6 +125,12 @@ def _cpu(run: _Result) -> dict[str, float]:
     client = sum(seconds for name, seconds in used.items() if name not in SERVERS)
     parts = {"client": client, **{name: used.get(name, 0.0) for name in SERVERS}}
     return {name: seconds / run["messages"] * 1_000_000 for name, seconds in parts.items()}
+
+
+def _cpu_after_start(run: _Result) -> float | None:
+    messages = run["messages"] - run.get("messages_at_first_look", 0)
+    used = sum(results.cpu_used(dict(run), "cpu_seconds_after_first_look").values())
+    return used / messages * 1_000_000 if messages and used else None
 
 
 def _known(runs: Sequence[_Result], name: str) -> list[float]:

@@ -55,6 +55,15 @@ def test_medians_of_the_runs() -> None:
     assert found.right
 
 
+def test_what_one_more_message_costs() -> None:
+    later = {
+        "messages_at_first_look": 600_000,
+        "cpu_seconds_after_first_look": {"jvm": 1.5, "kafka": 0.5, "bench": 9.0},
+    }
+    (found,) = summary.drains([drained(OWN, 10, **later)]).values()
+    assert found.cpu_after_start == 5.0
+
+
 def test_wrong_runs_are_not_counted_and_make_the_system_wrong() -> None:
     failed = {"measure": summary.DRAIN, "system": "surelane", "workload": "uniform", "messages": 1_000_000}
     done = [drained(OWN, 10), drained(OWN, 1000, correct=False), {**failed, "correct": False, "error": "ended"}]
