@@ -61,7 +61,8 @@ _METHOD = """## How
   before and after; 60 % updates, 35 % inserts, 5 % deletes. `hot` is the same over 1,000 keys by Zipf's law.
 - One clock for all: another connection looks at the table every 20 ms. **messages/s** goes from the first look that
   found rows to the first that found the last message's row; what was there at the first look is not counted. **From
-  process start** counts all messages, and with them the start of Java, Python and Spark.
+  process start** counts all messages, and with them the start of Java, Python and Spark. What a
+  system had read ahead by the first look is in favour of the first figure; the second one has everything.
 - **CPU** is that of all processes, from process start to the last message's row: the system's own, Postgres', the
   broker's. **After the start**: what was used after the first look that found rows, by the messages that came after it.
 - The table is compared with what the changes fold to: its rows, and one hash over all of them. A run that ends with
