@@ -7,6 +7,7 @@
     lane      the real command as a child process
     drain     messages/s through a backlog;  latency: milliseconds at a rate;  ceiling: what Postgres alone takes
     machine   CPU seconds and memory by process, and what others used meanwhile
+    peers     the same beside other systems
     results   JSON lines;  report: tables for people;  comparison: ratios within the same runs
 
 Absolute figures belong to a machine and an hour. What can be compared is the ratio to the ceiling of the same run, and

@@ -107,7 +107,8 @@ def running(servers: Servers, mode: str, topic: str, *, until_caught_up: bool) -
     command = [sys.executable, "-m", "app.cli", "run", "--config", str(config)]
     if until_caught_up:
         command.append("--until-caught-up")
-    environment = {**os.environ, "PYTHONPATH": str(TOP)}
+    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(TOP))))
+    environment = {**os.environ, "PYTHONPATH": path}
     log = folder / "log.jsonl"
     with log.open("wb") as out:
         started_at = time.time()

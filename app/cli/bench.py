@@ -54,9 +54,9 @@ def bench(
     from bench.suite import Wanted, run
     from bench.workload import Kind
 
-    chosen, kinds = _words(modes), _words(workloads)
-    _known("--modes", chosen, MODES)
-    _known("--workloads", kinds, list(Kind))
+    chosen, kinds = words(modes), words(workloads)
+    known("--modes", chosen, MODES)
+    known("--workloads", kinds, list(Kind))
     wanted = Wanted(
         stack=stack,
         messages=messages,
@@ -70,10 +70,12 @@ def bench(
     raise typer.Exit(0 if run(wanted) else 1)
 
 
-def _words(text: str) -> list[str]:
+def words(text: str) -> list[str]:
+    """Those between commas."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _known(option: str, given: list[str], known: Collection[str]) -> None:
-    if strangers := [word for word in given if word not in known]:
-        raise ConfigInvalid(f"{option}: {', '.join(strangers)} is unknown", hint=f"known: {', '.join(known)}")
+def known(option: str, given: list[str], all_of_them: Collection[str]) -> None:
+    """Refuse a word that is not one of them."""
+    if strangers := [word for word in given if word not in all_of_them]:
+        raise ConfigInvalid(f"{option}: {', '.join(strangers)} is unknown", hint=f"known: {', '.join(all_of_them)}")

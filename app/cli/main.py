@@ -15,10 +15,11 @@ from typer.core import TyperGroup
 from app import logs
 from app.errors import ExitStatus, SurelaneError
 
-#: in the order in which they are needed; each is the module `app.cli.<verb>` with a typer application `app`
+#: in the order in which they are needed; each is the module `app.cli.<verb>` with a typer application `app`,
+#: an underscore where the verb has a hyphen
 VERBS = (
     *("run", "status", "doctor", "migrate", "recover", "verify", "indoubt"),
-    *("guard", "quarantine", "stack", "demo", "bench"),
+    *("guard", "quarantine", "stack", "demo", "bench", "bench-peers"),
 )
 
 
@@ -33,7 +34,7 @@ class LazyVerbs(TyperGroup):
         """The verb's command, None for a word that is no verb."""
         if cmd_name not in VERBS:
             return None
-        command = typer.main.get_command(importlib.import_module(f"app.cli.{cmd_name}").app)
+        command = typer.main.get_command(importlib.import_module(f"app.cli.{cmd_name.replace('-', '_')}").app)
         command.name = cmd_name
         return command
 

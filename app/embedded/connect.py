@@ -14,7 +14,7 @@ from app.embedded.ports import LOOPBACK, known_port, remembered_port
 from app.embedded.process import Daemon
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing
-from app.jars import artifacts, classpath, sha256_of
+from app.jars import SetName, artifacts, classpath, sha256_of
 from app.java import java
 
 START_SECONDS = 90.0
@@ -169,9 +169,9 @@ class Connect:
         return file
 
 
-def plugin_dir() -> Path:
-    """The folder with the unpacked Debezium plugin."""
-    (archive,) = (path for path in artifacts("connect") if path.suffix != ".jar")
+def plugin_dir(set_name: SetName = "connect") -> Path:
+    """The folder with the unpacked Debezium plugin of a set."""
+    (archive,) = (path for path in artifacts(set_name) if path.suffix != ".jar")
     place = cache_dir() / "plugins" / sha256_of(archive)[:12]
     if not place.is_dir():
         with locked(place.parent / ".lock"):

@@ -86,7 +86,7 @@ def test_a_lock_line_without_a_hash_is_refused(lock: Path, line: str) -> None:
         jars.read_lock(lock)
 
 
-@pytest.mark.parametrize("name", ["spark", "kafka", "connect"])
+@pytest.mark.parametrize("name", ["spark", "kafka", "connect", "flink", "jdbc-sink"])
 def test_the_lock_files_of_the_project_can_be_read(name: str) -> None:
     pinned = jars.read_lock(Path(jars.__file__).parent.parent / f"jars-{name}.lock")
     assert pinned

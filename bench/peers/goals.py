@@ -1,0 +1,94 @@
+"""What the project wants to reach against the others, and whether the runs did."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from bench.peers.summary import Drained, Drains, ratio
+from bench.peers.system import System
+from bench.workload import Kind
+
+_Figure = Callable[[Drained], float | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A ratio that is to be at least, or at most, something."""
+
+    what: str
+    limit: float
+    at_least: bool
+    #: what is divided by what
+    above: tuple[System, Kind]
+    below: tuple[System, Kind]
+    figure: _Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of a goal."""
+
+    goal: Goal
+    #: None: not to be judged, a side has failed or left a wrong table
+    found: float | None
+    #: the same counted from process start, where that can be said; not judged
+    from_start: float | None
+
+    @property
+    def reached(self) -> bool:
+        """Whether the ratio is on the right side."""
+        if self.found is None:
+            return False
+        return self.found >= self.goal.limit if self.goal.at_least else self.found <= self.goal.limit
+
+
+def _rate(drained: Drained) -> float | None:
+    return drained.rate
+
+
+def _rate_from_start(drained: Drained) -> float | None:
+    return drained.rate_from_start
+
+
+def _cpu(drained: Drained) -> float | None:
+    return drained.cpu_total
+
+
+_OWN = (System.SURELANE, Kind.UNIFORM)
+
+
+def _faster(peer: System, limit: float, what: str) -> Goal:
+    return Goal(what=what, limit=limit, at_least=True, above=_OWN, below=(peer, Kind.UNIFORM), figure=_rate)
+
+
+def _cheaper(peer: System, limit: float, what: str) -> Goal:
+    return Goal(what=what, limit=limit, at_least=False, above=_OWN, below=(peer, Kind.UNIFORM), figure=_cpu)
+
+
+GOALS = (
+    _faster(System.FLINK_TABLE, 1.5, "rate against Flink's JDBC table"),
+    _faster(System.FLINK_XA, 3.0, "rate against Flink over XA"),
+    _faster(System.DEBEZIUM_JDBC, 2.5, "rate against the Debezium JDBC sink"),
+    _cheaper(System.FLINK_TABLE, 0.6, "CPU a message against Flink's JDBC table"),
+    _cheaper(System.FLINK_XA, 0.6, "CPU a message against Flink over XA"),
+    _faster(System.CEILING, 0.7, "rate against the ceiling"),
+    Goal(
+        what="rate of hot rows against uniform ones",
+        limit=1.0,
+        at_least=True,
+        above=(System.SURELANE, Kind.HOT),
+        below=_OWN,
+        figure=_rate,
+    ),
+)
+
+
+def judged(drains: Drains) -> Iterator[Verdict]:
+    """Of each goal whose two sides were measured."""
+    for goal in GOALS:
+        above, below = drains.get(goal.above), drains.get(goal.below)
+        if above and below:
+            right = above.right and below.right
+            found = ratio(goal.figure(above), goal.figure(below)) if right else None
+            is_rate = right and goal.figure is _rate
+            from_start = ratio(_rate_from_start(above), _rate_from_start(below)) if is_rate else None
+            yield Verdict(goal=goal, found=found, from_start=from_start)

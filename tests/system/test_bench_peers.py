@@ -1,0 +1,81 @@
+"""The benchmark against others, tiny: everybody drains the same topic, and the tables are right."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.embedded import Stack
+
+TOP = Path(__file__).resolve().parents[2]
+MESSAGES = 20_000
+#: of app.errors.ExitStatus: something needed is missing
+MISSING = 4
+
+
+@pytest.fixture
+def stack_name() -> Iterator[str]:
+    """A stack of the test's own, gone afterwards."""
+    name = f"test-peers-{os.getpid()}"
+    try:
+        yield name
+    finally:
+        Stack(name).down(wipe=True)
+
+
+def bench_peers(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the verb in `folder`, with epochs small enough for the backlog to be several."""
+    command = [sys.executable, "-m", "app.cli", "bench-peers", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(TOP), "SURELANE_EPOCH__MAX_MESSAGES": "5000"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode == MISSING and "could not be fetched" in done.stderr:
+        pytest.skip(f"Flink cannot be fetched here: {done.stderr}")
+    return done
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)  # six starts, on a machine that may be busy
+def test_compares_with_flink(tmp_path: Path, stack_name: str) -> None:
+    systems = ["surelane", "flink-xa", "ceiling"]
+    sizes = [f"--messages={MESSAGES}", "--runs=1", "--workloads=uniform", f"--stack={stack_name}"]
+    latency = ["--latency", "--rate=200", "--seconds=3", "--warm-up=10"]
+    done = bench_peers(tmp_path, *sizes, *latency, f"--systems={','.join(systems)}", "--report=docs/PAGE.md")
+    assert done.returncode == 0, done.stderr
+    results: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    said = [(result["measure"], result["system"], result.get("asked_rate")) for result in results]
+    assert said == [
+        *(("peer-drain", system, None) for system in systems),
+        ("peer-latency", "surelane", 200),
+        ("peer-latency", "flink-xa", 200),
+        ("peer-latency", "surelane", 10_000),
+    ]
+    assert all(result["correct"] for result in results)
+    own, peer, ceiling, *held = results
+    for system in (own, peer):
+        assert 0 < system["messages_at_first_look"] < MESSAGES
+        assert 0 < system["rate_from_start"] < ceiling["rate"]
+    assert set(own["cpu_seconds"]) == {"postgres", "kafka", "supervisor", "driver", "jvm", "bench"}
+    assert set(peer["cpu_seconds"]) == {"postgres", "kafka", "client", "bench"}
+    assert all(0 < one["p50_milliseconds"] <= one["p99_milliseconds"] <= one["max_milliseconds"] for one in held)
+    assert all(one["samples"] > 0.3 * one["messages"] for one in held)
+    assert "rate against Flink over XA" in done.stderr
+    assert "| uniform | flink-xa |" in (tmp_path / "docs/PAGE.md").read_text()
+    assert (tmp_path / "docs/benchmarks.svg").exists()
+
+
+def test_refuses_unknown_systems(tmp_path: Path) -> None:
+    done = bench_peers(tmp_path, "--systems=surelane,flink")
+    assert done.returncode == 3
+    assert "surelane, flink-table, flink-xa, debezium-jdbc, ceiling" in done.stderr
+    assert done.stdout == ""
+
+
+def test_refuses_workloads_that_the_others_have_no_table_for(tmp_path: Path) -> None:
+    done = bench_peers(tmp_path, "--workloads=wide")
+    assert done.returncode == 3
+    assert "uniform, hot" in done.stderr
