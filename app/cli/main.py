@@ -17,7 +17,7 @@ from app.errors import ExitStatus, SurelaneError
 
 #: in the order in which they are needed; each is the module `app.cli.<verb>` with a typer application `app`
 VERBS = (
-    *("run", "status", "doctor", "migrate", "recover", "verify", "indoubt"),
+    *("run", "status", "doctor", "migrate", "recover", "verify", "snapshot", "indoubt"),
     *("guard", "quarantine", "stack", "demo", "bench"),
 )
 
