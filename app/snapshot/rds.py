@@ -38,9 +38,8 @@ _WAY = ("host", "hostaddr", "port")
 class AmazonRds:
     """The driver."""
 
-    def __init__(self, settings: Settings, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings, self._told = settings, settings.snapshots.rds
-        self._look_seconds = look_seconds
         if self._told.instance is None:
             raise ConfigInvalid(
                 "snapshots.driver is rds, but the instance is not named", hint="add snapshots.rds.instance"
@@ -185,7 +184,7 @@ class AmazonRds:
                 raise EnvironmentMissing(f"{what} is {status}", hint="look at its events in the console of RDS")
             percent = found.get("PercentProgress") if found else None
             progress(f"{what} is {status}" + ("" if percent is None else f", {percent} %"))
-            time.sleep(self._look_seconds)
+            time.sleep(LOOK_SECONDS)
         raise Unreachable(f"{what} was not made within {LONGEST_SECONDS / 3600:g} h", hint="call it again")
 
 

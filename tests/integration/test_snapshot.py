@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import psycopg2
 import pytest
 
+import app.apply.staging
 from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_binaries import bin_dir
 from app.errors import ExitStatus
@@ -140,14 +142,15 @@ def test_verify_names_what_is_damaged(snapshotting: Snapshotting, driver: str) -
     name = snapshotting.json("create", "--driver", driver)["name"]
     assert snapshotting.json("verify", name)["sound"]
     data = snapshotting.directory / name / "data"
-    victim = max((one for one in data.rglob("*") if one.is_file()), key=lambda one: one.stat().st_size)
+    missing = data / ("toc.dat" if driver == "dump" else "PG_VERSION")
+    others = (one for one in data.rglob("*") if one.is_file() and one != missing)
+    victim = max(others, key=lambda one: one.stat().st_size)
     with victim.open("r+b") as file:
         file.seek(victim.stat().st_size // 2)
         byte = file.read(1)
         file.seek(-1, os.SEEK_CUR)
         file.write(bytes([byte[0] ^ 1]))
     (data / "more").touch()
-    missing = data / ("toc.dat" if driver == "dump" else "PG_VERSION")
     missing.unlink()
     ended = snapshotting("verify", name, "--json")
     assert ended.status == ExitStatus.DIFFERENT
@@ -196,8 +199,9 @@ def _child(process: "subprocess.Popen[bytes]", name: str) -> psutil.Process | No
     return next((one for one in found if one.name() == name), None)
 
 
-def test_the_lane_goes_on_while_a_dump_is_taken(snapshotting: Snapshotting) -> None:
+def test_the_lane_goes_on_while_a_dump_is_taken(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump waits for somebody's lock for long; the lane truncates its staging tables all the same."""
+    monkeypatch.setattr(app.apply.staging, "TRUNCATE_AFTER_ROWS", 0)
     target = snapshotting.target
     target.execute("create table public.other (id int primary key)")
     with psycopg2.connect(target.server.url(target.database)) as holder:
@@ -209,9 +213,10 @@ def test_the_lane_goes_on_while_a_dump_is_taken(snapshotting: Snapshotting) -> N
                     "select format('%I.%I', schemaname, tablename) from pg_tables where tablename ~ '^stage_'"
                 )
                 assert staging
-                locked = target.execute(
+                locked = target.server.execute(
                     "select c.relname from pg_locks l join pg_class c on c.oid = l.relation join pg_stat_activity a"
-                    " using (pid) where application_name = 'surelane snapshot' and granted and relname ~ '^stage_'"
+                    " using (pid) where application_name = 'surelane snapshot' and granted and relname ~ '^stage_'",
+                    database=target.database,
                 )
                 assert locked == []
             holder.rollback()
@@ -224,9 +229,10 @@ def test_the_lane_goes_on_while_a_dump_is_taken(snapshotting: Snapshotting) -> N
 
 def _waits(snapshotting: Snapshotting) -> bool:
     return bool(
-        snapshotting.target.execute(
-            "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-            " and application_name = 'surelane snapshot'"
+        snapshotting.target.server.execute(
+            "select from pg_stat_activity where datname = %s and wait_event_type = 'Lock'"
+            " and application_name = 'surelane snapshot'",
+            snapshotting.target.database,
         )
     )
 
@@ -257,9 +263,11 @@ def test_killed_while_it_is_restored(snapshotting: Snapshotting, driver: str) ->
         assert copy.check() == EPOCH
 
 
-def test_delete_asks(snapshotting: Snapshotting) -> None:
+def test_delete_asks(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
     name = snapshotting.json("create")["name"]
-    refused = snapshotting("delete", name)
+    with Path(os.devnull).open() as nobody:
+        monkeypatch.setattr(sys, "stdin", nobody)
+        refused = snapshotting("delete", name)
     assert (refused.status, "--yes" in refused.err) == (ExitStatus.REFUSED, True)
     assert names(snapshotting) == [name]
     assert snapshotting("delete", name, "--yes").status == 0
@@ -334,7 +342,7 @@ def test_roles(snapshotting: Snapshotting) -> None:
     assert copy.told["position"] == {TOPIC.topic: {"0": EPOCH}}
 
 
-def test_no_password_is_anywhere(snapshotting: Snapshotting, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_password_is_anywhere(snapshotting: Snapshotting) -> None:
     secret = "s3cret-of-tests"
     url = snapshotting.target.server.url(snapshotting.target.database, f"{SUPERUSER}:{secret}")
     snapshotting.configure(url=url)
