@@ -3,6 +3,7 @@
 from sqlalchemy import Connection, select, text
 
 from app.config.settings import Order, Settings
+from app.db.sql import quoted
 from app.ledger.store import Ledger
 from app.ledger.tables import Tables, lanes_of
 from app.snapshot.manifest import InDoubt, Seen, Server, Standing
@@ -15,6 +16,18 @@ _SERVER = text("""
     select current_setting('server_version') version, current_setting('server_version_num')::int number,
         current_setting('max_prepared_transactions')::int max_prepared_transactions, current_database() database
 """)
+#: epochs that were about as full as the fullest tell how fast the lane is when it has something to do
+_RATE = """
+    with lately as (
+        select consumed, extract(epoch from applied_at - lag(applied_at) over (partition by lane order by applied_at))
+            seconds
+        from {ledger} where lane = :lane or starts_with(lane, :prefix) order by applied_at desc limit :epochs
+    )
+    select sum(consumed)::float8 / nullif(sum(seconds), 0)::float8 from lately
+    where seconds is not null and consumed > 0 and consumed * 2 >= (select max(consumed) from lately)
+"""
+#: that are looked at for it
+RATE_EPOCHS = 1_000
 _ROLES = text("""
     select distinct r.rolname from pg_shdepend s join pg_roles r on r.oid = s.refobjid
     where s.refclassid = 'pg_authid'::regclass
@@ -45,6 +58,15 @@ def seen(connection: Connection, settings: Settings) -> Seen:
         for row in connection.execute(_PREPARED)
     ]
     return Seen(lanes=tuple(one for one in standings if one), prepared=tuple(prepared))
+
+
+def rate(connection: Connection, settings: Settings) -> float | None:
+    """Messages a second that one lane lately took when it had many; None when nothing tells."""
+    ledger = f"{quoted(settings.target.db_schema)}.ledger"
+    several = settings.source.order is Order.PARTITION
+    prefix = f"{settings.lane}." if several else f"{settings.lane} "  # no lane's name has a space
+    values = {"lane": settings.lane, "prefix": prefix, "epochs": RATE_EPOCHS}
+    return connection.execute(text(_RATE.format(ledger=ledger.replace(":", r"\:"))), values).scalar_one()
 
 
 def pinned(connection: Connection, settings: Settings) -> tuple[str | None, dict[str, str]]:

@@ -123,6 +123,8 @@ class Manifest:
     content: Content
     cluster_id: str | None
     topics: dict[str, str]
+    #: messages a second that a lane took when it had many; None: not known
+    rate: float | None = None
     files: int = 0
     bytes: int = 0
     #: of the file with the files' checksums
@@ -165,6 +167,7 @@ class Manifest:
             "ended_at": self.ended_at.isoformat(),
             "cluster_id": self.cluster_id,
             "topics": self.topics,
+            "rate": self.rate,
             "server": {**vars(content.server), "roles": list(content.server.roles)},
             "program": content.program,
             "exact": content.last is None,
@@ -195,5 +198,5 @@ class Manifest:
             made_at=datetime.datetime.fromisoformat(plain["made_at"]),
             ended_at=datetime.datetime.fromisoformat(plain["ended_at"]),
             content=content,
-            **{key: plain[key] for key in ("lane", "schema", "cluster_id", "topics", "files", "bytes", "sums")},
+            **{key: plain[key] for key in ("lane", "schema", "cluster_id", "topics", "rate", "files", "bytes", "sums")},
         )

@@ -17,7 +17,7 @@ from app.snapshot.basebackup import BaseBackup
 from app.snapshot.driver import Destination, Driver, Restored
 from app.snapshot.dump import Dump
 from app.snapshot.folder import MAX_NAME_CHARACTERS, NAME, Directory, Listing, Progress, Stored, faults, write_sums
-from app.snapshot.looking import pinned
+from app.snapshot.looking import pinned, rate
 from app.snapshot.manifest import Manifest, Seen
 from app.snapshot.rds import AmazonRds
 from app.snapshot.record import Recorded, Records
@@ -54,7 +54,9 @@ class Snapshots:
         """Take one; `keep`: so many of the lane's that this driver made stay, the oldest go."""
         begun = datetime.datetime.now(datetime.UTC)
         name, kind = _checked(name) if name else _name(self._settings.lane, begun), driver or self._driver
-        cluster_id, topics = self._pinned()
+        with translated("snapshot: reading the ledger"), self._engine().connect() as connection:
+            cluster_id, topics = pinned(connection, self._settings)
+            speed = rate(connection, self._settings)
         maker = _DRIVERS[kind](self._settings)
         with self.directory.begun(name) as part:
             content = maker.create(name, part, self._progress)
@@ -69,6 +71,7 @@ class Snapshots:
                 content=content,
                 cluster_id=cluster_id,
                 topics=topics,
+                rate=speed,
                 files=files,
                 bytes=size if content.bytes is None else content.bytes,
                 sums=sums,
@@ -130,10 +133,6 @@ class Snapshots:
         for name in doomed:
             self.delete(name)
         return doomed
-
-    def _pinned(self) -> tuple[str | None, dict[str, str]]:
-        with translated("snapshot: reading the ledger"), self._engine().connect() as connection:
-            return pinned(connection, self._settings)
 
     def _record(self) -> str | None:
         """Every one of this lane that is there, also those whose makers died before they could say so."""

@@ -106,8 +106,11 @@ class Monitor:
         """It is of all lanes of the configuration. A new one is looked at at once."""
         newest, due = self._newest, self._rounds % REPLAYABLE_EVERY_ROUNDS == 0
         if newest is not None and (due or newest != self._looked_at):
-            show_snapshot(self._broker, newest, [self._metrics[writer.name] for writer in self._writers.values()])
             self._looked_at = newest
+            try:
+                show_snapshot(self._broker, newest, [self._metrics[writer.name] for writer in self._writers.values()])
+            except SurelaneError as error:  # of a topic that is gone, say: no reason to stop the lanes
+                log.debug("monitor", because=error.message)
 
     def _in_doubt(self, connection: Connection, lane: str) -> None:
         mine = [row for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]
@@ -122,10 +125,14 @@ class Monitor:
 
 def show_snapshot(broker: Broker, newest: Recorded, metrics: Iterable[LaneMetrics]) -> None:
     """The newest snapshot of the target, and whether Kafka still has what comes after it."""
-    found = replayable(broker, newest.position)
+    metrics = list(metrics)
     for one in metrics:
         one.set_snapshot(newest.at, newest.position)
-        one.set_replayable(found.ok, found.headroom_seconds)
+    there = newest.position.only(broker.partitions())
+    found = replayable(broker, there)
+    whole = len(there) == len(newest.position)
+    for one in metrics:
+        one.set_replayable(found.ok and whole, found.headroom_seconds if whole else 0.0)
 
 
 def show_verified(connection: Connection, records: Verifications, lane: str, metrics: LaneMetrics) -> None:
