@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from click.core import ParameterSource
 
 from app.cli.options import ConfigFile, Json
 from app.cli.recover_view import plan_json, plan_told
@@ -44,7 +45,8 @@ def recover(
     longer holds it. The lane must not be running.
     """
     if context.invoked_subcommand is not None:
-        if config is not None or from_ledger or dry_run or as_json:
+        typed = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if typed:
             raise typer.BadParameter(f"options belong behind `{context.invoked_subcommand}`")
         return
     if not from_ledger:

@@ -131,7 +131,13 @@ def plan(surelane: Callable[..., Ended], *options: str) -> Ended:
     return surelane("recover", "plan", "--snapshot", "one", *options)
 
 
-def test_the_plan(snapshotting: Snapshotting, made_up: Topic, kafka: Kafka, surelane: Callable[..., Ended]) -> None:
+def test_the_plan(
+    snapshotting: Snapshotting,
+    made_up: Topic,
+    kafka: Kafka,
+    surelane: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     snapshotting.json("create", "--name", "one")
     found = plan(surelane, "--json").json
     assert (found["ok"], found["messages_at_most"], found["exact"]) == (True, EPOCH, True)
@@ -142,6 +148,7 @@ def test_the_plan(snapshotting: Snapshotting, made_up: Topic, kafka: Kafka, sure
         "retention": True,
         "programs": True,
     }
+    monkeypatch.setenv("SURELANE_CONFIG", str(snapshotting.folder / "surelane.yaml"))
     said = plan(surelane).out
     assert "6. surelane recover --from-ledger" in said
     assert f"at most {EPOCH} messages" in said
