@@ -60,7 +60,7 @@ class Snapshotting:
     def directory(self) -> Path:
         return self.folder / "snapshots"
 
-    def configure(self, **snapshots: Any) -> None:
+    def configure(self, target: str | None = None, **snapshots: Any) -> None:
         """Write surelane.yaml; Kafka is not there, and not needed."""
         told = {
             "driver": "dump",
@@ -71,7 +71,7 @@ class Snapshotting:
         sections = {
             "lane": LANE,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]},
-            "target": {"url": str(self.target.url)},
+            "target": {"url": target or str(self.target.url)},
             "snapshots": told | snapshots,
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections))

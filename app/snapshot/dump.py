@@ -44,6 +44,14 @@ _HOLDS = text("""
     select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
 """)
+#: by names that depend on the server's version
+_LOCALE = text("""
+    select pg_encoding_to_char(encoding) encoding, datcollate, datctype, to_jsonb(d) ->> 'datlocprovider' provider,
+        coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale') locale
+    from pg_database d where datname = current_database()
+""")
+#: what CREATE DATABASE calls them
+_PROVIDERS = {"i": ("icu", "icu_locale"), "b": ("builtin", "builtin_locale")}
 _MISSING_ROLES = text("""
     select wanted from unnest(cast(:roles as text[])) wanted where to_regrole(quote_ident(wanted)) is null
 """)
@@ -66,6 +74,7 @@ class Dump:
             connection.commit()
             exported = connection.execute(_EXPORT).scalar_one()
             facts, found = server(connection), seen(connection, self._settings)
+            locale = dict(connection.execute(_LOCALE).mappings().one())
             program = self._programs.find("pg_dump", at_least=facts.major)
             words = [
                 *("--format=directory", f"--file={part / DATA}", f"--jobs={self._settings.snapshots.jobs}"),
@@ -74,7 +83,7 @@ class Dump:
                 *([f"--role={self._role}"] if self._role else []),
             ]
             self._run(program, words, progress, self._url)
-        return Content(server=facts, first=found, last=None, program=program.version)
+        return Content(server=facts, first=found, last=None, program=program.version, more=locale)
 
     def faults(self, stored: Stored, progress: Progress) -> list[str]:
         """Whether pg_restore finds its way in it."""
@@ -148,7 +157,7 @@ class Dump:
             return
         part = f"{name}{_PART}"
         run(connection, f"drop database if exists {quoted(part)} with (force)")
-        run(connection, f"create database {quoted(part)} template template0")
+        run(connection, f"create database {quoted(part)} template template0{_locale(stored)}")
         jobs = f"--jobs={self._settings.snapshots.jobs}"
         self._run(program, [*words, jobs, str(stored.data)], progress, url.set(database=part))
         failpoint.reach("restore-before-rename")
@@ -164,6 +173,16 @@ def _made_by(stored: Stored) -> int:
     """Major version of the pg_dump that made it: an older pg_restore may not understand it."""
     found = programs.major(stored.manifest.content.program)
     return max(found, stored.manifest.content.server.major)
+
+
+def _locale(stored: Stored) -> str:
+    """The same order and the same characters as the original's, whatever is usual on this server."""
+    more = stored.manifest.content.more
+    words = {"encoding": more["encoding"], "lc_collate": more["datcollate"], "lc_ctype": more["datctype"]}
+    if more["provider"] in _PROVIDERS:
+        provider, option = _PROVIDERS[more["provider"]]
+        words |= {"locale_provider": provider, option: more["locale"]}
+    return "".join(f" {name} {literal(value)}" for name, value in words.items())
 
 
 def _mark(stored: Stored, *, begun: bool = False) -> str:

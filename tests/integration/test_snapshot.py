@@ -12,12 +12,15 @@ import psycopg2
 import pytest
 
 import app.apply.staging
+from app.db.engine import make_engine
 from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_binaries import bin_dir
 from app.errors import ExitStatus
+from app.ledger.migrate import upgrade
 from tests.fix_bare_lane import TOPIC
 from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_snapshot import Snapshotting, stop_cluster
+from tests.fix_target import SCHEMA
 from tests.waiting import eventually
 
 DRIVERS = ("dump", "basebackup")
@@ -107,6 +110,29 @@ def test_into_an_empty_database(snapshotting: Snapshotting) -> None:
     snapshotting.killed("restore-before-rename", "restore", made["name"], *copy.to)
     copy.told = snapshotting.json("restore", made["name"], *copy.to)
     assert copy.check() == EPOCH
+
+
+def test_a_database_of_another_kind(snapshotting: Snapshotting) -> None:
+    """The restored one has the original's encoding and order, not the server's."""
+    server, name = snapshotting.target.server, f"{snapshotting.target.database}-latin"
+    server.execute(f"create database \"{name}\" template template0 encoding latin1 lc_collate 'C' lc_ctype 'C'")
+    server.execute(f"create database \"{name}-icu\" template template0 locale_provider icu icu_locale 'sv' locale 'C'")
+    try:
+        for database, kind in ((name, ("LATIN1", "c", None)), (f"{name}-icu", ("UTF8", "i", "sv"))):
+            url = server.url(database, SUPERUSER)
+            upgrade(make_engine(url.replace("postgresql:", "postgresql+psycopg2:")), SCHEMA)
+            snapshotting.configure(target=url, url=url)
+            copy = snapshotting.place("dump")
+            snapshotting.json("restore", snapshotting.json("create")["name"], *copy.to)
+            ((encoding, described),) = copy.target.execute(
+                "select pg_encoding_to_char(encoding), to_jsonb(d) from pg_database d"
+                " where datname = current_database()"
+            )
+            found = described["datlocprovider"], described.get("datlocale") or described.get("daticulocale")
+            assert (encoding, *found) == kind
+    finally:
+        for database in (name, f"{name}-icu"):
+            server.execute(f'drop database "{database}" with (force)')
 
 
 def test_too_few_slots(snapshotting: Snapshotting) -> None:
