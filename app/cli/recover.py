@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from click.core import ParameterSource
 
 from app.cli.options import ConfigFile, Json
 from app.cli.recover_view import plan_json, plan_told
@@ -45,8 +44,8 @@ def recover(
     longer holds it. The lane must not be running.
     """
     if context.invoked_subcommand is not None:
-        typed = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-        if typed:
+        sources = map(context.get_parameter_source, context.params)
+        if any(source is not None and source.name == "COMMANDLINE" for source in sources):
             raise typer.BadParameter(f"options belong behind `{context.invoked_subcommand}`")
         return
     if not from_ledger:

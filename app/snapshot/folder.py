@@ -89,13 +89,15 @@ class Directory:
         if (self.root / name).exists():
             raise Refused(f"there is a snapshot {name} already", hint="choose another --name, or delete it")
         self._make_root()
-        self._clear()
         part = self.root / f"{_PART}{name}"
-        try:
-            part.mkdir(mode=_MODE)
-        except FileExistsError:
-            raise Refused(f"somebody makes a snapshot {name} right now", hint="choose another --name") from None
-        with _held(part):
+        with ExitStack() as stack:
+            with _held(self.root, wait=True):  # else another one might take what is not locked yet for a dead one's
+                self._clear()
+                try:
+                    part.mkdir(mode=_MODE)
+                except FileExistsError:
+                    raise Refused(f"somebody makes a snapshot {name} right now", hint="choose another --name") from None
+                stack.enter_context(_held(part))
             try:
                 yield part
             finally:
@@ -122,10 +124,11 @@ class Directory:
     def delete(self, name: str) -> None:
         """The moment at which it is not there any more, then its files. Also of one that cannot be read."""
         doomed = self.root / f"{_DELETED}{name}"
-        shutil.rmtree(doomed, ignore_errors=True)
-        (self.root / name).rename(doomed)
-        _sync(self.root)
-        shutil.rmtree(doomed)
+        with _held(self.root, wait=True):
+            shutil.rmtree(doomed, ignore_errors=True)
+            (self.root / name).rename(doomed)
+            _sync(self.root)
+            shutil.rmtree(doomed)
 
     def _make_root(self) -> None:
         try:
@@ -242,11 +245,12 @@ def alone(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """This process' alone; raises BlockingIOError when another one has it. The lock goes with the process."""
+def _held(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """This process' alone; raises BlockingIOError when another one has it, unless it is to `wait`. The lock goes with
+    the process."""
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     finally:
         os.close(handle)

@@ -54,6 +54,12 @@ class AmazonRds:
         engine = make_engine(target.url, target.owner_role, NAME).execution_options(isolation_level="REPEATABLE READ")
         with translated("snapshot: reading the target"), engine.connect() as connection:
             facts, first = server(connection), seen(connection, self._settings)
+        if self._snapshot(name) is not None:
+            raise Refused(
+                f"RDS has a snapshot {name} already",
+                hint="choose another --name. If a `create` died over it, nothing else knows it: "
+                f"aws rds delete-db-snapshot --db-snapshot-identifier {name}",
+            )
         tags = {"lane": self._settings.lane, "position": _in_a_tag(str(first.position))}
         with _translated(f"making snapshot {name} of instance {self._instance}"):
             self._rds.create_db_snapshot(

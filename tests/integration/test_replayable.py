@@ -67,7 +67,7 @@ def test_headroom(kafka: Kafka) -> None:
 )
 def test_headroom_without_a_time(kafka: Kafka, options: dict[str, str], expected: float) -> None:
     name = f"kept-{uuid.uuid4().hex[:8]}"
-    kafka.create_topic(name, **options)
+    kafka.create_topic(name, 1, **options)
     with opened(kafka, name) as broker:
         assert replayable(broker, Offsets.of({TopicPartition(name, 0): 0})).headroom_seconds == pytest.approx(
             expected, nan_ok=True

@@ -124,10 +124,12 @@ def test_a_database_of_another_kind(snapshotting: Snapshotting) -> None:
             snapshotting.configure(target=url, url=url)
             copy = snapshotting.place("dump")
             snapshotting.json("restore", snapshotting.json("create")["name"], *copy.to)
-            ((encoding, described),) = copy.target.execute(
+            ((encoding, described),) = copy.target.server.execute(
                 "select pg_encoding_to_char(encoding), to_jsonb(d) from pg_database d"
-                " where datname = current_database()"
+                " where datname = current_database()",
+                database=copy.target.database,
             )
+            assert isinstance(described, dict)
             found = described["datlocprovider"], described.get("datlocale") or described.get("daticulocale")
             assert (encoding, *found) == kind
     finally:
@@ -210,7 +212,7 @@ def test_what_runs_for_a_killed_one_ends_with_it(snapshotting: Snapshotting) -> 
     with psycopg2.connect(snapshotting.target.server.url(snapshotting.target.database)) as holder:
         holder.cursor().execute("lock table public.counter in access exclusive mode")
         with snapshotting.process("create", "--name", "one") as process:
-            dump = eventually(lambda: _child(process, "pg_dump"), why="pg_dump")
+            (dump,) = eventually(lambda: _children(process, "pg_dump"), why="pg_dump")
             assert "one" in snapshotting.json("list")["unfinished"]
             refused = snapshotting("create", "--name", "one")
             assert (refused.status, "right now" in refused.err) == (ExitStatus.REFUSED, True)
@@ -220,9 +222,9 @@ def test_what_runs_for_a_killed_one_ends_with_it(snapshotting: Snapshotting) -> 
     assert snapshotting.json("create", "--name", "one")["name"] == "one"
 
 
-def _child(process: "subprocess.Popen[bytes]", name: str) -> psutil.Process | None:
+def _children(process: "subprocess.Popen[bytes]", name: str) -> list[psutil.Process]:
     found = psutil.Process(process.pid).children(recursive=True)
-    return next((one for one in found if one.name() == name), None)
+    return [one for one in found if one.name() == name]
 
 
 def test_the_lane_goes_on_while_a_dump_is_taken(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,7 +377,7 @@ def test_no_password_is_anywhere(snapshotting: Snapshotting) -> None:
     with psycopg2.connect(snapshotting.target.server.url(snapshotting.target.database)) as holder:
         holder.cursor().execute("lock table public.counter in access exclusive mode")
         with snapshotting.process("create", "--name", "one") as process:
-            child = eventually(lambda: _child(process, "pg_dump"), why="pg_dump")
+            (child,) = eventually(lambda: _children(process, "pg_dump"), why="pg_dump")
             assert secret not in " ".join(child.cmdline())
             holder.rollback()
             assert process.wait(60) == 0

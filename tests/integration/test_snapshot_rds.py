@@ -99,10 +99,10 @@ def test_made_listed_verified_deleted(snapshotting: Snapshotting, amazon: Amazon
 def test_restored(snapshotting: Snapshotting, amazon: Amazon) -> None:
     snapshotting.json("create", "--name", "one")
     amazon.slots(64)
-    for _ in range(2):
-        told = snapshotting.json("restore", "one", "--to", "shop-restored")
-        assert told["position"] is None
-        assert told["trouble"].startswith("reading what was restored")
+    first, told = (snapshotting.json("restore", "one", "--to", "shop-restored") for _ in range(2))
+    assert first == told
+    assert told["position"] is None
+    assert told["trouble"].startswith("reading what was restored")
     made = amazon.instance("shop-restored")
     assert made["Endpoint"]["Address"] in told["url"]
     assert [one["DBParameterGroupName"] for one in made["DBParameterGroups"]] == [NAMES["parameter_group"]]
@@ -163,6 +163,9 @@ def test_never_over_anything(snapshotting: Snapshotting, amazon: Amazon) -> None
     amazon.slots(64)
     snapshotting.json("restore", "one", "--to", "shop-restored")
     snapshotting.json("create", "--name", "two")
+    amazon.rds.create_db_snapshot(DBSnapshotIdentifier="three", DBInstanceIdentifier=INSTANCE)
+    ended = snapshotting("create", "--name", "three")
+    assert (ended.status, "delete-db-snapshot" in ended.err) == (ExitStatus.REFUSED, True)
     for name, to in (("one", INSTANCE), ("two", "shop-restored")):
         assert snapshotting("restore", name, "--to", to).status == ExitStatus.REFUSED
 
