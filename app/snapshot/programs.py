@@ -53,7 +53,7 @@ class Programs:
         """One of this major version; raises EnvironmentMissing that says which there are."""
         unfit: list[str] = []
         for path in self._candidates(name):
-            said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+            said = _version(path)
             number = major(said)
             if number >= at_least and exactly in (None, number):
                 return Program(path, said)
@@ -77,6 +77,13 @@ class Programs:
         for folder in dict.fromkeys(folders):
             if os.access(folder / name, os.X_OK):
                 yield folder / name
+
+
+def _version(path: Path) -> str:
+    try:
+        return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError as error:
+        return str(error)  # of another machine, say
 
 
 @dataclass(frozen=True)

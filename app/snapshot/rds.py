@@ -5,6 +5,7 @@ the default parameter group (max_prepared_transactions 0: with something prepare
 security group and subnets, unless they are named; so they have to be, and the parameter group is looked into first.
 """
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -201,7 +202,7 @@ def _client(region: str | None) -> Any:
     except ImportError as error:
         raise EnvironmentMissing(
             f"the driver rds needs boto3, which is not installed ({error})",
-            hint="pip install --require-hashes -r requirements-aws.lock",
+            hint=f"{sys.executable} -m pip install --require-hashes -r requirements-aws.lock",
         ) from None
     try:
         return boto3.client("rds", region_name=region)

@@ -3,7 +3,8 @@
 import datetime
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, Engine, text
 from app.config.settings import Settings, SnapshotDriver
 from app.db.engine import make_engine
 from app.db.failures import translated
-from app.errors import Diverged, Refused, SurelaneError
+from app.errors import Diverged, EnvironmentMissing, Refused, SurelaneError
 from app.snapshot.basebackup import BaseBackup
 from app.snapshot.driver import Destination, Driver, Restored
 from app.snapshot.dump import Dump
@@ -58,7 +59,7 @@ class Snapshots:
             cluster_id, topics = pinned(connection, self._settings)
             speed = rate(connection, self._settings)
         maker = _DRIVERS[kind](self._settings)
-        with self.directory.begun(name) as part:
+        with _disk(f"making snapshot {name}"), self.directory.begun(name) as part:
             content = maker.create(name, part, self._progress)
             sums, files, size = write_sums(part, self._progress)
             manifest = Manifest(
@@ -110,7 +111,8 @@ class Snapshots:
                 f"snapshot {name} is not what was made, so it is not restored:{listed}",
                 hint="take another one: surelane snapshot list",
             )
-        restored = self._of(stored).restore(stored, destination, self._progress)
+        with _disk(f"restoring snapshot {name}"):
+            restored = self._of(stored).restore(stored, destination, self._progress)
         if restored.seen and not restored.before:
             _reaches(restored.seen, stored.manifest.content.first)
             if not stored.manifest.exact:
@@ -168,6 +170,16 @@ class Snapshots:
     def _engine(self) -> Engine:
         target = self._settings.target
         return make_engine(target.url, target.owner_role, _APPLICATION)
+
+
+@contextmanager
+def _disk(doing: str) -> Iterator[None]:
+    """What a disk says, in our words."""
+    try:
+        yield
+    except OSError as error:
+        hint = "is there space, and may this user write there? Then call it again: nothing half-made is left"
+        raise EnvironmentMissing(f"{doing}: {error}", hint=hint) from error
 
 
 def _reaches(found: Seen, first: Seen) -> None:

@@ -353,6 +353,17 @@ def test_a_program_that_fails(snapshotting: Snapshotting, tmp_path: Path) -> Non
     assert leftovers(snapshotting) == []
 
 
+def test_a_place_that_cannot_be_written(snapshotting: Snapshotting) -> None:
+    name = snapshotting.json("create", "--driver", "basebackup")["name"]
+    for folder in ("/proc/restored", "/there/is/none"):
+        ended = snapshotting("restore", name, "--to", folder, "--port", "1")
+        assert ended.status in (ExitStatus.ENVIRONMENT, ExitStatus.CONFIG)
+        assert folder.rpartition("/")[0] in ended.err
+    snapshotting.configure(directory="/proc/snapshots")
+    ended = snapshotting("create")
+    assert (ended.status, "snapshots.directory" in ended.err) == (ExitStatus.CONFIG, True)
+
+
 def test_roles(snapshotting: Snapshotting) -> None:
     server = snapshotting.target.server
     role = f"reader of {snapshotting.target.database}"
