@@ -13,16 +13,17 @@ from app.embedded import Postgres, Stack
 from app.embedded.ports import remembered_port
 from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_binaries import bin_dir
-from app.errors import ExitStatus
 from tests.fix_cli import Ended
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_snapshot import stop_cluster
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
+from tests.runbook import commands
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop
 
+PAGE = "lost-target.md"
 EPOCH_MESSAGES = 50
 #: sent before, and after the snapshot
 MESSAGES, MORE = 120, 60
@@ -46,8 +47,9 @@ def test_the_way_back(
     topic: Topic,
     place: Path,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Killed with an epoch decided and prepared, copied like that, gone on with for a while, lost."""
+    """Killed with an epoch decided and prepared, copied like that, gone on with for a while, lost; then the runbook."""
     target.create(*TABLES)
     shop = Shop(seed=5)
     topic.send(shop.messages(MESSAGES))
@@ -65,8 +67,8 @@ def test_the_way_back(
     (gid,) = target.prepared()
     position = target.position()
 
-    def call(*arguments: str, config: Path = made.config_file) -> Any:
-        ended = surelane(*arguments, "--json", "--config", str(config))
+    def call(*arguments: str) -> Any:
+        ended = surelane(*arguments, "--json", "--config", str(made.config_file))
         assert ended.status == 0, ended.err
         return ended.json
 
@@ -82,12 +84,14 @@ def test_the_way_back(
     if driver == "basebackup":
         port = remembered_port(tmp_path / "port")
         copy = Target(Postgres(place, port=port), target.database, target.lane)
-        restored = call("snapshot", "restore", name, "--to", str(place), "--port", str(port))
+        section, values = "Restore a base backup", {"folder": str(place), "port": str(port)}
     else:
         copy = Target(target.server, f"{target.database}-back", target.lane)
-        url = target.server.url(copy.database, SUPERUSER)
-        restored = call("snapshot", "restore", name, "--to", url)
-    assert copy.prepared() == [one["gid"] for one in restored["prepared"] if one["database"] == copy.database]
+        section, values = "Restore a dump", {"url": target.server.url(copy.database, SUPERUSER)}
+    values |= {"snapshot": name, "lane": target.lane, "position": str(position)}
+    monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
+    play("Plan", surelane, **values)
+    play(section, surelane, **values)
     assert copy.prepared() == ([gid] if driver == "basebackup" else [])
     assert copy.position() == position
 
@@ -95,12 +99,25 @@ def test_the_way_back(
     file = tmp_path / "restored.yaml"
     file.write_text(yaml.safe_dump(raw))
     back = LaneUnderTest(raw, file, copy, made._spark)  # pyright: ignore[reportPrivateUsage]
-    assert surelane("status", "--config", str(file)).status == ExitStatus.OK
-    (resumed,) = call("recover", "--from-ledger", config=file)["lanes"]
-    assert resumed["position"] == position.nested()
-    back.run_until_caught_up()
+    monkeypatch.setenv("SURELANE_CONFIG", str(file))
+
+    def run(*words: str) -> Ended:
+        if words[0] != "run":
+            return surelane(*words)
+        back.run_until_caught_up()  # with the session's Spark
+        return Ended(0, "", "")
+
+    play("Go on", run, **values, other=str(target.url))
     questions(copy, topic)
     questions(target, topic)
-    assert call("verify", "--against", str(target.url), "--same-names", config=file)["equal"]
     if driver == "dump":
         copy.drop()
+
+
+def play(section: str, run: Callable[..., Ended], **values: str) -> None:
+    """Every command of a section of the runbook, in order; the first word of each is `surelane`."""
+    found = [command for command in commands(PAGE) if command.section == section]
+    assert found
+    for command in found:
+        ended = command.check(lambda _, *words: run(*words), **values)
+        assert ended.status == 0, f"{command}: {ended.err}"
