@@ -5,7 +5,7 @@ process ends with when it gives up, `hint` what the operator types next. An erro
 """
 
 import enum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class Verdict(enum.Enum):
@@ -83,6 +83,15 @@ class Diverged(SurelaneError):
     """Target and checkpoint do not fit together."""
 
     exit_status = ExitStatus.DIVERGED
+
+    @classmethod
+    def messages_gone(cls, said: str) -> Self:
+        """Kafka has forgotten what comes next; `said`: in the client's words."""
+        return cls(
+            f"Kafka no longer has messages that the lane has yet to read: {said}",
+            hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose "
+            "position Kafka still has, or let Debezium snapshot into a new lane",
+        )
 
 
 class Fenced(SurelaneError):

@@ -70,7 +70,7 @@ class DecodedSource:
         found = next((one.message for one in self._sent if one.position == position), None)
         if found is None:
             return None
-        return RawMessage(position=position, key=found.key, value=found.value, headers=(), timestamp_ms=0)
+        return RawMessage(position=position, key=found.key, value=found.value, headers=found.headers, timestamp_ms=0)
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
         """As Kafka would give them."""
@@ -203,6 +203,13 @@ class BareLane:
         assert last is not None
         span, sent = Span(start=last.span.start, end=last.read), self.sent[last.span.start[TOPIC] :]
         self.lane.process_epoch(last.epoch, span, DecodedSource(sent, self.killers, self.transform))
+
+    def begin_anew(self) -> None:
+        """As a new checkpoint does: the first epoch has what was read and not applied."""
+        first = self.lane.position[TOPIC]
+        span = Span(start=self.lane.position, end=self.lane.read)
+        self.lane.process_epoch(0, span, DecodedSource(self.sent[first:], (), None, self.sent[:first]))
+        self.lane.committer.commit()
 
     def release(self) -> None:
         """What the service does when it has noticed a request, between two epochs."""

@@ -13,7 +13,7 @@ import datetime
 import decimal
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -188,6 +188,10 @@ def bits(length: int) -> Type:
 BIT = Type(sql="bit(1)", schema={"type": "boolean"}, bare=lambda text: text == "1")
 
 
+#: bytes from one record of the source's log to the next
+LSN_STEP = 8
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of the source, and of the target."""
@@ -258,8 +262,11 @@ class Debezium:
         return Message(key=self.key(table, row), value=None)
 
     def rekey(self, table: Table, old: Row, new: Row) -> list[Message]:
-        """An update of the primary key: d, tombstone, c"""
-        return [self.delete(table, old), self.tombstone(table, old), self.create(table, new)]
+        """An update of the primary key: d, tombstone, c; one record of the source's log"""
+        gone, stone = self.delete(table, old), self.tombstone(table, old)
+        self.lsn -= LSN_STEP
+        headers = (("__debezium.newkey", self.key(table, new)),)
+        return [replace(gone, headers=headers), stone, self.create(table, new)]
 
     def keyless(self, op: str, table: Table, row: Row) -> Message:
         """c or u of a table without message key"""
@@ -355,7 +362,7 @@ class Debezium:
         return {name: kind.wire(row.get(name), self.envelope) for name, kind in table.columns.items()}
 
     def _source(self, schema: str, table: str) -> Json:
-        self.lsn += 8
+        self.lsn += LSN_STEP
         return {
             "version": "3.7.0.Final",
             "connector": "postgresql",

@@ -4,7 +4,7 @@
     target    what the target table looks like
     encoding  what the text of a column means, and the SQL that turns it into the column's type
     staging   COPY into an UNLOGGED table (a temp table would forbid PREPARE TRANSACTION)
-    merge     one DELETE and one INSERT ... ON CONFLICT for each table
+    merge     one DELETE and one MERGE (or INSERT ... ON CONFLICT) for each table
     plan      in which order; from the fast one to the faithful one
 
 Promise: after `apply` returns, the transaction holds exactly the effect of the epoch's changes in their order. If it

@@ -27,8 +27,11 @@ from app.model.rows import Kind, Layout
 STATEMENTS_AT_ONCE = 500
 #: what no target can be made fit for
 _REFUSED = (Kind.KEYLESS, Kind.UNFIT)
-#: neither needs a scan of the whole target: the cost of an epoch follows its own size, not the table's
-_NESTED_LOOPS = "set local enable_hashjoin = off; set local enable_mergejoin = off"
+#: the cost of an epoch follows its own size, not the table's: rows are looked up by their key, also where the planner
+#: takes the table for an empty one. What has no index costs as much as is compiled otherwise (`jit`).
+_LOOK_UPS = "; ".join(
+    f"set local {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +100,7 @@ class Applier:
         self, connection: Connection, epoch: Epoch, whole: Epoch | None, shapes: dict[int, Shape], settle: bool
     ) -> tuple[Plan, int]:
         """`whole`: the epoch for the plans that send the last change of each row."""
-        run(connection, _NESTED_LOOPS)
+        run(connection, _LOOK_UPS)
         plans = (Plan.FAITHFUL,) if whole is None else _plans(epoch, shapes)
         for plan in plans:
             try:
@@ -204,7 +207,10 @@ def _send_runs(
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
     runs = [(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
-    statements = [_merge(shape, ordinals) for shape, ordinals in _truncates_in_order(runs)]
+    statements = [
+        _rekey(epoch, shapes, shape, ordinals[0]) or _merge(shape, ordinals)
+        for shape, ordinals in _truncates_in_order(runs)
+    ]
     for start in range(0, len(statements), STATEMENTS_AT_ONCE):
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
     staging.clear(connection, {shape.staging.name for shape in shapes.values()})
@@ -232,6 +238,15 @@ def _stage_all(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -
             continue
         sent += staging.copy(connection, shape.staging, epoch.lines(ordinals), pa.array(ordinals))
     return sent
+
+
+def _rekey(epoch: Epoch, shapes: dict[int, Shape], old: Shape, deleted: int) -> str:
+    """The statement for a delete that is the first half of a changed key; "" for every other change."""
+    written = epoch.key_changes.get(deleted)
+    new = None if written is None else shapes.get(int(epoch.codes[written]))
+    if written is None or new is None or not new.target.has_writable_key:
+        return ""
+    return new.merge.rekey(old.merge, deleted, written)
 
 
 def _merge(shape: Shape, ordinals: tuple[int, int] | None = None) -> str:

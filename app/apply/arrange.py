@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.apply.unavailable import completed, patched
-from app.model.arrow import Indices, compute
+from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
@@ -32,7 +32,7 @@ class Epoch:
     def arrange(cls, rows: pa.Table) -> "Epoch":
         """Put decoded rows, which Spark's tasks delivered in any order, into the lane's order."""
         ordered = patched(_in_order(rows.combine_chunks()))
-        encoded = _single(ordered["layout"]).dictionary_encode()
+        encoded = single(ordered["layout"]).dictionary_encode()
         layouts = tuple(Layout.parse(text) for text in encoded.dictionary.to_pylist())
         codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return cls(ordered, layouts, codes)
@@ -71,13 +71,15 @@ class Epoch:
     @cached_property
     def identities(self) -> Indices:
         """One number for each row, equal for changes of the same key of the same table, -1 for rows without a key."""
-        tables: dict[str, int] = {}
-        table_of_layout = np.array(
-            [tables.setdefault(f"{layout.schema}\x1f{layout.table}", len(tables)) for layout in self.layouts], np.int64
-        )
-        keys = _single(self.rows["key"]).dictionary_encode().indices
+        keys = single(self.rows["key"]).dictionary_encode().indices
         codes = compute.fill_null(keys, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return np.where(codes < 0, -1, codes * len(tables) + table_of_layout[self.codes])
+        return np.where(codes < 0, -1, codes * len(self.layouts) + self._tables[self.codes])
+
+    @cached_property
+    def _tables(self) -> Indices:
+        """A number for the source table of each layout."""
+        tables: dict[str, int] = {}
+        return np.array([tables.setdefault(layout.source, len(tables)) for layout in self.layouts], np.int64)
 
     @cached_property
     def survivors(self) -> Indices:
@@ -88,6 +90,27 @@ class Epoch:
         keyed = identities >= 0
         last[identities[keyed]] = changes[keyed]  # of repeated indices numpy keeps the last assignment
         return changes[~keyed | (last[identities] == changes)] if len(last) else changes
+
+    @cached_property
+    def key_changes(self) -> dict[int, int]:
+        """Where a key changed: ordinal of the delete of the old one -> ordinal of the insert of the new one.
+
+        Debezium makes both of one record of the source's log: they have its place, and no change is between them.
+        """
+        changes = self.of_kind(*CHANGES)
+        codes = self.codes[changes]
+        is_delete, is_written = (
+            np.array([layout.kind in kinds for layout in self.layouts], bool)[codes]
+            for kinds in ((Kind.DELETE,), (Kind.UPSERT, Kind.PATCH))
+        )
+        tables = self._tables[codes]
+        pairs = np.flatnonzero(is_delete[:-1] & is_written[1:] & (tables[:-1] == tables[1:]))
+        olds, news = pa.array(changes[pairs]), pa.array(changes[pairs + 1])
+        for name in ("topic", "partition", "sequence"):
+            column = self.rows[name]
+            same = compute.fill_null(compute.equal(column.take(olds), column.take(news)), False)
+            olds, news = olds.filter(same), news.filter(same)
+        return dict(zip(olds.to_pylist(), news.to_pylist(), strict=True))
 
     def key_columns(self, ordinal: int) -> frozenset[str]:
         """Names of the columns in the key of this message; empty for one without key, or with one that is no row."""
@@ -113,7 +136,7 @@ class Epoch:
 
     @cached_property
     def _lines(self) -> pa.Array:
-        return _single(self.rows["line"])
+        return single(self.rows["line"])
 
     def position(self, ordinal: int) -> Position:
         """Where the message with this ordinal is."""
@@ -126,7 +149,7 @@ class Epoch:
 
     def source_times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Source commit time of each change, seconds since 1970."""
-        times = _single(self.rows["ts_ms"]).take(pa.array(self.of_kind(*CHANGES))).drop_null()
+        times = single(self.rows["ts_ms"]).take(pa.array(self.of_kind(*CHANGES))).drop_null()
         return times.to_numpy(zero_copy_only=False).astype(np.float64) / 1000.0
 
 
@@ -135,7 +158,7 @@ def _in_order(rows: pa.Table) -> pa.Table:
     offsets = rows["offset"].to_numpy()
     if rows.num_rows < 2:
         return rows
-    topics = _single(rows["topic"]).dictionary_encode()
+    topics = single(rows["topic"]).dictionary_encode()
     if len(topics.dictionary) == 1:
         return rows if bool(np.all(np.diff(offsets) > 0)) else rows.take(pa.array(np.argsort(offsets, kind="stable")))
     codes = topics.indices.to_numpy(zero_copy_only=False)
@@ -160,8 +183,3 @@ def _source_positions(sequences: pa.ChunkedArray, topics: Indices) -> tuple[Indi
             high = max(high, (commit, lsn))
         commits[index], lsns[index] = high
     return commits, lsns
-
-
-def _single(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,5 +1,6 @@
 """The statements that carry staged rows into a target table."""
 
+from collections.abc import Iterable
 from functools import cached_property
 
 from app.apply.conversion import value_sql
@@ -16,34 +17,65 @@ class Merge:
 
     def __init__(self, schema: str, target: TargetTable, staging: Staging) -> None:
         self._schema = quoted(schema)
-        self._staging = staging.name
+        #: name of the staging table, quoted
+        self.staging = staging.name
         self._target = target.quoted_name
+        self._takes_merge = target.takes_merge
         self._key = target.key
         self._all = staging.fields
         self._fields = [field for field in staging.fields if not field.column.generated]
+        self._updated = [field for field in self._fields if not field.column.is_counted]
         self._ordinal = f"s.{quoted(ORDINAL)}"
 
     def upsert(self, ordinals: Range | None = None) -> str:
-        """INSERT ... ON CONFLICT DO UPDATE of the staged rows, or of those in an ordinal range, in their order."""
-        order = f" order by {self._ordinal}" if ordinals else ""
-        return f"{self._insert}{self._only(ordinals)}{order}{self._on_conflict}"
+        """The staged rows, in the order of their keys, or those in an ordinal range, in that order, into the target.
+
+        Neighbours in the index are written together. MERGE finds out what is there before it writes, where INSERT ...
+        ON CONFLICT locks each row that is: half the time. It is refused (SQLSTATE 23505) where two staged keys are
+        equal, or somebody else inserts the row meanwhile.
+        """
+        if ordinals:
+            return f"{self._insert}{self._only(ordinals)} order by {self._ordinal}{self._on_conflict}"
+        return self._merge if self._takes_merge else f"{self._insert} order by {self._staged_key}{self._on_conflict}"
 
     def patch(self, ordinals: Range | None = None) -> str:
         """UPDATE of the staged columns; an error (SQLSTATE P0002) where a row is not there, its rest being unknown."""
         where = f"where {self._same_key}{self._only(ordinals, ' and ')}"
-        done = f"update {self._target} t set {self._set} from {self._staging} s {where} returning 1"  # noqa: S608
+        done = f"update {self._target} t set {self._set} from {self.staging} s {where} returning 1"  # noqa: S608
         if not self._set:
-            done = f"select from {self._target} t, {self._staging} s {where}"
+            done = f"select from {self._target} t, {self.staging} s {where}"
         return (  # every name in it is quoted by the dialect
             f"with done as ({done})"  # noqa: S608
             f" select {self._schema}.all_there({literal(self._target)}, (select count(*) from done),"
-            f" (select count(*) from {self._staging} s{self._only(ordinals)}))"
+            f" (select count(*) from {self.staging} s{self._only(ordinals)}))"
         )
 
     def delete(self, ordinals: Range | None = None) -> str:
         """DELETE of the rows whose keys are staged."""
         condition = f"{self._same_key}{self._only(ordinals, ' and ')}"
-        return f"delete from {self._target} t using {self._staging} s where {condition}"  # noqa: S608
+        return f"delete from {self._target} t using {self.staging} s where {condition}"  # noqa: S608
+
+    def rekey(self, old: "Merge", deleted: int, written: int) -> str:
+        """UPDATE of the row with the old key to the staged one with ordinal `written`; `old` has the key as `deleted`.
+
+        The source did the same: what hangs on the row stays or goes along, and what is not staged keeps its value. A
+        row that has the new key by now (the epoch was applied before) is left to the upsert that follows, and the one
+        with the old key goes.
+        """
+        is_old, is_new = old.has_key("o"), self.has_key("s")
+        staged = f"{old.staging} o, {self.staging} s"
+        which = f"o.{quoted(ORDINAL)} = {deleted} and s.{quoted(ORDINAL)} = {written} and {is_old}"
+        taken = f"select from {self._target} t where {is_new} and not ({is_old})"
+        return (  # every name in it is quoted by the dialect
+            f"update {self._target} t set {self._assigned(self._updated)} from {staged}"  # noqa: S608
+            f" where {which} and not exists ({taken});"
+            f" delete from {self._target} t using {staged} where {which} and not ({is_new})"
+        )
+
+    def has_key(self, alias: str) -> str:
+        """Condition: the target's row, `t`, has the key of the staged one that is called `alias`."""
+        by_name = {field.column.name: field for field in self._all}
+        return " and ".join(f"t.{quoted(name)} = {self._value(by_name[name], alias)}" for name in self._key)
 
     def truncate(self) -> str:
         """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too."""
@@ -55,7 +87,7 @@ class Merge:
         values = ", ".join(self._value(field) for field in self._fields)
         return (  # every name in it is quoted by the dialect
             f"insert into {self._target} ({columns}) overriding system value"  # noqa: S608
-            f" select {values} from {self._staging} s"
+            f" select {values} from {self.staging} s"
         )
 
     @cached_property
@@ -65,20 +97,40 @@ class Merge:
         return f" on conflict ({', '.join(quoted(name) for name in self._key)}) do {action}"
 
     @cached_property
+    def _merge(self) -> str:
+        names = [quoted(field.column.name) for field in self._fields]
+        staged = ", ".join(f"{self._value(field)} as {quoted(field.column.name)}" for field in self._fields)
+        key = " and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self._key)
+        others = ", ".join(f"{quoted(one.column.name)} = s.{quoted(one.column.name)}" for one in self._others)
+        matched = f" when matched then update set {others}" if others else ""
+        return (  # every name in it is quoted by the dialect
+            f"merge into {self._target} t using (select {staged} from {self.staging} s order by {self._staged_key}) s"  # noqa: S608
+            f" on {key}{matched} when not matched then insert ({', '.join(names)}) overriding system value"
+            f" values ({', '.join(f's.{name}' for name in names)})"
+        )
+
+    @cached_property
     def _set(self) -> str:
-        return ", ".join(f"{quoted(field.column.name)} = {self._value(field)}" for field in self._others)
+        return self._assigned(self._others)
+
+    def _assigned(self, fields: Iterable[Field]) -> str:
+        return ", ".join(f"{quoted(field.column.name)} = {self._value(field)}" for field in fields)
 
     @property
     def _others(self) -> list[Field]:
-        return [field for field in self._fields if field.column.name not in self._key]
+        return [field for field in self._updated if field.column.name not in self._key]
 
     @cached_property
     def _same_key(self) -> str:
-        by_name = {field.column.name: field for field in self._all}
-        return " and ".join(f"t.{quoted(name)} = {self._value(by_name[name])}" for name in self._key)
+        return self.has_key("s")
 
-    def _value(self, field: Field) -> str:
-        return value_sql(field.column, field.encoding, f"s.{quoted(field.column.name)}", self._schema)
+    @cached_property
+    def _staged_key(self) -> str:
+        by_name = {field.column.name: field for field in self._all}
+        return ", ".join(self._value(by_name[name]) for name in self._key)
+
+    def _value(self, field: Field, alias: str = "s") -> str:
+        return value_sql(field.column, field.encoding, f"{alias}.{quoted(field.column.name)}", self._schema)
 
     def _only(self, ordinals: Range | None, word: str = " where ") -> str:
         return f"{word}{self._ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""

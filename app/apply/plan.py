@@ -6,7 +6,8 @@ each in a subtransaction; the faithful plan sends every change in its place and 
 
     DELETES_FIRST   frees unique values before they are taken again; children's rows go before their parents'
     UPSERTS_FIRST   moves children to other parents before the old parents go
-    FAITHFUL        runs of neighbouring changes that have one table, one kind and no key twice
+    FAITHFUL        runs of neighbouring changes that have one table, one kind and no key twice; a key that changes
+                    by an UPDATE of its own, as at the source
 """
 
 import enum
@@ -47,16 +48,18 @@ def parents_first(tables: Iterable[TargetTable]) -> list[TargetTable]:
 def runs(epoch: Epoch) -> Iterator[tuple[int, int, int]]:
     """Runs of the faithful plan as (layout index, first ordinal, last ordinal), in order.
 
-    A run never contains two changes of one key, so one statement cannot meet its own work.
+    A run never contains two changes of one key, so one statement cannot meet its own work. Both changes of a key that
+    becomes another one are runs by themselves.
     """
+    alone = {*epoch.key_changes, *epoch.key_changes.values()}
     changes = epoch.of_kind(*CHANGES)
     codes, identities = epoch.codes[changes].tolist(), epoch.identities[changes].tolist()
     seen: set[int] = set()
     start = 0
     ordinals = changes.tolist()
     for index, identity in enumerate(identities):
-        repeats = identity < 0 or identity in seen
-        if index and (codes[index] != codes[start] or repeats):
+        begins = identity < 0 or identity in seen or not alone.isdisjoint(ordinals[max(index - 1, 0) : index + 1])
+        if index and (codes[index] != codes[start] or begins):
             yield codes[start], ordinals[start], ordinals[index - 1]
             start, seen = index, set()
         seen.add(identity)

@@ -10,16 +10,16 @@ from app.db.sql import quoted
 
 _COLUMNS = text("""
     with recursive typed as (
-        select a.attnum, a.attname, a.attgenerated, format_type(a.atttypid, a.atttypmod) as type,
+        select a.attnum, a.attname, a.attgenerated, a.attidentity, format_type(a.atttypid, a.atttypmod) as type,
                a.atttypid as oid, a.atttypmod as typmod, a.attcollation as collated
         from pg_attribute a where a.attrelid = cast(:oid as oid) and a.attnum > 0 and not a.attisdropped
         union all
-        select attnum, attname, attgenerated, type, t.typbasetype, case typmod when -1 then t.typtypmod else typmod end,
-               collated
+        select attnum, attname, attgenerated, attidentity, type, t.typbasetype,
+               case typmod when -1 then t.typtypmod else typmod end, collated
         from typed join pg_type t on t.oid = typed.oid where t.typtype = 'd'
     )
     select attname as name, type, format_type(t.oid, null) as base, typmod, t.typtype as kind,
-           t.typcategory = 'A' as is_array, attgenerated <> '' as generated,
+           t.typcategory = 'A' as is_array, attgenerated <> '' as generated, attidentity = 'a' as is_counted,
            exists (select from pg_collation c where c.oid = collated and not c.collisdeterministic) as is_lenient,
            format_type(e.oid, null) as item, format_type(e.oid, typmod) as item_type, e.typtype as item_kind
     from typed join pg_type t on t.oid = typed.oid left join pg_type e on e.oid = t.typelem and t.typcategory = 'A'
@@ -56,6 +56,15 @@ _CASCADES = text("""
         where confrelid = cast(:oid as oid) and contype = 'f' and confdeltype in ('c', 'n', 'd')
     )
 """)
+#: MERGE knows no rules; rows that a BEFORE trigger drops are told from others by INSERT's count
+_MERGEABLE = text("""
+    select current_setting('server_version_num')::int >= 150000 and not c.relhasrules and not exists (
+        select from pg_trigger g
+        where not g.tgisinternal and g.tgtype & 3 = 3
+              and g.tgrelid in (select c.oid union select p.relid from pg_partition_tree(c.oid) p)
+    )
+    from pg_class c where c.oid = cast(:oid as oid)
+""")
 
 
 #: types in which values that Postgres calls equal are written in one way: not so 1.0 and 1.00, or citext's a and A
@@ -90,6 +99,8 @@ class Column:
     kind: str = "b"
     #: whether its collation calls unlike texts equal
     is_lenient: bool = False
+    #: GENERATED ALWAYS AS IDENTITY: an INSERT may write it, an UPDATE may not
+    is_counted: bool = False
     item: str = ""
     item_type: str = ""
     item_kind: str = "b"
@@ -132,6 +143,8 @@ class TargetTable:
     parents: frozenset[int]
     #: whether the target itself deletes or changes rows of other tables when a row of this one goes
     cascades: bool = False
+    #: whether rows may be written by MERGE
+    takes_merge: bool = False
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -142,6 +155,11 @@ class TargetTable:
     def has_exact_key(self) -> bool:
         """Whether keys that Postgres calls equal always have the same text."""
         return all(self.by_name[name].is_exact for name in self.key)
+
+    @property
+    def has_writable_key(self) -> bool:
+        """Whether an UPDATE may give a row another key."""
+        return not any(self.by_name[name].is_counted for name in self.key)
 
     @property
     def quoted_name(self) -> str:
@@ -177,6 +195,7 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
                 generated=row.generated,
                 kind=row.kind,
                 is_lenient=row.is_lenient,
+                is_counted=row.is_counted,
                 item=row.item or "",
                 item_type=row.item_type or "",
                 item_kind=row.item_kind or "b",
@@ -186,4 +205,5 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
         key=tuple(connection.execute(_PRIMARY_KEY, {"oid": oid}).scalars()),
         parents=frozenset(connection.execute(_PARENTS, {"oid": oid}).scalars()),
         cascades=connection.execute(_CASCADES, {"oid": oid}).scalar_one(),
+        takes_merge=connection.execute(_MERGEABLE, {"oid": oid}).scalar_one(),
     )

@@ -143,10 +143,9 @@ def _found() -> list[Column]:
 
 def _is_remark() -> Column:
     """Whether a message without `op` is one of those that Debezium sends beside the changes."""
-    transaction_marker = _body("status").isin("BEGIN", "END") & _body("id").isNotNull()
     schema_change = _body("ddl").isNotNull() | _body("tableChanges").isNotNull()
     heartbeat = _body("source").isNull() & _body("ts_ms").isNotNull() & _body("after").isNull()
-    return transaction_marker | schema_change | heartbeat
+    return _is_transaction_marker() | schema_change | heartbeat
 
 
 def _row() -> Column:

@@ -22,6 +22,8 @@ _ENVELOPE, _PAYLOAD = b'{"schema":', b',"payload":'
 #: layouts that are remembered; more come only from a source that changes its tables all the time
 _MOST_LAYOUTS = 100_000
 _POSTGRES_ID = re.compile(r"(\d+):\d+")
+#: of a message's origin
+_TEXTS = ("schema", "table", "sequence")
 _NULL = "\\N"
 _ESCAPE = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 #: what is no message as it should be: not JSON, not UTF-8, of another type, too deep
@@ -292,9 +294,6 @@ def _source(told: Any) -> _Source:
     schema, table, sequence = (one if isinstance(one := told.get(name), str) else None for name in _TEXTS)
     ts_ms = told.get("ts_ms")
     return _Source(schema, table, sequence, ts_ms if isinstance(ts_ms, int) else None)
-
-
-_TEXTS = ("schema", "table", "sequence")
 
 
 def _kind(body: _Row) -> Kind:

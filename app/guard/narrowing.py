@@ -3,8 +3,9 @@
 A suspect of several messages is split into FAN_OUT parts; what lies before, between and after suspects stays whole.
 """
 
+import bisect
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -92,6 +93,18 @@ def split_rows(rows: Rows) -> list[Rows]:
     first, last = rows
     step = max(1, -(-(last - first) // FAN_OUT))
     return [(start, min(start + step, last)) for start in range(first, last, step)]
+
+
+def keep_together(parts: Sequence[Rows], pairs: Mapping[int, int]) -> list[Rows]:
+    """Parts without a cut between the two rows of a pair (first -> last of it), but where one is all there is."""
+    firsts = sorted(pairs)
+    ends: list[int] = []
+    for _, end in parts:
+        at = bisect.bisect_left(firsts, end)
+        ends.append(max(end, pairs[firsts[at - 1]] + 1) if at else end)
+    begin, last = parts[0][0], parts[-1][1]
+    bounds = [begin, *sorted({end for end in ends if begin < end < last}), last]
+    return list(itertools.pairwise(bounds)) if len(bounds) > 2 else list(parts)
 
 
 def span_of(rows: pa.Table) -> Span:

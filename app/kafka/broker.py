@@ -26,7 +26,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from app.config.settings import Source, StartAt
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
-from app.kafka.librdkafka import librdkafka_config
+from app.kafka.failures import GONE, unreachable
+from app.kafka.librdkafka import ASSIGNED, librdkafka_config
 from app.model.offsets import Offsets, Position, TopicPartition
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
@@ -177,11 +178,7 @@ class Broker:
         if self._consumer is None:
             own = {
                 "group.id": f"surelane-{id(self):x}",  # never joined: partitions are assigned, nothing is committed
-                "enable.auto.commit": "false",
-                "enable.auto.offset.store": "false",
-                "auto.offset.reset": "error",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": "true",
+                **ASSIGNED,
                 "fetch.wait.max.ms": "50",  # the end of a partition is news, too: say so at once
                 "queued.min.messages": "1",  # a few messages are asked for, so do not fetch 64 MB ahead
                 "fetch.message.max.bytes": "262144",
@@ -228,18 +225,14 @@ class Broker:
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
             problem = f"Kafka does not know the topic or partition: {error.str()}"
             return EnvironmentMissing(problem, hint="`surelane doctor` shows which topics there are")
-        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+        if error.code() in GONE:
             hint = "retention deleted messages before they were applied: `surelane doctor` shows what Kafka still has"
             return EnvironmentMissing(f"Kafka does not have this offset: {error.str()}", hint=hint)
         return self._unreachable(error.str())
 
     def _unreachable(self, what: str) -> Unreachable:
         self._admin.poll(0)
-        said = f" ({self._complaint})" if self._complaint else ""
-        return Unreachable(
-            f"Kafka at {self._source.bootstrap_servers} does not answer: {what}{said}",
-            hint="is the broker up, the address right, and security set as the broker wants it (source.options)?",
-        )
+        return unreachable(self._source.bootstrap_servers, what, self._complaint)
 
     def _complain(self, error: KafkaError) -> None:
         self._complaint = error.str()

@@ -10,7 +10,8 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from app.config.settings import Source
 from app.errors import Diverged, SurelaneError, Unreachable
-from app.kafka.librdkafka import librdkafka_config
+from app.kafka.failures import GONE, unreachable
+from app.kafka.librdkafka import ASSIGNED, librdkafka_config
 from app.model.offsets import Offsets, Span, TopicPartition
 
 #: longest wait for messages that ought to be there
@@ -22,11 +23,7 @@ _AT_ONCE = 10_000
 #: behind every offset
 _FAR = 1 << 62
 _OPTIONS = {
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-    "auto.offset.reset": "error",
-    "isolation.level": "read_committed",
-    "enable.partition.eof": "true",  # offsets at a partition's end may hold no message
+    **ASSIGNED,
     "check.crcs": "true",
     "fetch.wait.max.ms": "25",
     "fetch.message.max.bytes": str(4 << 20),
@@ -35,7 +32,6 @@ _OPTIONS = {
     "fetch.queue.backoff.ms": "10",
     "fetch.error.backoff.ms": "100",
 }
-_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 @dataclass
@@ -165,20 +161,12 @@ class SpanReader:
         return self._ends.get(batch.tp, 0) >= end
 
     def _meaning(self, error: KafkaError | None) -> SurelaneError:
-        if error is not None and error.code() in _GONE:
-            return Diverged(
-                f"Kafka no longer has messages that the lane has yet to read: {error.str()}",
-                hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose "
-                "position Kafka still has, or let Debezium snapshot into a new lane",
-            )
+        if error is not None and error.code() in GONE:
+            return Diverged.messages_gone(error.str())
         return self._unreachable(error.str() if error is not None else "a message without a position")
 
     def _unreachable(self, what: str) -> Unreachable:
-        said = f" ({self._complaint})" if self._complaint else ""
-        return Unreachable(
-            f"Kafka at {self._servers} does not answer: {what}{said}",
-            hint="is the broker up, the address right, and security set as the broker wants it (source.options)?",
-        )
+        return unreachable(self._servers, what, self._complaint)
 
     def _complain(self, error: KafkaError) -> None:
         self._complaint = error.str()

@@ -1,20 +1,23 @@
-"""Epochs that end where source transactions end (`epoch.align: source-transaction`).
+"""Where epochs may end: not between the two halves of a changed key (`app.lane.key_changes`), and with `epoch.align:
+source-transaction` only where source transactions end (`app.lane.transactions`).
 
-An epoch applies what was held back before it and what Spark planned for it, up to the end of the last transaction that
-is there as a whole. What lies behind is held: its rows stay in memory, and a lane that opens reads them again. So
-nothing waits for a message that is still to come, and what an epoch applies follows from its offsets alone.
+An epoch applies what was held back before it and what Spark planned for it, up to the last place where it may end. What
+lies behind is held: its rows stay in memory, and a lane that opens reads them again. So nothing waits for a message
+that is still to come, and what an epoch applies follows from its offsets alone.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
-import numpy as np
 import pyarrow as pa
 
 from app.errors import TransactionTooLong
 from app.kafka.broker import RawMessage
+from app.lane.key_changes import halves_from
 from app.lane.reading import Source
 from app.lane.transactions import held_from
+from app.model.arrow import compute
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
@@ -24,7 +27,7 @@ from app.model.rows import NO_ROWS
 class Cut:
     """What was read, in two."""
 
-    #: of whole transactions
+    #: what may be applied
     rows: pa.Table
     held: pa.Table
     #: where the first part ends
@@ -40,7 +43,8 @@ class Alignment:
     """What one lane has read and not applied. Used by the lane's thread only."""
 
     def __init__(self, lane: str, limit: int | None) -> None:
-        """`limit`: messages that may be held; None: epochs end where Spark has planned it."""
+        """`limit`: messages that may be held for their transaction; None: epochs end where Spark has planned it, but
+        for a changed key."""
         self._lane, self._limit = lane, limit
         #: every message between the last epoch's end and what was read; None: to be read again
         self._rows: pa.Table | None = None
@@ -60,13 +64,16 @@ class Alignment:
         held = self._rows
         return _Source(source, lambda: pa.concat_tables([source.part(before) if held is None else held, source.all()]))
 
-    def cut(self, rows: pa.Table, span: Span) -> Cut:
+    def cut(self, rows: pa.Table, span: Span, source: Source) -> Cut:
         """Part what may be applied from what has to wait."""
-        waiting = {} if self._limit is None else held_from(rows, {tp.topic for tp in span.end}, self._lane)
+        if self._limit is None:
+            waiting = halves_from(rows, span.end, source.message)
+        else:
+            waiting = held_from(rows, {tp.topic for tp in span.end}, self._lane)
         if not waiting:
             return Cut.nowhere(rows, span.end)
         behind = _is_behind(rows, waiting)
-        cut = Cut(rows.filter(pa.array(~behind)), rows.filter(pa.array(behind)), span.end.updated(waiting))
+        cut = Cut(rows.filter(compute.invert(behind)), rows.filter(behind), span.end.updated(waiting))
         if self._limit is not None and cut.held.num_rows > self._limit:
             raise self._too_long(cut.held.num_rows, waiting)
         return cut
@@ -85,13 +92,13 @@ class Alignment:
         )
 
 
-def _is_behind(rows: pa.Table, waiting: dict[TopicPartition, int]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _is_behind(rows: pa.Table, waiting: dict[TopicPartition, int]) -> pa.ChunkedArray:
     """For each row whether it is one of those that have to wait."""
-    topics, offsets = np.array(rows["topic"].to_pylist()), rows["offset"].to_numpy()
-    behind = np.zeros(rows.num_rows, bool)
-    for tp, first in waiting.items():
-        behind |= (topics == tp.topic) & (offsets >= first)
-    return behind
+    each = (
+        compute.and_(compute.equal(rows["topic"], tp.topic), compute.greater_equal(rows["offset"], first))
+        for tp, first in waiting.items()
+    )
+    return reduce(compute.or_, each)
 
 
 @dataclass(frozen=True)

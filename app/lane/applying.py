@@ -16,7 +16,7 @@ from app.apply.plan import Plan
 from app.db.failures import unless_refused
 from app.guard.attempts import Stage
 from app.guard.guard import Failure
-from app.guard.narrowing import Rows, cut_rows, single, split_rows
+from app.guard.narrowing import Rows, cut_rows, keep_together, single, split_rows
 from app.lane.culprit import Search
 from app.lane.sending import Sending
 from app.model.counts import Counts
@@ -47,7 +47,7 @@ class Application:
             return self._in_parts(cut_rows(sending.epoch.rows, suspects))
         sending.guard.cover(sending.number, self.span, Stage.APPLY)
         whole = sending.attempt(everything, settle=True)
-        return whole if isinstance(whole, Applied) else self._in_parts(split_rows(everything))
+        return whole if isinstance(whole, Applied) else self._in_parts(self._split(everything))
 
     def _in_parts(self, parts: list[Rows]) -> Applied:
         deferred, first, end = Deferred.read(self.sending.connection), 0, len(self.sending.epoch)
@@ -89,8 +89,11 @@ class Application:
         if isinstance(result, Applied):
             self._applied(result, rows[1], deferred)
             return
-        for part in split_rows(rows):
+        for part in self._split(rows):
             self._part(part, deferred)
+
+    def _split(self, rows: Rows) -> list[Rows]:
+        return keep_together(split_rows(rows), self.sending.epoch.key_changes)
 
     def _one(self, ordinal: int, deferred: Deferred) -> None:
         """A single message: tried until it is taken or condemned."""

@@ -152,7 +152,7 @@ class Lane:
         with steps.of("decode"):
             rows = reader.read(whole)
             _check_span(self.name, rows, whole)
-            cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole)
+            cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole, source)
             held = cut.held if reader.all_before(cut.end) and not known else None
             epoch = reader.sound(cut.rows)
         span = replace(whole, end=cut.end)
@@ -232,7 +232,8 @@ class Lane:
                 self._ledger.prune(self._connection, self._generation, number)
 
     def _is_applied(self, planned: Span) -> bool:
-        return self.read == planned.end and self.read != planned.start
+        """A new checkpoint begins at the position: what it plans there was read before, and not applied."""
+        return self.read == planned.end and planned.start not in (self.read, self.position)
 
     def _skip_epoch(self, number: int, consumed: int) -> None:
         """The target has this epoch: count it as duplicate, in a ledger row of its own."""

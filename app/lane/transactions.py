@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.errors import ConfigInvalid
-from app.model.arrow import Indices, compute
+from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import Kind
 
@@ -56,10 +56,10 @@ class _Seen:
     @classmethod
     def of(cls, rows: pa.Table) -> "_Seen":
         """Sort them."""
-        topics = _one(rows["topic"]).dictionary_encode()
+        topics = single(rows["topic"]).dictionary_encode()
         codes, offsets = topics.indices.to_numpy(zero_copy_only=False), rows["offset"].to_numpy()
         order = np.lexsort((offsets, codes))
-        told = _one(rows["transaction"]).take(pa.array(order))
+        told = single(rows["transaction"]).take(pa.array(order))
         ids = compute.struct_field(told, "id").dictionary_encode()
         named = compute.fill_null(ids.indices, _NONE).to_numpy(zero_copy_only=False).astype(np.int64)
         place = compute.fill_null(compute.struct_field(told, "place"), 0).to_numpy(zero_copy_only=False)
@@ -144,9 +144,3 @@ def _filled(transaction: Indices, topic: Indices) -> Indices:
     at = np.where(transaction == _NONE, 0, np.arange(len(transaction)))
     np.maximum.accumulate(at, out=at)
     return np.where(topic[at] == topic, transaction[at], _NONE) if len(at) else transaction
-
-
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
-    combined = column.combine_chunks()
-    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)

@@ -41,7 +41,9 @@ class Families:
         self.generation = gauge("generation", "Generation of the lane's writer")
         self.epoch = gauge("epoch", "Number of the last epoch applied")
         self.position = gauge("position", "Next offset to apply", "topic", "partition")
-        self.held = gauge("held_messages", "Messages read that wait for the rest of their source transaction")
+        self.held = gauge(
+            "held_messages", "Messages read that wait for the rest of their source transaction, or of a changed key"
+        )
         self.lag_messages = gauge(
             "lag_messages", "Offsets between the position and the topic's end", "topic", "partition"
         )

@@ -3,9 +3,15 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute
 
 #: functions that Arrow makes at import
 compute: Any = pyarrow.compute
 #: ordinals, or indices into something else
 Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+
+def single(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array."""
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,6 +1,5 @@
 """What is decoded before it is asked for, while the target is busy with what comes before it."""
 
-import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ from app.model.rows import NO_ROWS
 _PIECE = 2_000
 #: longest wait for a message: what is not there yet is not waited for
 _WAIT_SECONDS = 0.02
-#: how long one thread of Python may keep the other from going on. With Python's 5 ms an epoch's COPY, which asks for a
-#: piece again and again, took 1.6 times as long beside this thread
+#: how long one thread of Python may keep the other from going on, for `sys.setswitchinterval`. With Python's 5 ms an
+#: epoch's COPY, which asks for a piece again and again, took 1.6 times as long beside this thread
 SWITCH_SECONDS = 0.0005
 
 
@@ -50,7 +49,6 @@ class Ahead:
         """`limit`: most messages that are held."""
         self._reader, self._decode, self._limit = reader, decode, limit
         self._thread = ThreadPoolExecutor(1, "ahead")
-        sys.setswitchinterval(SWITCH_SECONDS)
         self._stop = Event()
         self._future: Future[Decoded | None] | None = None
 

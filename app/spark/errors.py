@@ -51,11 +51,7 @@ def meaning(error: Exception) -> SurelaneError:
     """The SurelaneError for an exception of Spark or of the bridge to its JVM."""
     text = str(error)
     if any(part in text for part in _DATA_LOSS):
-        return Diverged(
-            f"Kafka no longer has messages that the lane has yet to read: {text[:_SHOWN]}",
-            hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose "
-            "position Kafka still has, or let Debezium snapshot into a new lane",
-        )
+        return Diverged.messages_gone(text[:_SHOWN])
     if any(part in text for part in _OTHER_QUERY):
         # An older writer that was frozen may have woken up: opening again asks the target which of the two is fenced.
         return SparkFailed(f"another query writes to this checkpoint: {text[:_SHOWN]}")

@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sys
 import threading
 import time
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
+from app.source.ahead import SWITCH_SECONDS
 from app.spark.errors import spark_errors
 from app.spark.session import make_session, stop_session
 from app.supervise.link import Link
@@ -42,6 +44,7 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
     `death`: how the worker before this one died.
     """
     configure(settings.lane)
+    sys.setswitchinterval(SWITCH_SECONDS)
     stop = threading.Event()
 
     def stop_because(reason: str) -> None:

@@ -83,6 +83,21 @@ def test_an_epoch_that_is_replayed_ends_where_it_did(aligned: BareLane, target: 
     assert len(target.rows("public.flat")) == 10
 
 
+def test_a_new_checkpoint_begins_with_what_was_held(aligned: BareLane, target: Target) -> None:
+    """Its first epoch is none that the target has, though it ends where was read before."""
+    d = Debezium()
+    first, second = transaction(d, 0, 5), transaction(d, 10, 5)
+    aligned.apply([*first, *second[:3]])
+    aligned.reopen()
+    aligned.begin_anew()
+    last = target.ledger(aligned.name)
+    assert last is not None
+    assert (last.counts.consumed, last.span.start[TOPIC], last.read[TOPIC]) == (0, 7, 10)
+    aligned.apply(second[3:])
+    aligned.check()
+    assert target.ledger_sum(aligned.name).duplicate == 0
+
+
 def test_without_alignment_what_was_held_is_applied_with_the_next_epoch(
     bare_lane: MakeBareLane, target: Target
 ) -> None:

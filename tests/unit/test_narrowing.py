@@ -11,6 +11,7 @@ from app.guard.narrowing import (
     cut_rows,
     depth,
     is_before,
+    keep_together,
     only_position,
     single,
     size,
@@ -92,6 +93,21 @@ def test_rows_are_cut_where_suspects_begin_and_end(order: list[bool], suspects: 
         for suspect in suspects:
             inside = [contains(suspect, single(Position(*place))) for place in _places(rows, first, end)]
             assert all(inside) or not any(inside) or any(s is not suspect for s in suspects), (part, suspect)
+
+
+@given(st.integers(1, 300), st.lists(st.tuples(st.integers(0, 20), st.integers(1, 3)), max_size=40))
+def test_a_pair_is_cut_only_where_it_is_all_there_is(count: int, gaps: list[tuple[int, int]]) -> None:
+    pairs: dict[int, int] = {}
+    at = 0
+    for gap, length in gaps:
+        pairs[at + gap] = at + gap + length
+        at += gap + length + 1
+    parts = keep_together(split_rows((0, count)), pairs)
+    assert [row for begin, end in parts for row in range(begin, end)] == list(range(count))
+    assert len(parts) > 1 or count == 1
+    ends = {end for _, end in parts[:-1]}
+    if any(first < end <= last for end in ends for first, last in pairs.items()):
+        assert all(any(first < row <= last for first, last in pairs.items()) for row in range(1, count))
 
 
 def test_one_suspect_is_cut_exactly() -> None:

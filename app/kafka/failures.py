@@ -1,0 +1,17 @@
+"""What librdkafka's errors mean, for whoever asks it."""
+
+from confluent_kafka import KafkaError
+
+from app.errors import Unreachable
+
+#: codes for an offset that is not in the log, or not any more
+GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+def unreachable(servers: str, what: str, complaint: str) -> Unreachable:
+    """No answer; `complaint`: what librdkafka said of it last, "" for nothing."""
+    said = f" ({complaint})" if complaint else ""
+    return Unreachable(
+        f"Kafka at {servers} does not answer: {what}{said}",
+        hint="is the broker up, the address right, and security set as the broker wants it (source.options)?",
+    )
