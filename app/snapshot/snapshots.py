@@ -1,6 +1,7 @@
 """The snapshots of one configuration: made, listed, looked at, deleted, restored, whichever driver made them."""
 
 import datetime
+import itertools
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from app.snapshot.record import Recorded, Records
 
 _APPLICATION = "surelane snapshot"
 _IS_COPY = text("select pg_is_in_recovery()")
+#: characters kept for hyphens and the number of one of several within a second
+_NUMBER = 5
 _DRIVERS: dict[SnapshotDriver, Callable[[Settings], Driver]] = {
     SnapshotDriver.BASEBACKUP: BaseBackup,
     SnapshotDriver.DUMP: Dump,
@@ -54,7 +57,7 @@ class Snapshots:
     def create(self, name: str | None = None, driver: SnapshotDriver | None = None, keep: int | None = None) -> Made:
         """Take one; `keep`: so many of the lane's that this driver made stay, the oldest go."""
         begun = datetime.datetime.now(datetime.UTC)
-        name, kind = _checked(name) if name else _name(self._settings.lane, begun), driver or self._driver
+        name, kind = _checked(name) if name else self._free(_name(self._settings.lane, begun)), driver or self._driver
         with translated("snapshot: reading the ledger"), self._engine().connect() as connection:
             cluster_id, topics = pinned(connection, self._settings)
             speed = rate(connection, self._settings)
@@ -118,6 +121,11 @@ class Snapshots:
             if not stored.manifest.exact:
                 stored = self.directory.set_actual(stored, restored.seen)
         return stored, restored
+
+    def _free(self, name: str) -> str:
+        """Two may be begun within a second."""
+        numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+        return next(one for one in numbered if not (self.directory.root / one).exists())
 
     @property
     def _driver(self) -> SnapshotDriver:
@@ -208,5 +216,5 @@ def _checked(name: str) -> str:
 def _name(lane: str, at: datetime.datetime) -> str:
     """Of what was begun then."""
     when = at.strftime("%Y%m%d-%H%M%S")
-    shown = re.sub(r"[^a-z0-9]+", "-", lane)[: MAX_NAME_CHARACTERS - len(when) - 1].strip("-")
+    shown = re.sub(r"[^a-z0-9]+", "-", lane)[: MAX_NAME_CHARACTERS - len(when) - _NUMBER].strip("-")
     return f"{shown}-{when}"

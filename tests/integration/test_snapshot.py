@@ -12,6 +12,7 @@ import psycopg2
 import pytest
 
 import app.apply.staging
+import app.snapshot.snapshots
 from app.db.engine import make_engine
 from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_binaries import bin_dir
@@ -289,6 +290,12 @@ def test_killed_while_it_is_restored(snapshotting: Snapshotting, driver: str) ->
         copy.told = snapshotting.json("restore", name, *copy.to)  # starts it again
         assert copy.told["before"]
         assert copy.check() == EPOCH
+
+
+def test_names_of_one_second(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app.snapshot.snapshots, "_name", lambda *_: "orders-now")
+    made = [snapshotting.json("create")["name"] for _ in range(3)]
+    assert made == names(snapshotting) == ["orders-now", "orders-now-2", "orders-now-3"]
 
 
 def test_delete_asks(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
