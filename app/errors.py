@@ -35,7 +35,7 @@ class ExitStatus(enum.IntEnum):
     REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
     BREAKER = 14  #: too much would go into quarantine; nothing of the epoch was applied
     TRANSACTION = 15  #: a source transaction is longer than allowed; nothing of it was applied
-    DIFFERENT = 16  #: verify found a difference between target and the other database
+    DIFFERENT = 16  #: verify found a difference between target and the other database, or a damaged snapshot
 
 
 class SurelaneError(Exception):

@@ -23,6 +23,14 @@ NAMES = (
     "before-commit",  # commits/N exists, COMMIT PREPARED was not sent
     "after-commit",
 )
+#: those of `surelane snapshot`, which an epoch does not pass
+SNAPSHOT_NAMES = (
+    "snapshot-before-manifest",  # the content is there
+    "snapshot-before-rename",  # so is the manifest
+    "restore-before-rename",  # everything is copied, under another name
+    "restore-before-start",  # of a restored server
+    "restore-before-reading",  # it runs
+)
 #: seconds between two looks at the file that holds a waiting failpoint
 _LOOK_SECONDS = 0.01
 

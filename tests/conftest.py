@@ -27,6 +27,7 @@ pytest_plugins = [
     "tests.fix_bare_lane",
     "tests.fix_cli",
     "tests.fix_doubt",
+    "tests.fix_snapshot",
     "tests.fix_dead_letters",
 ]
 

@@ -374,6 +374,41 @@ class Metrics(_Section):
     host: str = "0.0.0.0"  # scraped from another machine, and nothing served here is secret
 
 
+class SnapshotDriver(enum.StrEnum):
+    """How snapshots of the target are made."""
+
+    BASEBACKUP = "basebackup"  #: pg_basebackup: the whole server, with what is prepared on it
+    DUMP = "dump"  #: pg_dump: this database, without what is prepared
+    RDS = "rds"  #: Amazon RDS makes and keeps it
+
+
+class Rds(_Section):
+    """The target as Amazon RDS knows it, and what a restored copy of it is to be like."""
+
+    instance: Annotated[str, Field(min_length=1)] | None = None
+    #: None: as the AWS libraries find it (AWS_REGION, ~/.aws/config)
+    region: Annotated[str, Field(min_length=1)] | None = None
+    #: left out, a restored instance would get RDS's own: max_prepared_transactions is 0 there
+    parameter_group: Annotated[str, Field(min_length=1)] | None = None
+    subnet_group: Annotated[str, Field(min_length=1)] | None = None
+    security_groups: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
+
+
+class Snapshots(_Section):
+    """Where snapshots of the target are kept, and how they are made."""
+
+    driver: SnapshotDriver = SnapshotDriver.DUMP
+    #: of the manifests, and of the snapshots themselves but for those of `rds`
+    directory: Annotated[str, AfterValidator(values.folder)] = "./var/snapshots"
+    #: as whom they are made; None: the target's
+    url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
+    #: folder of pg_dump and the like; None: PATH, then those of Debian's packages
+    bin_dir: Annotated[str, AfterValidator(values.folder)] | None = None
+    #: tables that are dumped and restored side by side
+    jobs: Annotated[int, Field(ge=1, le=64)] = 1
+    rds: Rds = Rds()
+
+
 class Settings(BaseSettings):
     """Everything one lane is told. The constructor looks at its arguments only; `app.config.load` reads the rest."""
 
@@ -402,6 +437,7 @@ class Settings(BaseSettings):
     spark: Spark = Spark()
     restart: Restart = Restart()
     metrics: Metrics = Metrics()
+    snapshots: Snapshots = Snapshots()
 
     @field_validator("guard")
     @classmethod

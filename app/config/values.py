@@ -256,6 +256,13 @@ def location(text: str) -> str:
     return text if _SCHEME.match(text) else str(Path(text).expanduser().absolute())
 
 
+def folder(text: str) -> str:
+    """A folder of this machine, made absolute from the current directory."""
+    if _SCHEME.match(text):
+        raise fault(f"{text!r} is no folder of this machine", "write a path like /var/lib/surelane/snapshots")
+    return str(Path(text).expanduser().absolute())
+
+
 def function(text: str) -> str:
     """`module:function`."""
     module, _, name = text.partition(":")

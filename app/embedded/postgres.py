@@ -16,10 +16,11 @@ import psycopg2
 from psycopg2 import sql
 
 from app.embedded.ports import LOOPBACK, known_port, remembered_port
-from app.embedded.postgres_programs import must_reach, run_program, server_user
+from app.embedded.postgres_programs import run_program
 from app.embedded.process import has_ended, running, send
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing
+from app.server_user import must_reach, server_user
 
 Rows = list[tuple[object, ...]]
 StopMode = Literal["smart", "fast", "immediate"]

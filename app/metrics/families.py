@@ -77,6 +77,17 @@ class Families:
         self.letter_failures = counter("dead_letter_failures", "Times that sending to it failed and was put off")
         self.verified_at = gauge("verify_last_timestamp_seconds", "When `surelane verify` was last done, Unix time")
         self.verify_differences = gauge("verify_last_differences", "Keys that it found to differ")
+        self.snapshot_at = gauge("snapshot_last_timestamp_seconds", "When the newest snapshot was begun, Unix time")
+        self.snapshot_position = gauge(
+            "snapshot_position", "Next offset to apply after its restore, at least", "topic", "partition"
+        )
+        self.snapshot_replayable = gauge(
+            "snapshot_replayable", "1 while Kafka has everything from its position on, else 0"
+        )
+        self.snapshot_headroom = gauge(
+            "snapshot_headroom_seconds",
+            "So long will it have that, at least; +Inf without a limit of time, NaN when nobody can tell",
+        )
         self.state = gauge("state", "1 for the state the lane is in", "state")
         self.up = gauge("up", "1 while the lane is running")
 

@@ -115,6 +115,17 @@ class LaneMetrics:
         self._families.verified_at.labels(self._lane).set(at.timestamp())
         self._families.verify_differences.labels(self._lane).set(differing)
 
+    def set_snapshot(self, at: datetime.datetime, position: Offsets) -> None:
+        """When the newest snapshot of the target was begun, and up to where it reaches at least."""
+        self._families.snapshot_at.labels(self._lane).set(at.timestamp())
+        for tp, offset in position.items():
+            self._at(self._families.snapshot_position, tp).set(offset)
+
+    def set_replayable(self, ok: bool, headroom_seconds: float) -> None:
+        """Whether Kafka still has what comes after it, and for how long."""
+        self._families.snapshot_replayable.labels(self._lane).set(ok)
+        self._families.snapshot_headroom.labels(self._lane).set(headroom_seconds)
+
     def set_generation(self, generation: int) -> None:
         """The generation that writes now."""
         self._families.generation.labels(self._lane).set(generation)

@@ -2,7 +2,7 @@
 whether somebody wants a message released."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 from sqlalchemy import Connection
@@ -15,9 +15,11 @@ from app.errors import SurelaneError, Verdict
 from app.guard.quarantine import State
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
+from app.kafka.replayable import replayable
 from app.metrics.lane import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
+from app.snapshot.record import Recorded, Records
 from app.supervise.opening import Writer
 from app.verify.record import Verifications
 
@@ -27,6 +29,8 @@ log = structlog.get_logger()
 ROUND_SECONDS = 1.0
 #: rounds between two counts of the open entries, which may be many
 COUNT_EVERY_ROUNDS = 5
+#: and between two looks at whether the newest snapshot can be replayed, which read a message far behind
+REPLAYABLE_EVERY_ROUNDS = 60
 
 
 class Monitor:
@@ -37,6 +41,10 @@ class Monitor:
         self._broker = Broker(settings.source)
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
         self._verifications = Verifications(settings.target.db_schema)
+        self._snapshots = Records(settings.target.db_schema)
+        #: the newest snapshot, and the one that was looked at last
+        self._newest: Recorded | None = None
+        self._looked_at: Recorded | None = None
         self._rounds = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
@@ -78,10 +86,12 @@ class Monitor:
                 if counts:
                     self._waiting(connection, writer)
                     show_verified(connection, self._verifications, self._settings.lane, self._metrics[writer.name])
+                    self._newest = self._snapshots.newest(connection, self._settings.lane)
                 if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
             if last is not None:
                 self._lag(writer, last.span.end, partitions)
+        self._snapshot()
 
     def _waiting(self, connection: Connection, writer: Writer) -> None:
         tables = writer.quarantine.waiting(connection)
@@ -92,6 +102,16 @@ class Monitor:
         }
         self._metrics[writer.name].set_quarantine(numbers, held)
 
+    def _snapshot(self) -> None:
+        """It is of all lanes of the configuration. A new one is looked at at once."""
+        newest, due = self._newest, self._rounds % REPLAYABLE_EVERY_ROUNDS == 0
+        if newest is not None and (due or newest != self._looked_at):
+            self._looked_at = newest
+            try:
+                show_snapshot(self._broker, newest, [self._metrics[writer.name] for writer in self._writers.values()])
+            except SurelaneError as error:  # of a topic that is gone, say: no reason to stop the lanes
+                log.debug("monitor", because=error.message)
+
     def _in_doubt(self, connection: Connection, lane: str) -> None:
         mine = [row for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]
         age = mine[0].age_seconds if mine else 0.0
@@ -101,6 +121,18 @@ class Monitor:
     def _lag(self, writer: Writer, position: Offsets, partitions: set[TopicPartition]) -> None:
         lag = measure(self._broker, position, {tp for tp in partitions if writer.partition in (None, tp)})
         self._metrics[writer.name].set_lag(lag.by_partition, lag.seconds)
+
+
+def show_snapshot(broker: Broker, newest: Recorded, metrics: Iterable[LaneMetrics]) -> None:
+    """The newest snapshot of the target, and whether Kafka still has what comes after it."""
+    metrics = list(metrics)
+    for one in metrics:
+        one.set_snapshot(newest.at, newest.position)
+    there = newest.position.only(broker.partitions())
+    found = replayable(broker, there)
+    whole = len(there) == len(newest.position)
+    for one in metrics:
+        one.set_replayable(found.ok and whole, found.headroom_seconds if whole else 0.0)
 
 
 def show_verified(connection: Connection, records: Verifications, lane: str, metrics: LaneMetrics) -> None:

@@ -1,0 +1,53 @@
+"""Whether Kafka still has everything from a position on, and for how long it will."""
+
+import math
+import time
+from dataclasses import dataclass
+
+from app.kafka.broker import Broker, Watermarks
+from app.model.offsets import Offsets, Position, TopicPartition
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayable:
+    """How it is at one moment."""
+
+    #: partitions of which something is deleted already, with the first offset that is left
+    gone: dict[TopicPartition, int]
+    #: offsets between the position and the end
+    messages: int
+    #: at least so long will all of it be there; infinite without a limit, not-a-number when nobody can tell
+    headroom_seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.gone
+
+
+def replayable(broker: Broker, position: Offsets) -> Replayable:
+    """Look at the partitions of `position`; raises EnvironmentMissing when one is not there."""
+    marks = broker.watermarks(position)
+    gone = {tp: mark.low for tp, mark in marks.items() if position[tp] < mark.low}
+    left = [_headroom(broker, tp, position[tp], mark) for tp, mark in marks.items()]
+    unknown = any(math.isnan(one) for one in left)
+    return Replayable(
+        gone=gone,
+        messages=sum(max(0, mark.high - position[tp]) for tp, mark in marks.items()),
+        headroom_seconds=0.0 if gone else math.nan if unknown else min(left, default=math.inf),
+    )
+
+
+def _headroom(broker: Broker, tp: TopicPartition, offset: int, mark: Watermarks) -> float:
+    """Kafka deletes whole segments, by their newest message: never earlier than this."""
+    kept = broker.retention(tp.topic)
+    if kept.compacted or kept.bytes is not None:
+        return math.nan  # depends on what is written
+    if kept.milliseconds is None:
+        return math.inf
+    if not mark.low <= offset < mark.high:
+        return kept.milliseconds / 1000
+    found = broker.messages(Position(tp.topic, tp.partition, offset), 1)
+    if not found:
+        return kept.milliseconds / 1000
+    stamp = found[0].timestamp_ms
+    return math.nan if stamp is None else max(0.0, (stamp + kept.milliseconds) / 1000 - time.time())

@@ -1,0 +1,177 @@
+"""`basebackup`: pg_basebackup of the whole server with the log it needs, restored as a server of its own.
+
+Consistent as of the backup's end: the ledger read before its begin is in it, the one read after its end may not be.
+What is prepared comes along, with its locks; a server with fewer slots than that does not start, so the restored
+one has at least as many as the original.
+
+Restoring: copied beside its place under another name, configured, marked, renamed, started, asked.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, text
+
+from app import failpoint
+from app.config.settings import Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.errors import ConfigInvalid, EnvironmentMissing, Refused, SurelaneError, TargetMismatch
+from app.snapshot import programs
+from app.snapshot.cluster import LOOPBACK, Cluster, reachable
+from app.snapshot.driver import Destination, Restored
+from app.snapshot.folder import DATA, Progress, Stored, alone, sync_tree
+from app.snapshot.looking import seen, server
+from app.snapshot.manifest import Content
+from app.snapshot.programs import Connecting, Programs
+
+NAME = "surelane snapshot"
+_TABLESPACES = text("select spcname from pg_tablespace where spcname not in ('pg_default', 'pg_global') order by 1")
+_MAY = text("select rolsuper or rolreplication, current_user from pg_roles where rolname = current_user")
+#: of a URL's query, what says how the original is reached
+_WAY = ("host", "hostaddr", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding")
+
+
+class BaseBackup:
+    """The driver."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._programs = Programs(Path(settings.snapshots.bin_dir) if settings.snapshots.bin_dir else None)
+        self._url = settings.snapshots.url or settings.target.url
+
+    def create(self, name: str, part: Path, progress: Progress) -> Content:
+        """See `Driver`."""
+        self._check()
+        with self._looking() as connection:
+            facts, first = server(connection), seen(connection, self._settings)
+        program = self._programs.find("pg_basebackup", at_least=facts.major)
+        connecting = Connecting.to(self._url, NAME)
+        words = [
+            *(f"--pgdata={part / DATA}", "--format=plain", "--wal-method=stream", "--checkpoint=fast"),
+            *("--manifest-checksums=SHA256", f"--label=surelane {name}", "--progress", f"--dbname={connecting.dsn}"),
+        ]
+        programs.run(program, words, progress, connecting)
+        with self._looking() as connection:
+            last = seen(connection, self._settings)
+        return Content(server=facts, first=first, last=last, program=program.version)
+
+    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+        """Whether the backup's own manifest agrees, and its log can be read."""
+        program = self._programs.find("pg_verifybackup", exactly=stored.manifest.content.server.major)
+        try:
+            programs.run(program, ["--quiet", str(stored.data)], progress)
+        except EnvironmentMissing as error:
+            return [error.message]
+        return []
+
+    def delete(self, stored: Stored) -> None:
+        """All of it is in the directory."""
+
+    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+        """See `Driver`."""
+        cluster = Cluster(Path(destination.to).expanduser().absolute())
+        limit = _slots(stored, destination)
+        if destination.port is None:
+            raise ConfigInvalid("say on which port the restored server is to listen", hint="--port 5433")
+        pg_ctl = self._programs.find("pg_ctl", exactly=stored.manifest.content.server.major)
+        if not cluster.folder.parent.is_dir():
+            raise ConfigInvalid(f"{cluster.folder.parent} is not there", hint="make it, or choose another --to")
+        reachable(cluster.folder)
+        with alone(cluster.folder):
+            if not _is_there(cluster, stored):
+                self._copy(stored, cluster, destination.port, limit, progress)
+            if not cluster.runs(pg_ctl):
+                progress("starting the restored server")
+                cluster.configure(destination.port, limit)
+                cluster.hand_over()
+                cluster.make_log()
+                failpoint.reach("restore-before-start")
+                cluster.start(pg_ctl)
+            failpoint.reach("restore-before-reading")
+            asked_before = bool((cluster.marked() or {}).get("asked"))
+            restored = self._look(_port(cluster, destination.port), before=asked_before)
+            if restored.seen:
+                cluster.mark(**_marks(stored), asked=True)
+            return restored
+
+    def _copy(self, stored: Stored, cluster: Cluster, port: int, limit: int, progress: Progress) -> None:
+        part = Cluster(cluster.folder.with_name(f".{cluster.folder.name}.surelane-part"))
+        shutil.rmtree(part.folder, ignore_errors=True)
+        progress("copying")
+        shutil.copytree(stored.data, part.folder, symlinks=True)
+        part.configure(port, limit)
+        part.mark(**_marks(stored))
+        part.hand_over()
+        sync_tree(part.folder)
+        failpoint.reach("restore-before-rename")
+        part.folder.rename(cluster.folder)
+
+    def _look(self, port: int, *, before: bool) -> Restored:
+        target = self._settings.target
+        url = target.url.difference_update_query(_WAY).set(host=LOOPBACK, port=port)
+        try:
+            with translated("reading what was restored"), make_engine(url, target.owner_role, NAME).connect() as asked:
+                return Restored(url=url, seen=seen(asked, self._settings), before=before)
+        except SurelaneError as error:
+            return Restored(url=url, seen=None, trouble=error.message, before=before)
+
+    def _check(self) -> None:
+        """Rather now than after hours."""
+        with translated("snapshot: reading the server"), make_engine(self._url, None, NAME).connect() as connection:
+            allowed, user = connection.execute(_MAY).one()
+            tablespaces = connection.execute(_TABLESPACES).scalars().all()
+        if not allowed:
+            hint = f'ALTER ROLE "{user}" REPLICATION; or name another role in snapshots.url. Or use the driver dump'
+            raise TargetMismatch(f"{user} may not take a base backup: it lacks REPLICATION", hint=hint)
+        if tablespaces:
+            raise Refused(
+                f"the server has tablespaces ({', '.join(tablespaces)}), which this driver would lay in one folder",
+                hint="use the driver dump",
+            )
+
+    @contextmanager
+    def _looking(self) -> Iterator[Connection]:
+        """As the lane, whose ledger it is."""
+        target = self._settings.target
+        engine = make_engine(target.url, target.owner_role, NAME).execution_options(isolation_level="REPEATABLE READ")
+        with translated("snapshot: reading the target"), engine.connect() as connection:
+            yield connection
+
+
+def _slots(stored: Stored, destination: Destination) -> int:
+    """max_prepared_transactions of the restored server; raises Refused for one that might not start."""
+    least = stored.manifest.content.server.max_prepared_transactions
+    wanted = least if destination.max_prepared_transactions is None else destination.max_prepared_transactions
+    if wanted < least:
+        held = len(stored.manifest.prepared)
+        raise Refused(
+            f"max_prepared_transactions {wanted} is too low: the snapshot may hold up to {least} prepared "
+            f"transactions ({held} were seen), and a server with fewer slots than that does not start",
+            hint=f"--max-prepared-transactions {least} or more, or leave it out. Nothing was changed",
+        )
+    return wanted
+
+
+def _is_there(cluster: Cluster, stored: Stored) -> bool:
+    if not cluster.folder.exists() or (cluster.folder.is_dir() and not any(cluster.folder.iterdir())):
+        return False
+    if _marks(stored).items() <= (cluster.marked() or {}).items():
+        return True
+    raise Refused(
+        f"{cluster.folder} is there and not empty: a snapshot is never restored over anything",
+        hint="name a folder that does not exist; it is made",
+    )
+
+
+def _marks(stored: Stored) -> dict[str, object]:
+    return {"snapshot": stored.manifest.name, "sums": stored.manifest.sums}
+
+
+def _port(cluster: Cluster, default: int) -> int:
+    """Where the server listens: one that ran already may have another port than this call's."""
+    file = cluster.folder / "postmaster.pid"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return int(lines[3]) if len(lines) > 3 and lines[3].isdigit() else default

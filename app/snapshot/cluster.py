@@ -1,0 +1,118 @@
+"""A restored cluster: settings with which it starts, and with which it harms nobody, its original least of all."""
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.errors import EnvironmentMissing
+from app.server_user import must_reach, server_user
+from app.snapshot import programs
+from app.snapshot.programs import Program
+
+LOOPBACK = "127.0.0.1"
+MARKER = "surelane-restored.json"
+START_SECONDS = 600
+LOG_TAIL_CHARACTERS = 2_000
+_HEAD = "# surelane snapshot restore"
+#: places outside of the copy, which are the original's
+_PLACES = re.compile(r"^(?=\s*(data_directory|hba_file|ident_file|external_pid_file)\b)", re.MULTILINE)
+#: a base backup of a server whose configuration lies elsewhere (Debian's /etc) has none
+_CONF = "# The original's configuration was not in its data directory, so it is not in the snapshot.\n"
+_HBA = f"local all all peer\nhost all all {LOOPBACK}/32 scram-sha-256\n"
+_DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A data directory."""
+
+    folder: Path
+
+    @property
+    def log_file(self) -> Path:
+        """Beside it."""
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    def configure(self, port: int, max_prepared_transactions: int) -> None:
+        """Write what has to differ from the original, where nothing can override it."""
+        for name, text in (("postgresql.conf", _CONF), ("pg_hba.conf", _HBA), ("pg_ident.conf", "")):
+            if not (self.folder / name).exists():
+                (self.folder / name).write_text(text)
+        conf = self.folder / "postgresql.conf"
+        conf.write_text(_PLACES.sub(f"{_HEAD}: ", conf.read_text()))
+        settings = {
+            "port": str(port),
+            "listen_addresses": LOOPBACK,
+            "unix_socket_directories": "",
+            "max_prepared_transactions": str(max_prepared_transactions),
+            "archive_mode": "off",  # into the original's archive
+            "synchronous_standby_names": "",  # nobody would answer
+            "max_logical_replication_workers": "0",  # subscriptions would take from their publishers
+            "logging_collector": "off",  # into the original's log
+        }
+        auto = self.folder / "postgresql.auto.conf"
+        kept = (auto.read_text() if auto.exists() else "").partition(_HEAD)[0]
+        lines = "".join(f"{name} = '{value}'\n" for name, value in settings.items())
+        auto.write_text(f"{kept}{_HEAD}; the last one of each counts\n{lines}")
+
+    def hand_over(self) -> None:
+        """To the user that the server runs as, and to nobody else."""
+        user = server_user()
+        for path in [self.folder, *self.folder.rglob("*")]:
+            if not path.is_symlink():
+                path.chmod(_DIRECTORY_MODE if path.is_dir() else _FILE_MODE)
+            if user:
+                os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
+
+    def mark(self, **facts: object) -> None:
+        """Say what it is."""
+        part = self.folder / f"{MARKER}.part"
+        part.write_text(json.dumps(facts))
+        part.rename(self.folder / MARKER)
+
+    def marked(self) -> dict[str, object] | None:
+        """What `mark` said; None for a folder that is no restored cluster."""
+        try:
+            return json.loads((self.folder / MARKER).read_text())
+        except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+            return None
+
+    def runs(self, pg_ctl: Program) -> bool:
+        """Whether its server does."""
+        return self._call(pg_ctl, "status") == 0
+
+    def start(self, pg_ctl: Program) -> None:
+        """Start it; it stays when this process is gone."""
+        words = ["--wait", f"--timeout={START_SECONDS}", f"--log={self.log_file}", "--silent"]
+        if self._call(pg_ctl, "start", *words):
+            said = self.log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:] if self.log_file.exists() else ""
+            raise EnvironmentMissing(
+                f"the restored server in {self.folder} does not start: {said or self._said.read_text()}",
+                hint=f"mend what it says (is the port free?), see {self.log_file}; then call restore again",
+            )
+
+    def make_log(self) -> None:
+        """A file that the server's user may write."""
+        self.log_file.touch(mode=_FILE_MODE)
+        if user := server_user():
+            shutil.chown(self.log_file, user.pw_uid, user.pw_gid)
+
+    @property
+    def _said(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.pg_ctl")
+
+    def _call(self, pg_ctl: Program, verb: str, *words: str) -> int:
+        try:
+            return programs.run_as(server_user(), pg_ctl, [verb, f"--pgdata={self.folder}", *words], self._said)
+        finally:
+            if verb == "status":
+                self._said.unlink(missing_ok=True)
+
+
+def reachable(folder: Path) -> None:
+    """Raise unless the server's user can come to it."""
+    if user := server_user():
+        must_reach(folder, user)

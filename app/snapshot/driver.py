@@ -1,0 +1,56 @@
+"""What every driver of snapshots does: nobody else asks which one it is."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy.engine import URL
+
+from app.snapshot.folder import Progress, Stored
+from app.snapshot.manifest import Content, Seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where a restore goes. What a driver does not need, it refuses."""
+
+    #: basebackup: a folder; dump: a URL; rds: a name for the new instance
+    to: str
+    #: basebackup
+    port: int | None = None
+    max_prepared_transactions: int | None = None
+    #: dump: whether things belong to whom they belonged to
+    owners: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """A target that was put back."""
+
+    url: URL
+    #: what is in it; None: it could not be asked
+    seen: Seen | None
+    #: why not
+    trouble: str | None = None
+    #: it had been restored by an earlier call, and may have gone on since
+    before: bool = False
+
+
+class Driver(Protocol):
+    """One way to make snapshots."""
+
+    def create(self, name: str, part: Path, progress: Progress) -> Content:
+        """Take one while the lane runs. What is left in `part/data` belongs to it."""
+        ...
+
+    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+        """What is wrong with it, as its own tools see it; checksums of files are not the driver's."""
+        ...
+
+    def delete(self, stored: Stored) -> None:
+        """What is not in the directory of snapshots; without complaint when it is gone."""
+        ...
+
+    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+        """Put it back somewhere else; called again it goes on, or begins anew, and changes nothing that is done."""
+        ...

@@ -1,0 +1,215 @@
+"""`dump`: pg_dump of the target's database in the directory format, restored into a new database.
+
+The ledger is read in the snapshot of the database that pg_dump works in, so the position is exact. What is prepared
+is no part of it. The lane's staging tables stay out: the lane truncates them between epochs, and would wait for the
+dump's locks. All other locks of a dump are in nobody's way but DDL's.
+
+Restoring: a database that is not there is made under another name, filled, marked by its comment and renamed, so it is
+whole as soon as it has its name. One that is there and empty is filled in one transaction.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic_core import PydanticCustomError
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import URL
+
+from app import failpoint
+from app.config.settings import Settings
+from app.config.values import postgres_url
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.db.locks import try_lock
+from app.db.sql import literal, quoted, run
+from app.errors import ConfigInvalid, EnvironmentMissing, Refused
+from app.snapshot import programs
+from app.snapshot.driver import Destination, Restored
+from app.snapshot.folder import DATA, Progress, Stored
+from app.snapshot.looking import seen, server
+from app.snapshot.manifest import Content
+from app.snapshot.programs import Connecting, Programs
+
+NAME = "surelane snapshot"
+#: milliseconds that pg_dump waits for a lock: somebody's ALTER TABLE
+LOCK_WAIT_MS = 60_000
+#: connections to make and rename databases go to this one
+MAINTENANCE_DATABASE = "postgres"
+_PART = ".surelane-part"
+_MAX_NAME_BYTES = 63
+_EXPORT = text("select pg_export_snapshot()")
+_DATABASE = text("select shobj_description(oid, 'pg_database') comment from pg_database where datname = :name")
+_HOLDS = text("""
+    select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
+""")
+#: by names that depend on the server's version
+_LOCALE = text("""
+    select pg_encoding_to_char(encoding) encoding, datcollate, datctype, to_jsonb(d) ->> 'datlocprovider' provider,
+        coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale') locale
+    from pg_database d where datname = current_database()
+""")
+#: what CREATE DATABASE calls them
+_PROVIDERS = {"i": ("icu", "icu_locale"), "b": ("builtin", "builtin_locale")}
+_MISSING_ROLES = text("""
+    select wanted from unnest(cast(:roles as text[])) wanted where to_regrole(quote_ident(wanted)) is null
+""")
+
+
+class Dump:
+    """The driver."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._programs = Programs(Path(settings.snapshots.bin_dir) if settings.snapshots.bin_dir else None)
+        self._url = settings.snapshots.url or settings.target.url
+        self._role = settings.target.owner_role if settings.snapshots.url is None else None
+
+    def create(self, name: str, part: Path, progress: Progress) -> Content:
+        """See `Driver`."""
+        engine = make_engine(self._url, self._role, NAME).execution_options(isolation_level="REPEATABLE READ")
+        with translated("snapshot: reading the target"), engine.connect() as connection:
+            run(connection, "set idle_in_transaction_session_timeout = 0")
+            connection.commit()
+            exported = connection.execute(_EXPORT).scalar_one()
+            facts, found = server(connection), seen(connection, self._settings)
+            locale = dict(connection.execute(_LOCALE).mappings().one())
+            program = self._programs.find("pg_dump", at_least=facts.major)
+            words = [
+                *("--format=directory", f"--file={part / DATA}", f"--jobs={self._settings.snapshots.jobs}"),
+                *(f"--snapshot={exported}", f"--lock-wait-timeout={LOCK_WAIT_MS}", "--verbose"),
+                f"--exclude-table={quoted(self._settings.target.db_schema)}.stage_*",
+                *([f"--role={self._role}"] if self._role else []),
+            ]
+            self._run(program, words, progress, self._url)
+        return Content(server=facts, first=found, last=None, program=program.version, more=locale)
+
+    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+        """Whether pg_restore finds its way in it."""
+        program = self._programs.find("pg_restore", at_least=_made_by(stored))
+        try:
+            programs.run(program, ["--list", "--file=/dev/null", str(stored.data)], progress)
+        except EnvironmentMissing as error:
+            return [error.message]
+        return []
+
+    def delete(self, stored: Stored) -> None:
+        """All of it is in the directory."""
+
+    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+        """See `Driver`."""
+        if destination.port is not None or destination.max_prepared_transactions is not None:
+            hint = "they are for a base backup, which makes a server; a dump goes into one that is there"
+            raise ConfigInvalid("--port and --max-prepared-transactions mean nothing for a dump", hint=hint)
+        url = self._checked(destination.to)
+        name = str(url.database)
+        with translated(f"restoring into {name}"), _maintenance(url) as connection:
+            if not try_lock(connection, f"restore into {name}"):  # no lane's name: it has a space
+                raise Refused(f"another restore into {name} is at work", hint="wait for its end")
+            before = self._is_there(connection, stored, url)
+            if not before:
+                _roles_are_there(connection, stored, destination)
+                self._fill(connection, stored, url, destination, progress)
+        with translated("reading what was restored"), make_engine(url, None, NAME).connect() as connection:
+            return Restored(url=url, seen=seen(connection, self._settings), before=before)
+
+    def _checked(self, to: str) -> URL:
+        """Never the original."""
+        try:
+            url = postgres_url(to)
+        except PydanticCustomError as error:
+            raise ConfigInvalid(f"--to: {error.message()}", hint=(error.context or {}).get("hint")) from None
+        name = str(url.database)
+        if len(f"{name}{_PART}".encode()) > _MAX_NAME_BYTES:
+            raise Refused(f"{name!r} is too long a name for a database to restore into", hint="choose a shorter one")
+        return url
+
+    def _is_there(self, connection: Connection, stored: Stored, url: URL) -> bool:
+        """Whether an earlier call did it; raises Refused for a database that holds something else."""
+        row = connection.execute(_DATABASE, {"name": url.database}).first()
+        if row is None:
+            return False
+        if row.comment == _mark(stored):
+            return True
+        with make_engine(url, None, NAME).connect() as inside:
+            if not inside.execute(_HOLDS).scalar_one():
+                return False
+        if row.comment == _mark(stored, begun=True):  # in one transaction, so what has some of it has all
+            _comment(connection, str(url.database), _mark(stored))
+            return True
+        raise Refused(
+            f"database {url.database} is there and not empty: a snapshot is never restored over anything",
+            hint="name a database that does not exist; it is made",
+        )
+
+    def _fill(
+        self, connection: Connection, stored: Stored, url: URL, destination: Destination, progress: Progress
+    ) -> None:
+        name = str(url.database)
+        program = self._programs.find("pg_restore", at_least=_made_by(stored))
+        words = ["--exit-on-error", "--verbose", *([] if destination.owners else ["--no-owner", "--no-privileges"])]
+        if connection.execute(_DATABASE, {"name": name}).first() is not None:
+            _comment(connection, name, _mark(stored, begun=True))
+            self._run(program, [*words, "--single-transaction", str(stored.data)], progress, url)
+            failpoint.reach("restore-before-rename")
+            _comment(connection, name, _mark(stored))
+            return
+        part = f"{name}{_PART}"
+        run(connection, f"drop database if exists {quoted(part)} with (force)")
+        run(connection, f"create database {quoted(part)} template template0{_locale(stored)}")
+        jobs = f"--jobs={self._settings.snapshots.jobs}"
+        self._run(program, [*words, jobs, str(stored.data)], progress, url.set(database=part))
+        failpoint.reach("restore-before-rename")
+        _comment(connection, part, _mark(stored))
+        run(connection, f"alter database {quoted(part)} rename to {quoted(name)}")
+
+    def _run(self, program: programs.Program, words: list[str], progress: Progress, url: URL) -> None:
+        connecting = Connecting.to(url, NAME)
+        programs.run(program, [*words, f"--dbname={connecting.dsn}"], progress, connecting)
+
+
+def _made_by(stored: Stored) -> int:
+    """Major version of the pg_dump that made it: an older pg_restore may not understand it."""
+    found = programs.major(stored.manifest.content.program)
+    return max(found, stored.manifest.content.server.major)
+
+
+def _locale(stored: Stored) -> str:
+    """The same order and the same characters as the original's, whatever is usual on this server."""
+    more = stored.manifest.content.more
+    words = {"encoding": more["encoding"], "lc_collate": more["datcollate"], "lc_ctype": more["datctype"]}
+    if more["provider"] in _PROVIDERS:
+        provider, option = _PROVIDERS[more["provider"]]
+        words |= {"locale_provider": provider, option: more["locale"]}
+    return "".join(f" {name} {literal(value)}" for name, value in words.items())
+
+
+def _mark(stored: Stored, *, begun: bool = False) -> str:
+    manifest = stored.manifest
+    return f"Surelane: snapshot {manifest.name}, {manifest.sums[:16]}{', being restored' if begun else ''}"
+
+
+def _comment(connection: Connection, database: str, words: str) -> None:
+    run(connection, f"comment on database {quoted(database)} is {literal(words)}")
+
+
+def _roles_are_there(connection: Connection, stored: Stored, destination: Destination) -> None:
+    roles = list(stored.manifest.content.server.roles)
+    if not destination.owners or not roles:
+        return
+    missing = connection.execute(_MISSING_ROLES, {"roles": roles}).scalars().all()
+    if missing:
+        statements = " ".join(f"CREATE ROLE {quoted(role)} LOGIN;" for role in missing)
+        raise Refused(
+            f"roles of the snapshot that this server does not have: {', '.join(missing)}. Nothing was changed",
+            hint=f"{statements} Or --no-owner: everything belongs to the role that restores",
+        )
+
+
+@contextmanager
+def _maintenance(url: URL) -> Iterator[Connection]:
+    """A connection that makes databases: each statement by itself, and locks that go with it."""
+    engine = make_engine(url.set(database=MAINTENANCE_DATABASE), None, NAME)
+    with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        yield connection

@@ -1,0 +1,94 @@
+"""What is asked of a target: where its lanes are, what is prepared, and what kind of server it is."""
+
+from sqlalchemy import Connection, select, text
+
+from app.config.settings import Order, Settings
+from app.db.sql import quoted
+from app.ledger.store import Ledger
+from app.ledger.tables import Tables, lanes_of
+from app.snapshot.manifest import InDoubt, Seen, Server, Standing
+
+_PREPARED = text("""
+    select gid, database, owner, prepared, extract(epoch from clock_timestamp() - prepared)::float8 age
+    from pg_prepared_xacts order by prepared, gid
+""")
+_SERVER = text("""
+    select current_setting('server_version') version, current_setting('server_version_num')::int number,
+        current_setting('max_prepared_transactions')::int max_prepared_transactions, current_database() database
+""")
+#: epochs that were about as full as the fullest tell how fast the lane is when it has something to do
+_RATE = """
+    with lately as (
+        select consumed, extract(epoch from applied_at - lag(applied_at) over (partition by lane order by applied_at))
+            seconds
+        from {ledger} where lane = :lane or starts_with(lane, :prefix) order by applied_at desc limit :epochs
+    )
+    select sum(consumed)::float8 / nullif(sum(seconds), 0)::float8 from lately
+    where seconds is not null and consumed > 0 and consumed * 2 >= (select max(consumed) from lately)
+"""
+#: that are looked at for it
+RATE_EPOCHS = 1_000
+_ROLES = text("""
+    select distinct r.rolname from pg_shdepend s join pg_roles r on r.oid = s.refobjid
+    where s.refclassid = 'pg_authid'::regclass
+      and s.dbid = (select oid from pg_database where datname = current_database()) order by 1
+""")
+
+
+def server(connection: Connection) -> Server:
+    """The server and the database."""
+    row = connection.execute(_SERVER).mappings().one()
+    return Server(**row, roles=tuple(connection.execute(_ROLES).scalars()))
+
+
+def seen(connection: Connection, settings: Settings) -> Seen:
+    """The lanes of the configuration, and all that is prepared on the server."""
+    several = settings.source.order is Order.PARTITION
+    lane = Tables.in_schema(settings.target.db_schema).lane.c.lane
+    names = connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=several)).order_by(lane))
+    standings = [_standing(connection, Ledger(settings.target.db_schema, name)) for name in names.scalars().all()]
+    prepared = [
+        InDoubt(
+            gid=row.gid,
+            database=row.database,
+            owner=row.owner,
+            prepared_at=row.prepared.isoformat(),
+            age_seconds=round(max(0.0, row.age), 3),
+        )
+        for row in connection.execute(_PREPARED)
+    ]
+    return Seen(lanes=tuple(one for one in standings if one), prepared=tuple(prepared))
+
+
+def rate(connection: Connection, settings: Settings) -> float | None:
+    """Messages a second that one lane lately took when it had many; None when nothing tells."""
+    ledger = f"{quoted(settings.target.db_schema)}.ledger"
+    several = settings.source.order is Order.PARTITION
+    prefix = f"{settings.lane}." if several else f"{settings.lane} "  # no lane's name has a space
+    values = {"lane": settings.lane, "prefix": prefix, "epochs": RATE_EPOCHS}
+    return connection.execute(text(_RATE.format(ledger=ledger.replace(":", r"\:"))), values).scalar_one()
+
+
+def pinned(connection: Connection, settings: Settings) -> tuple[str | None, dict[str, str]]:
+    """The cluster, and the topics by id, that the lanes are pinned to."""
+    tables = Tables.in_schema(settings.target.db_schema)
+    several = settings.source.order is Order.PARTITION
+    lanes = lanes_of(tables.lane.c.lane, settings.lane, several=several)
+    cluster = connection.execute(select(tables.lane.c.cluster_id).where(lanes)).scalars().first()
+    mine = lanes_of(tables.topic.c.lane, settings.lane, several=several)
+    rows = connection.execute(select(tables.topic.c.topic, tables.topic.c.topic_id).where(mine))
+    return cluster, {row.topic: row.topic_id for row in rows}
+
+
+def _standing(connection: Connection, ledger: Ledger) -> Standing | None:
+    last = ledger.last(connection)
+    if last is None:
+        return None
+    return Standing(
+        lane=ledger.lane,
+        generation=last.generation,
+        epoch=last.epoch,
+        applied=last.span.end,
+        read=last.read,
+        checkpoint=ledger.newest_checkpoint(connection),
+    )

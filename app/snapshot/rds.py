@@ -1,0 +1,237 @@
+"""`rds`: Amazon RDS makes the snapshot and keeps it, and restores it as a new instance.
+
+As with a base backup the ledger is read before and after, and what is prepared comes along. A restored instance gets
+the default parameter group (max_prepared_transactions 0: with something prepared it would not start), the default
+security group and subnets, unless they are named; so they have to be, and the parameter group is looked into first.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import URL
+
+from app.config.settings import Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.errors import ConfigInvalid, EnvironmentMissing, Refused, SurelaneError, Unreachable
+from app.snapshot.driver import Destination, Restored
+from app.snapshot.folder import DATA, Progress, Stored
+from app.snapshot.looking import seen, server
+from app.snapshot.manifest import Content
+
+NAME = "surelane snapshot"
+#: seconds between two looks at what RDS is doing, which takes minutes
+LOOK_SECONDS = 10.0
+#: hours that it may take: the first snapshot of a large instance takes long
+LONGEST_SECONDS = 24 * 3600.0
+#: of a tag's value; and what may be in it is little
+TAG_CHARACTERS = 256
+_TAG = "surelane:"
+_SLOTS = "max_prepared_transactions"
+#: of a URL's query, what says how the original is reached
+_WAY = ("host", "hostaddr", "port")
+
+
+class AmazonRds:
+    """The driver."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings, self._told = settings, settings.snapshots.rds
+        if self._told.instance is None:
+            raise ConfigInvalid(
+                "snapshots.driver is rds, but the instance is not named", hint="add snapshots.rds.instance"
+            )
+        self._instance = self._told.instance
+        self._rds = _client(self._told.region)
+
+    def create(self, name: str, part: Path, progress: Progress) -> Content:
+        """See `Driver`."""
+        (part / DATA).mkdir()
+        target = self._settings.target
+        engine = make_engine(target.url, target.owner_role, NAME).execution_options(isolation_level="REPEATABLE READ")
+        with translated("snapshot: reading the target"), engine.connect() as connection:
+            facts, first = server(connection), seen(connection, self._settings)
+        if self._snapshot(name) is not None:
+            raise Refused(
+                f"RDS has a snapshot {name} already",
+                hint="choose another --name. If a `create` died over it, nothing else knows it: "
+                f"aws rds delete-db-snapshot --db-snapshot-identifier {name}",
+            )
+        tags = {"lane": self._settings.lane, "position": _in_a_tag(str(first.position))}
+        with _translated(f"making snapshot {name} of instance {self._instance}"):
+            self._rds.create_db_snapshot(
+                DBSnapshotIdentifier=name,
+                DBInstanceIdentifier=self._instance,
+                Tags=[{"Key": f"{_TAG}{key}", "Value": value} for key, value in tags.items()],
+            )
+        made = self._wait(f"snapshot {name}", lambda: self._snapshot(name), progress)
+        with translated("snapshot: reading the target"), engine.connect() as connection:
+            last = seen(connection, self._settings)
+        more = {"arn": made["DBSnapshotArn"], "instance": self._instance, "region": self._rds.meta.region_name}
+        size = int(made.get("AllocatedStorage") or 0) << 30
+        return Content(server=facts, first=first, last=last, program="Amazon RDS", bytes=size, more=more)
+
+    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+        """Whether RDS still has it, whole and the very one."""
+        name = stored.manifest.name
+        progress(f"asking RDS for {name}")
+        found = self._snapshot(name)
+        if found is None:
+            return [f"RDS has no snapshot {name} (any more)"]
+        faults = [] if found["Status"] == "available" else [f"RDS says that it is {found['Status']}"]
+        if found["DBSnapshotArn"] != stored.manifest.content.more["arn"]:
+            faults.append(f"RDS has another one of this name: {found['DBSnapshotArn']}")
+        return faults
+
+    def delete(self, stored: Stored) -> None:
+        """See `Driver`."""
+        name = stored.manifest.name
+        if self._snapshot(name) is not None:
+            with _translated(f"deleting snapshot {name}"):
+                self._rds.delete_db_snapshot(DBSnapshotIdentifier=name)
+
+    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+        """See `Driver`."""
+        if destination.max_prepared_transactions is not None or destination.port is not None:
+            hint = "it is the parameter group's: snapshots.rds.parameter_group"
+            raise ConfigInvalid("--port and --max-prepared-transactions mean nothing for rds", hint=hint)
+        names = self._names()
+        if destination.to == self._instance:
+            raise Refused(f"{destination.to} is the original", hint="name a new instance")
+        existing = self._existing(destination.to)
+        if existing is None:
+            self._slots_suffice(stored)
+            with _translated(f"restoring {stored.manifest.name} to {destination.to}"):
+                self._rds.restore_db_instance_from_db_snapshot(
+                    DBInstanceIdentifier=destination.to,
+                    DBSnapshotIdentifier=stored.manifest.name,
+                    Tags=[{"Key": f"{_TAG}restored-from", "Value": stored.manifest.name}],
+                    **names,
+                )
+        elif _tag(existing, "restored-from") != stored.manifest.name:
+            raise Refused(
+                f"instance {destination.to} is there: a snapshot is never restored over anything",
+                hint="name a new instance",
+            )
+        made = self._wait(f"instance {destination.to}", lambda: self._existing(destination.to), progress)
+        restored = self._look(made["Endpoint"], before=_tag(made, "asked") is not None)
+        if restored.seen:  # from now on it may go on, and its position is no more the snapshot's
+            with _translated(f"tagging {destination.to}"):
+                asked = {"Key": f"{_TAG}asked", "Value": stored.manifest.name}
+                self._rds.add_tags_to_resource(ResourceName=made["DBInstanceArn"], Tags=[asked])
+        return restored
+
+    def _look(self, endpoint: dict[str, Any], *, before: bool) -> Restored:
+        target = self._settings.target
+        url: URL = target.url.difference_update_query(_WAY).set(host=endpoint["Address"], port=endpoint["Port"])
+        try:
+            with translated("reading what was restored"), make_engine(url, target.owner_role, NAME).connect() as asked:
+                return Restored(url=url, seen=seen(asked, self._settings), before=before)
+        except SurelaneError as error:
+            return Restored(url=url, seen=None, trouble=error.message, before=before)
+
+    def _names(self) -> dict[str, Any]:
+        """What a restored instance is to be given; raises ConfigInvalid for what is missing, all at once."""
+        told = self._told
+        names = {
+            "parameter_group": ("DBParameterGroupName", told.parameter_group),
+            "subnet_group": ("DBSubnetGroupName", told.subnet_group),
+            "security_groups": ("VpcSecurityGroupIds", list(told.security_groups)),
+        }
+        missing = [f"snapshots.rds.{key}" for key, (_, value) in names.items() if not value]
+        if missing:
+            raise ConfigInvalid(
+                f"a restored instance would get RDS's default instead of what is not named: {', '.join(missing)}",
+                hint="name what the original has: aws rds describe-db-instances --db-instance-identifier "
+                f"{self._instance}",
+            )
+        return dict(names.values())
+
+    def _slots_suffice(self, stored: Stored) -> None:
+        """Rather now than when the new instance does not start."""
+        group, least = str(self._told.parameter_group), stored.manifest.content.server.max_prepared_transactions
+        found = 0
+        with _translated(f"reading parameter group {group}"):
+            for page in self._rds.get_paginator("describe_db_parameters").paginate(DBParameterGroupName=group):
+                for one in page["Parameters"]:
+                    value = one.get("ParameterValue") or ""
+                    if one.get("ParameterName") == _SLOTS and value.isdigit():
+                        found = int(value)
+        if found < least:
+            held = len(stored.manifest.prepared)
+            raise Refused(
+                f"parameter group {group} has {_SLOTS} {found}: the snapshot may hold up to {least} prepared "
+                f"transactions ({held} were seen), and a server with fewer slots than that does not start",
+                hint=f"set {_SLOTS} to {least} or more in {group}, or name another group. Nothing was changed",
+            )
+
+    def _snapshot(self, name: str) -> dict[str, Any] | None:
+        with _translated(f"asking for snapshot {name}", missing="DBSnapshotNotFound") as answered:
+            answered += self._rds.describe_db_snapshots(DBSnapshotIdentifier=name)["DBSnapshots"]
+        return answered[0] if answered else None
+
+    def _existing(self, instance: str) -> dict[str, Any] | None:
+        with _translated(f"asking for instance {instance}", missing="DBInstanceNotFound") as answered:
+            answered += self._rds.describe_db_instances(DBInstanceIdentifier=instance)["DBInstances"]
+        return answered[0] if answered else None
+
+    def _wait(self, what: str, look: Callable[[], dict[str, Any] | None], progress: Progress) -> dict[str, Any]:
+        """Until it is available."""
+        end = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < end:
+            found = look()
+            status = "gone" if found is None else str(found.get("Status") or found.get("DBInstanceStatus"))
+            if found is not None and status == "available":
+                return found
+            if status in ("gone", "failed", "incompatible-parameters", "incompatible-restore"):
+                raise EnvironmentMissing(f"{what} is {status}", hint="look at its events in the console of RDS")
+            percent = found.get("PercentProgress") if found else None
+            progress(f"{what} is {status}" + ("" if percent is None else f", {percent} %"))
+            time.sleep(LOOK_SECONDS)
+        raise Unreachable(f"{what} was not made within {LONGEST_SECONDS / 3600:g} h", hint="call it again")
+
+
+def _client(region: str | None) -> Any:
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
+    except ImportError as error:
+        raise EnvironmentMissing(
+            f"the driver rds needs boto3, which is not installed ({error})",
+            hint=f"{sys.executable} -m pip install --require-hashes -r requirements-aws.lock",
+        ) from None
+    try:
+        return boto3.client("rds", region_name=region)
+    except BotoCoreError as error:
+        hint = "name snapshots.rds.region, or set AWS_REGION"
+        raise ConfigInvalid(f"AWS: {error}", hint=hint) from None
+
+
+@contextmanager
+def _translated(doing: str, missing: str | None = None) -> Iterator[list[dict[str, Any]]]:
+    """Amazon's errors in our words; what is not there (an error code that begins with `missing`) is no answer."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    answered: list[dict[str, Any]] = []
+    try:
+        yield answered
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        if missing is None or not code.startswith(missing):
+            hint = "may this identity do it (IAM), and do snapshots.rds.* name what there is?"
+            raise EnvironmentMissing(f"{doing}: {error}", hint=hint) from error
+    except BotoCoreError as error:
+        raise Unreachable(f"{doing}: {error}", hint="are there credentials and a way to AWS?") from error
+
+
+def _tag(instance: dict[str, Any], name: str) -> str | None:
+    return next((tag["Value"] for tag in instance.get("TagList", ()) if tag["Key"] == f"{_TAG}{name}"), None)
+
+
+def _in_a_tag(text: str) -> str:
+    """Brackets may not be in one."""
+    return text.replace("[", "/").replace("]", "").replace(",", "")[:TAG_CHARACTERS]

@@ -1,0 +1,170 @@
+"""A snapshot's position held against what Kafka still has: as numbers, as metrics, and as a plan."""
+
+import math
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+from prometheus_client import CollectorRegistry
+
+from app.config.settings import Source
+from app.embedded import Kafka
+from app.errors import ExitStatus
+from app.kafka.broker import Broker
+from app.kafka.replayable import replayable
+from app.metrics.lane import LaneMetrics
+from app.model.offsets import Offsets, TopicPartition
+from app.snapshot.record import Records
+from app.supervise.monitor import show_snapshot
+from tests.fix_bare_lane import TOPIC
+from tests.fix_cli import Ended
+from tests.fix_doubt import EPOCH, LANE, counted
+from tests.fix_snapshot import Snapshotting
+from tests.fix_topic import Topic
+
+DAY = 86_400.0
+
+
+def opened(kafka: Kafka, name: str) -> Broker:
+    return Broker(Source.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": [name]}))
+
+
+def forget(kafka: Kafka, name: str, before: int) -> None:
+    """As retention does it."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for done in admin.delete_records([KafkaPartition(name, 0, before)]).values():
+        done.result()
+
+
+def test_headroom(kafka: Kafka) -> None:
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, retention_ms=str(int(7 * DAY * 1000)))
+    Topic(kafka, name, 1).send(counted(0))
+    tp = TopicPartition(name, 0)
+    at = Offsets.of({tp: 1})
+    with opened(kafka, name) as broker:
+        found = replayable(broker, at)
+        assert (found.ok, found.messages) == (True, 2)
+        assert 6.9 * DAY < found.headroom_seconds <= 7 * DAY
+        assert replayable(broker, Offsets.of({tp: 3})).headroom_seconds == 7 * DAY
+        forget(kafka, name, 2)
+        found = replayable(broker, at)
+        assert (found.ok, found.gone, found.headroom_seconds) == (False, {tp: 2}, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"retention_ms": "-1"}, math.inf),
+        ({"retention_bytes": "1000000"}, math.nan),
+        ({"cleanup_policy": "compact"}, math.nan),
+    ],
+    ids=["without limit", "by bytes", "compacted"],
+)
+def test_headroom_without_a_time(kafka: Kafka, options: dict[str, str], expected: float) -> None:
+    name = f"kept-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 1, **options)
+    with opened(kafka, name) as broker:
+        assert replayable(broker, Offsets.of({TopicPartition(name, 0): 0})).headroom_seconds == pytest.approx(
+            expected, nan_ok=True
+        )
+
+
+@pytest.fixture
+def made_up(new_topic: Callable[..., Topic], kafka: Kafka, snapshotting: Snapshotting) -> Topic:
+    """The topic that bare lanes say they read; it has what the lane applied, and three messages more."""
+    topic = new_topic(name=f"{TOPIC.topic}-{uuid.uuid4().hex[:6]}")
+    topic.send(counted(0))
+    topic.send(counted(EPOCH))
+    renamed = '{"%s": {"0": %d}}' % (topic.name, EPOCH)  # noqa: UP031
+    snapshotting.target.execute("update surelane.ledger set end_position = cast(:end as jsonb)", end=renamed)
+    snapshotting.target.execute(
+        "insert into surelane.topic values (:lane, :topic, :id)", lane=LANE, topic=topic.name, id=_id(kafka, topic)
+    )
+    source = {"bootstrap_servers": kafka.bootstrap, "topics": [topic.name]}
+    configure(snapshotting, source=source)
+    return topic
+
+
+def _id(kafka: Kafka, topic: Topic) -> str:
+    with opened(kafka, topic.name) as broker:
+        return broker.topics()[topic.name].topic_id
+
+
+def configure(snapshotting: Snapshotting, **sections: Any) -> None:
+    file = snapshotting.folder / "surelane.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | sections))
+
+
+def test_the_metrics(snapshotting: Snapshotting, made_up: Topic, kafka: Kafka) -> None:
+    """Of the newest one; nothing before the first."""
+    registry, records = CollectorRegistry(), Records("surelane")
+    metrics = LaneMetrics(LANE, registry)
+
+    def shown(name: str, **labels: str) -> float | None:
+        with snapshotting.target.engine.connect() as connection, opened(kafka, made_up.name) as broker:
+            newest = records.newest(connection, LANE)
+            if newest is not None:
+                show_snapshot(broker, newest, [metrics])
+        return registry.get_sample_value(f"surelane_snapshot_{name}", {"lane": LANE, **labels})
+
+    assert shown("last_timestamp_seconds") is None
+    snapshotting.json("create", "--name", "one")
+    made = snapshotting.json("create", "--name", "two")
+    (one, two) = snapshotting.json("list")["snapshots"]
+    assert (one["name"], two["made_at"]) == ("one", made["made_at"])
+    assert shown("position", topic=made_up.name, partition="0") == EPOCH
+    assert shown("replayable") == 1
+    assert shown("headroom_seconds") == math.inf
+    first = shown("last_timestamp_seconds") or 0
+    forget(kafka, made_up.name, EPOCH + 1)
+    assert (shown("replayable"), shown("headroom_seconds")) == (0, 0)
+    snapshotting("delete", "two", "--yes")
+    assert (shown("last_timestamp_seconds") or 0) < first
+
+
+def plan(surelane: Callable[..., Ended], *options: str) -> Ended:
+    return surelane("recover", "plan", "--snapshot", "one", *options)
+
+
+def test_the_plan(
+    snapshotting: Snapshotting,
+    made_up: Topic,
+    kafka: Kafka,
+    surelane: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    snapshotting.json("create", "--name", "one")
+    found = plan(surelane, "--json").json
+    assert (found["ok"], found["messages_at_most"], found["exact"]) == (True, EPOCH, True)
+    assert found["position"] == {made_up.name: {"0": EPOCH}}
+    assert {one["what"]: one["ok"] for one in found["checks"]} == {
+        "position": True,
+        "topics": True,
+        "retention": True,
+        "programs": True,
+    }
+    monkeypatch.setenv("SURELANE_CONFIG", str(snapshotting.folder / "surelane.yaml"))
+    said = plan(surelane).out
+    assert "6. surelane recover --from-ledger" in said
+    assert f"at most {EPOCH} messages" in said
+    configure(snapshotting, target={"url": "postgresql://surelane@127.0.0.1:1/gone"})
+    assert plan(surelane, "--json").json["ok"], "the target is gone, and not needed"
+    forget(kafka, made_up.name, EPOCH + 2)
+    ended = plan(surelane)
+    assert ended.status == ExitStatus.DIVERGED
+    assert f"Kafka has no longer: {made_up.name}[0] {EPOCH} to {EPOCH + 1}" in ended.out
+    assert "plan:" not in ended.out
+    made_up.recreate()
+    ended = plan(surelane)
+    assert (ended.status, f"topic {made_up.name} was made anew" in ended.out) == (ExitStatus.DIVERGED, True)
+
+
+def test_usage(surelane: Callable[..., Ended], snapshotting: Snapshotting) -> None:
+    assert surelane("recover").status == ExitStatus.USAGE
+    assert surelane("recover", "--dry-run", "plan", "--snapshot", "one").status == ExitStatus.USAGE
+    assert plan(surelane).status == ExitStatus.REFUSED

@@ -1,0 +1,179 @@
+"""Snapshots that Amazon RDS makes: the calls against moto, the ledger on a real target."""
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+import app.snapshot.rds
+from app.errors import ExitStatus
+from tests.fix_bare_lane import TOPIC
+from tests.fix_doubt import EPOCH, LANE
+from tests.fix_snapshot import Snapshotting
+
+REGION = "eu-central-1"
+INSTANCE = "shop"
+NAMES = {"parameter_group": "surelane-15", "subnet_group": "inside"}
+
+
+class Amazon:
+    """What stands in for it, with one instance."""
+
+    def __init__(self) -> None:
+        self.rds = boto3.client("rds", region_name=REGION)
+        ec2 = boto3.client("ec2", region_name=REGION)
+        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+        subnets = [
+            ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{n}.0/24", AvailabilityZone=f"{REGION}{zone}")["Subnet"]
+            for n, zone in enumerate("ab")
+        ]
+        self.security_group = ec2.create_security_group(GroupName="db", Description="db", VpcId=vpc)["GroupId"]
+        self.rds.create_db_subnet_group(
+            DBSubnetGroupName=NAMES["subnet_group"],
+            DBSubnetGroupDescription="inside",
+            SubnetIds=[one["SubnetId"] for one in subnets],
+        )
+        self.rds.create_db_parameter_group(
+            DBParameterGroupName=NAMES["parameter_group"], DBParameterGroupFamily="postgres15", Description="ours"
+        )
+        self.rds.create_db_instance(
+            DBInstanceIdentifier=INSTANCE,
+            DBInstanceClass="db.m5.large",
+            Engine="postgres",
+            AllocatedStorage=20,
+            MasterUsername="postgres",
+            MasterUserPassword="only-in-moto",
+        )
+
+    def slots(self, number: int) -> None:
+        """Set max_prepared_transactions."""
+        parameter = {"ParameterName": "max_prepared_transactions", "ParameterValue": str(number)}
+        self.rds.modify_db_parameter_group(
+            DBParameterGroupName=NAMES["parameter_group"], Parameters=[parameter | {"ApplyMethod": "pending-reboot"}]
+        )
+
+    def instance(self, name: str) -> Any:
+        return self.rds.describe_db_instances(DBInstanceIdentifier=name)["DBInstances"][0]
+
+    def snapshots(self) -> list[Any]:
+        return self.rds.describe_db_snapshots(DBInstanceIdentifier=INSTANCE, SnapshotType="manual")["DBSnapshots"]
+
+
+@pytest.fixture
+def amazon(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Amazon]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "made-up")
+    monkeypatch.setattr(app.snapshot.rds, "LOOK_SECONDS", 0.0)
+    with mock_aws():
+        made = Amazon()
+        configure(snapshotting, security_groups=[made.security_group], **NAMES)
+        yield made
+
+
+def configure(snapshotting: Snapshotting, **rds: Any) -> None:
+    snapshotting.configure(driver="rds", rds={"instance": INSTANCE, "region": REGION} | rds)
+
+
+def test_made_listed_verified_deleted(snapshotting: Snapshotting, amazon: Amazon) -> None:
+    made = snapshotting.json("create", "--name", "one")
+    assert (made["driver"], made["exact"], made["position"]) == ("rds", False, {TOPIC.topic: {"0": EPOCH}})
+    (kept,) = amazon.snapshots()
+    assert (kept["DBSnapshotIdentifier"], kept["Status"]) == ("one", "available")
+    tags = {tag["Key"]: tag["Value"] for tag in kept["TagList"]}
+    assert tags == {"surelane:lane": LANE, "surelane:position": f"made-up/0@{EPOCH}"}
+    assert made["more"] == {"arn": kept["DBSnapshotArn"], "instance": INSTANCE, "region": REGION}
+    assert [one["name"] for one in snapshotting.json("list")["snapshots"]] == ["one"]
+    assert snapshotting.json("verify", "one")["sound"]
+    amazon.rds.delete_db_snapshot(DBSnapshotIdentifier="one")
+    ended = snapshotting("verify", "one", "--json")
+    assert (ended.status, ended.json["faults"]) == (ExitStatus.DIFFERENT, ["RDS has no snapshot one (any more)"])
+    assert snapshotting("delete", "one", "--yes").status == 0
+    snapshotting.json("create", "--name", "two")
+    assert snapshotting.json("create", "--name", "three", "--keep", "1")["deleted"] == ["two"]
+    assert [one["DBSnapshotIdentifier"] for one in amazon.snapshots()] == ["three"]
+
+
+def test_restored(snapshotting: Snapshotting, amazon: Amazon) -> None:
+    snapshotting.json("create", "--name", "one")
+    amazon.slots(64)
+    first, told = (snapshotting.json("restore", "one", "--to", "shop-restored") for _ in range(2))
+    assert first == told
+    assert told["position"] is None
+    assert told["trouble"].startswith("reading what was restored")
+    made = amazon.instance("shop-restored")
+    assert made["Endpoint"]["Address"] in told["url"]
+    assert [one["DBParameterGroupName"] for one in made["DBParameterGroups"]] == [NAMES["parameter_group"]]
+    assert made["DBSubnetGroup"]["DBSubnetGroupName"] == NAMES["subnet_group"]
+    assert [one["VpcSecurityGroupId"] for one in made["VpcSecurityGroups"]] == [amazon.security_group]
+    assert "call restore again to read it" in snapshotting("restore", "one", "--to", "shop-restored").out
+
+
+def test_its_ledger_is_read(snapshotting: Snapshotting, amazon: Amazon, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshotting.json("create", "--name", "one")
+    amazon.slots(64)
+    existing = app.snapshot.rds.AmazonRds._existing  # pyright: ignore[reportPrivateUsage]
+    port = snapshotting.target.engine.url.port
+
+    def here(driver: app.snapshot.rds.AmazonRds, instance: str) -> Any:
+        found = existing(driver, instance)
+        return found and found | {"Endpoint": {"Address": "127.0.0.1", "Port": port}}
+
+    monkeypatch.setattr(app.snapshot.rds.AmazonRds, "_existing", here)
+    told = snapshotting.json("restore", "one", "--to", "shop-restored")
+    assert (told["position"], told["before"]) == ({TOPIC.topic: {"0": EPOCH}}, False)
+    (listed,) = snapshotting.json("list")["snapshots"]
+    assert (listed["exact"], listed["actual"]["lanes"][0]["epoch"]) == (True, 0)
+    assert snapshotting.json("restore", "one", "--to", "shop-restored")["before"]
+
+
+def test_names_that_are_missing(snapshotting: Snapshotting, amazon: Amazon) -> None:
+    snapshotting.json("create", "--name", "one")
+    configure(snapshotting, subnet_group="inside")
+    ended = snapshotting("restore", "one", "--to", "shop-restored")
+    assert ended.status == ExitStatus.CONFIG
+    assert "snapshots.rds.parameter_group, snapshots.rds.security_groups" in ended.err
+    assert "subnet_group" not in ended.err
+    assert "describe-db-instances" in ended.err
+    snapshotting.configure(driver="rds")
+    ended = snapshotting("create")
+    assert (ended.status, "snapshots.rds.instance" in ended.err) == (ExitStatus.CONFIG, True)
+    configure(snapshotting, instance="other")
+    ended = snapshotting("create", "--name", "two")
+    assert (ended.status, "other" in ended.err) == (ExitStatus.ENVIRONMENT, True)
+    assert [one["name"] for one in snapshotting.json("list")["snapshots"]] == ["one"]
+
+
+def test_too_few_slots(snapshotting: Snapshotting, amazon: Amazon) -> None:
+    snapshotting.json("create", "--name", "one")
+    for number in (None, 10):
+        if number is not None:
+            amazon.slots(number)
+        ended = snapshotting("restore", "one", "--to", "shop-restored")
+        assert ended.status == ExitStatus.REFUSED
+        assert f"parameter group surelane-15 has max_prepared_transactions {number or 0}" in ended.err
+        assert "64 or more" in ended.err
+    assert [one["DBInstanceIdentifier"] for one in amazon.rds.describe_db_instances()["DBInstances"]] == [INSTANCE]
+
+
+def test_never_over_anything(snapshotting: Snapshotting, amazon: Amazon) -> None:
+    snapshotting.json("create", "--name", "one")
+    amazon.slots(64)
+    snapshotting.json("restore", "one", "--to", "shop-restored")
+    snapshotting.json("create", "--name", "two")
+    amazon.rds.create_db_snapshot(DBSnapshotIdentifier="three", DBInstanceIdentifier=INSTANCE)
+    ended = snapshotting("create", "--name", "three")
+    assert (ended.status, "delete-db-snapshot" in ended.err) == (ExitStatus.REFUSED, True)
+    for name, to in (("one", INSTANCE), ("two", "shop-restored")):
+        assert snapshotting("restore", name, "--to", to).status == ExitStatus.REFUSED
+
+
+def test_without_boto3(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    configure(snapshotting)
+    ended = snapshotting("create")
+    assert ended.status == ExitStatus.ENVIRONMENT
+    assert "requirements-aws.lock" in ended.err
+    assert snapshotting.json("create", "--driver", "dump")
