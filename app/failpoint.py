@@ -31,6 +31,15 @@ SNAPSHOT_NAMES = (
     "restore-before-start",  # of a restored server
     "restore-before-reading",  # it runs
 )
+#: those of `surelane recover run`: the step is done, and the journal does not say so yet
+RECOVER_NAMES = (
+    "recover-check",
+    "recover-restore",
+    "recover-in-doubt",
+    "recover-ledger",
+    "recover-replay",
+    "recover-verify",
+)
 #: seconds between two looks at the file that holds a waiting failpoint
 _LOOK_SECONDS = 0.01
 

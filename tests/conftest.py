@@ -28,6 +28,7 @@ pytest_plugins = [
     "tests.fix_cli",
     "tests.fix_doubt",
     "tests.fix_snapshot",
+    "tests.fix_recover",
     "tests.fix_dead_letters",
 ]
 

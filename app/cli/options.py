@@ -4,6 +4,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic_core import PydanticCustomError
+from sqlalchemy.engine import URL
+
+from app.config.values import postgres_url
 
 ConfigFile = Annotated[
     Path | None,
@@ -12,3 +16,11 @@ ConfigFile = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for programs.")]
+
+
+def database_url(text: str) -> URL:
+    """An option's; what is wrong with it is told without the text, which may hold a password."""
+    try:
+        return postgres_url(text)
+    except PydanticCustomError as error:
+        raise typer.BadParameter(error.message()) from None

@@ -1,23 +1,37 @@
 """`surelane recover`: let a lane that stopped because target and checkpoint differ go on from the target's ledger; and
-the plan of getting a target back from a snapshot."""
+getting a target back from a snapshot: the plan, and carrying it out."""
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app.cli.options import ConfigFile, Json
-from app.cli.recover_view import plan_json, plan_told
+from app.cli.options import ConfigFile, Json, database_url
+from app.cli.recover_view import Telling, course_told, plan_json, plan_told, recovered_json, recovered_told
+from app.cli.verify_view import told
+from app.cli.who import who
 from app.config.load import load
+from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import ExitStatus
 from app.kafka.broker import Broker
 from app.recover.from_ledger import Recovery, recover_from_ledger
-from app.recover.plan import make_plan
+from app.recover.journal import course
+from app.recover.plan import Check, make_plan
+from app.recover.recovering import Recovering, Wishes
+from app.snapshot.driver import Destination
 from app.snapshot.folder import Directory
+from app.verify.pairs import Choice
+from app.verify.verify import Verify
 
 app = typer.Typer(name="recover", add_completion=False)
+
+Name = Annotated[
+    str, typer.Option("--snapshot", metavar="NAME", help="Of `surelane snapshot list`.", show_default=False)
+]
 
 FromLedger = Annotated[
     bool, typer.Option("--from-ledger", help="Forget the checkpoint; the next run resumes at the ledger's end.")
@@ -49,7 +63,7 @@ def recover(
             raise typer.BadParameter(f"options belong behind `{context.invoked_subcommand}`")
         return
     if not from_ledger:
-        raise typer.BadParameter("say what to recover from: --from-ledger, or `plan --snapshot NAME`")
+        raise typer.BadParameter("say what to recover from: --from-ledger, or `plan --snapshot NAME`, or `run`")
     settings = load(config)
     engine = make_engine(settings.target.url, settings.target.owner_role, "surelane recover")
     with Broker(settings.source) as broker:
@@ -67,9 +81,7 @@ def recover(
     "  surelane recover plan --snapshot orders-20260131-020000 --json | jq .messages_at_most",
 )
 def plan(
-    snapshot: Annotated[
-        str, typer.Option("--snapshot", metavar="NAME", help="Of `surelane snapshot list`.", show_default=False)
-    ],
+    snapshot: Name,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
@@ -84,6 +96,113 @@ def plan(
     typer.echo(json.dumps(plan_json(made)) if as_json else plan_told(made))
     if not made.ok:
         raise typer.Exit(ExitStatus.DIVERGED)
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane recover run --snapshot orders-20260131-020000 --to /srv/restored --port 5433\n\n"
+    "  surelane recover run --snapshot orders-20260131-020000 --status",
+)
+def run(
+    snapshot: Name,
+    config: ConfigFile = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="PLACE",
+            help="basebackup: a new folder; dump: URL of a new database; rds: name of a new instance. Not needed to go "
+            "on.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of the restored server.")] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            "--max-prepared-transactions", min=0, help="Of the restored server.", show_default="the original's"
+        ),
+    ] = None,
+    no_owner: Annotated[
+        bool, typer.Option("--no-owner", help="dump: everything belongs to the role that restores.")
+    ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", metavar="URL", help="How the lane reaches the restored target.", show_default="target.url, there"
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            envvar="SURELANE_AGAINST",
+            metavar="URL",
+            help="Compare with this database in the end, the source say.",
+            show_default=False,
+        ),
+    ] = None,
+    same_names: Annotated[
+        bool, typer.Option("--same-names", help="--against is a copy or a replay, with the target's own names.")
+    ] = False,
+    wait: Annotated[
+        float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long, look again at the keys that differ.")
+    ] = 0.0,
+    foreign: Annotated[
+        bool, typer.Option("--roll-back-foreign", help="Also what other programs had prepared there.")
+    ] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Give up an unfinished recovery to another place.")] = False,
+    status: Annotated[bool, typer.Option("--status", help="Say how far it has come; do nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Get the target back from a snapshot, at a new place: the plan, step by step, up to its end.
+
+    Killed or failed, call it again: it goes on where it stopped. A finished one is not repeated. The original is not
+    touched. Ends with status 16 when what it made is not right.
+    """
+    settings = load(config)
+    stored = Directory(Path(settings.snapshots.directory)).get(snapshot)
+    if status:
+        found = course(stored)
+        typer.echo(json.dumps({"snapshot": snapshot, **found.as_json()}) if as_json else course_told(snapshot, found))
+        return
+    destination = None
+    if to is not None:
+        destination = Destination(to=to, port=port, max_prepared_transactions=slots, owners=not no_owner)
+    elif port is not None or slots is not None or no_owner:
+        raise typer.BadParameter("--port, --max-prepared-transactions and --no-owner belong to --to")
+    wishes = Wishes(destination=destination, url=database_url(url) if url else None, foreign=foreign, anew=anew)
+    caller = who()
+    with Telling(quiet=as_json) as telling:
+        done = Recovering(
+            settings,
+            wishes,
+            lane=_lane(config),
+            compare=_comparing(against, telling, wait, same_names=same_names) if against else None,
+            who=(caller.user, caller.host),
+            say=telling.say,
+            progress=telling.progress,
+        ).run(snapshot)
+    typer.echo(json.dumps(recovered_json(done)) if as_json else recovered_told(done))
+    if not done.ok:
+        raise typer.Exit(ExitStatus.DIFFERENT)
+
+
+def _lane(config: Path | None) -> list[str]:
+    """As an operator would run it."""
+    options = ["--config", str(config)] if config else []
+    return [sys.executable, "-m", "app.cli", "run", "--until-caught-up", *options]
+
+
+def _comparing(against: str, telling: Telling, wait: float, *, same_names: bool) -> Callable[[Settings], Check]:
+    """The comparison that ends it."""
+    url = database_url(against)
+
+    def compare(settings: Settings) -> Check:
+        outcome = Verify(settings, url, Choice(same_names=same_names), telling.progress).run(wait)
+        hint = "" if outcome.equal else ". Which: surelane verify --against, with the restored target.url"
+        return Check(what="comparison", ok=outcome.equal, said=f"{told(outcome)}{hint}")
+
+    return compare
 
 
 def _told(recovery: Recovery, *, dry_run: bool) -> str:

@@ -1,13 +1,25 @@
-"""Plans for people and for programs."""
+"""Plans and recoveries for people and for programs."""
 
 import math
+import time
 from collections.abc import Iterator
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+from rich.console import Console
+from rich.markup import escape
 
 from app.cli.indoubt_view import age
 from app.cli.quarantine_view import printable
 from app.cli.snapshot_view import position
+from app.recover.journal import Course, State, Step
 from app.recover.plan import Plan
+from app.recover.recovering import Recovered
+
+#: seconds between two lines of progress where stderr is no terminal
+PROGRESS_SECONDS = 10.0
+_WIDTH = max(map(len, Step))
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
@@ -53,3 +65,87 @@ def _headroom(seconds: float) -> str:
     if math.isnan(seconds):
         return "for a time that depends on what is written"
     return "without limit of time" if math.isinf(seconds) else f"for {age(seconds)} at least"
+
+
+class Telling:
+    """A recovery in progress: a line on stdout for each step that is over, what is going on on stderr."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        """`quiet`: stdout is for a program."""
+        self._quiet = quiet
+        self._stderr = Console(stderr=True)
+        self._status = self._stderr.status("recover ...") if self._stderr.is_terminal else None
+        self._told_at = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._status:
+            self._status.stop()
+
+    def say(self, step: Step, said: str) -> None:
+        """This one is over."""
+        if not self._quiet:
+            typer.echo(printable(_line(step, said)))
+
+    def progress(self, words: str) -> None:
+        """Not every word where it would fill a log."""
+        if self._status:
+            self._status.update(escape(words))
+        elif time.monotonic() - self._told_at > PROGRESS_SECONDS:
+            self._told_at = time.monotonic()
+            typer.echo(printable(words), err=True)
+
+
+def recovered_json(done: Recovered) -> dict[str, Any]:
+    """For `--json`."""
+    url = None if done.url is None else done.url.set(password=None).render_as_string()
+    checks = [vars(check) for check in done.checks]
+    return {"snapshot": done.snapshot, "ok": done.ok, "url": url, "checks": checks, **done.course.as_json()}
+
+
+def recovered_told(done: Recovered) -> str:
+    """What to do next."""
+    return printable("\n".join(_next(done)))
+
+
+def course_told(name: str, course: Course) -> str:
+    """How far it has come."""
+    return printable("\n".join(_course(name, course)))
+
+
+def _next(done: Recovered) -> Iterator[str]:
+    if done.url is None:
+        place = done.course.place
+        yield f"{done.snapshot} is recovered to {place.to if place else 'its place'}: nothing to do"
+        yield from (_line(step, one.said) for step, one in done.course.steps.items())
+        return
+    if not done.ok:
+        yield "this is not right: see FAULT above. What was lost stays where it is, nothing points to the new place yet"
+        return
+    yield "next, in the configuration:"
+    yield "  target:"
+    yield f"    url: {done.url.render_as_string(hide_password=True)}"
+    yield "then:"
+    yield "  surelane doctor"
+    yield "  surelane run"
+
+
+def _course(name: str, course: Course) -> Iterator[str]:
+    if course.place is None:
+        yield f"no recovery from {name} was begun"
+        return
+    yield f"recovery from {name} to {course.place.to}: {'finished' if course.finished else 'not finished'}"
+    for step, one in course.steps.items():
+        said = f"{one.said} ({one.at})" if one.state is State.DONE else f"{one.state} {one.said}".strip()
+        yield _line(step, said)
+    if not course.finished:
+        yield f"go on: surelane recover run --snapshot {name}"
+
+
+def _line(step: Step, said: str) -> str:
+    number = list(Step).index(step) + 1
+    return f"{number}. {step:<{_WIDTH}}  {said}"

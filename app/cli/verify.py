@@ -6,17 +6,14 @@ from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from pydantic_core import PydanticCustomError
 from rich.console import Console
 from rich.markup import escape
-from sqlalchemy.engine import URL
 
-from app.cli.options import ConfigFile, Json
+from app.cli.options import ConfigFile, Json, database_url
 from app.cli.terminal import console
 from app.cli.verify_view import as_json, differences, listed, told
 from app.config.load import load
 from app.config.routes import RouteInvalid
-from app.config.values import postgres_url
 from app.errors import ExitStatus
 from app.verify.pairs import Choice
 from app.verify.verify import Verify
@@ -25,13 +22,6 @@ from app.verify.verify import Verify
 SHOWN = 20
 
 app = typer.Typer(add_completion=False)
-
-
-def _url(text: str) -> URL:
-    try:
-        return postgres_url(text)
-    except PydanticCustomError as error:
-        raise typer.BadParameter(error.message()) from None
 
 
 Against = Annotated[
@@ -73,7 +63,7 @@ def verify(
     Reads only, each database in one snapshot. Rows are hashed where they are; only those of small ranges that differ
     travel. Works while the lane runs and while it does not; what it has not applied yet differs, see --wait.
     """
-    url, settings = _url(against), load(config)
+    url, settings = database_url(against), load(config)
     choice = Choice(tuple(tables or ()), after, same_names)
     with _progress() as progress:
         try:

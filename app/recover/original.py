@@ -1,0 +1,73 @@
+"""The original target while another one takes its place: its lanes have to stay stopped.
+
+Their locks are held for as long as it answers. A lane that is started on it all the same ends our session, as it would
+a dead writer's; `check` notices. A target that is gone cannot be asked, and is not needed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from app.config.settings import Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.db.locks import lock_holder, try_lock
+from app.errors import Refused, SurelaneError
+
+_NAME = "surelane recover"
+
+
+class Original:
+    """Made by `held`."""
+
+    def __init__(self, settings: Settings, lanes: Sequence[str]) -> None:
+        self._target, self._lanes = settings.target, lanes
+        self._connection: Connection | None = None
+
+    def check(self) -> None:
+        """Raises Refused when a lane runs there."""
+        if self._connection is not None:
+            try:
+                lock_holder(self._connection, self._lanes[0])
+                return
+            except DBAPIError:
+                self.close()  # the server went away, or somebody took the lane over: a new session tells which
+        try:
+            self._connect()
+        except Refused:
+            raise
+        except SurelaneError:
+            self.close()
+
+    def close(self) -> None:
+        """Give the locks back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def _connect(self) -> None:
+        engine = make_engine(self._target.url, self._target.owner_role, _NAME)
+        with translated("asking the original target"):
+            self._connection = engine.execution_options(isolation_level="AUTOCOMMIT").connect()
+            for lane in self._lanes:
+                if not try_lock(self._connection, lane):
+                    holder = lock_holder(self._connection, lane)
+                    raise Refused(
+                        f"lane {lane} runs on the original target (backend {holder} holds its lock)",
+                        hint="stop it first, then call this again",
+                    )
+
+
+@contextmanager
+def held(settings: Settings, lanes: Sequence[str]) -> Iterator[Original]:
+    """Raises Refused while a lane runs there."""
+    original = Original(settings, lanes)
+    try:
+        if lanes:
+            original.check()
+        yield original
+    finally:
+        original.close()

@@ -1,0 +1,331 @@
+"""A recovery from a snapshot: the plan of `app.recover.plan`, carried out.
+
+Promise: whenever it dies, the same call goes on, and what it ends with is the target as if nothing had been lost. The
+original target is never written to, but for its lanes' locks, which are held while it answers. Nothing is put over
+anything. Every step may be repeated, so that a death between a step and its line in the journal costs time only:
+
+    check      reads only; repeated until the snapshot is restored
+    restore    finds what it did by the mark it left there (`app.snapshot`)
+    in-doubt   an answer that is on record is not given twice (`app.recover.answering`)
+    ledger     a second claim makes another generation, and nothing else
+    replay     the lane's own start settles what a killed one left; the goal is the first replay's
+    verify     reads only
+
+The in-doubt transactions are rolled back against whatever the checkpoint says: their epochs lie behind the restored
+ledger's end, so the replay applies them anew. A checkpoint that moved on has forgotten what it decided about them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from app import failpoint
+from app.config.settings import Order, Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.db.prepared import prepared
+from app.errors import ConfigInvalid, Diverged, EnvironmentMissing, Refused, SurelaneError
+from app.kafka.broker import Broker
+from app.ledger.migrate import upgrade
+from app.model.gid import Gid
+from app.model.offsets import Offsets
+from app.recover.answering import Answering
+from app.recover.evidence import source_of
+from app.recover.from_ledger import recover_from_ledger
+from app.recover.indoubt import Observer
+from app.recover.journal import LOG, Course, Journal, Place, State, Step, journal
+from app.recover.original import Original, held
+from app.recover.plan import Check, make_plan
+from app.recover.replaying import missing, reached, replay
+from app.recover.soundness import sound
+from app.recover.verdict import PAST, Answer
+from app.snapshot.driver import Destination
+from app.snapshot.folder import Progress, Stored
+from app.snapshot.snapshots import Snapshots
+
+_NAME = "surelane recover"
+#: of a damaged snapshot
+FAULTS_SHOWN = 10
+#: of a URL's query, what says how another server is reached
+_WAY = ("host", "hostaddr", "port")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the command line says."""
+
+    #: None: where the journal says
+    destination: Destination | None = None
+    #: how the lane reaches the restored target; None: as it reaches the original, at the new place
+    url: URL | None = None
+    #: roll back other programs' prepared transactions, too
+    foreign: bool = False
+    #: give up an unfinished recovery to another place
+    anew: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovered:
+    """How it ended."""
+
+    snapshot: str
+    course: Course
+    #: of the restored target; None: a finished recovery was only looked at
+    url: URL | None
+    #: what `verify` looked at
+    checks: tuple[Check, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing speaks against going on with it."""
+        return all(check.ok for check in self.checks)
+
+
+class Recovering:
+    """One call of it. `say` is told of each step that is over, `progress` of what is going on."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        wishes: Wishes,
+        *,
+        lane: Sequence[str],
+        compare: Callable[[Settings], Check] | None,
+        who: tuple[str, str],
+        say: Callable[[Step, str], None],
+        progress: Progress,
+    ) -> None:
+        """`lane`: the command that runs the lane until it has caught up; `compare`: with another database."""
+        self.settings, self.wishes = settings, wishes
+        self.lane, self.compare, self.who = lane, compare, who
+        self.say, self.progress = say, progress
+        self.snapshots = Snapshots(settings, progress)
+
+    def run(self, name: str) -> Recovered:
+        """Go on from where it stopped; raises what a step ends with."""
+        stored = self.snapshots.directory.get(name)
+        with journal(stored) as book:
+            destination = self._destination(book, name)
+            if book.course.finished:
+                return Recovered(snapshot=name, course=book.course, url=None)
+            with held(self.settings, self._lanes_to_hold(stored, book)) as original:
+                return _Run(self, stored, book, original, destination).run()
+
+    def _destination(self, book: Journal, name: str) -> Destination:
+        """Where it goes; a new entry in the journal when it goes somewhere new."""
+        wished, place = self.wishes.destination, book.course.place
+        if wished is None:
+            if place is None:
+                raise ConfigInvalid("say where the snapshot is to be restored to", hint="--to PLACE, a new one")
+            return Destination(to=place.to, port=place.port)
+        named = Place(to=_without_password(wished.to), port=wished.port)
+        if place is None or (book.course.finished and named.to != place.to):
+            book.begin_anew(named)
+        elif named.to != place.to:
+            if not self.wishes.anew:
+                raise Refused(
+                    f"a recovery from {name} to {place.to} is not finished",
+                    hint=f"go on with it: surelane recover run --snapshot {name}; or give it up: add --anew",
+                )
+            book.begin_anew(named)
+        elif wished.port is None:
+            return Destination(
+                to=wished.to,
+                port=place.port,
+                max_prepared_transactions=wished.max_prepared_transactions,
+                owners=wished.owners,
+            )
+        return wished
+
+    def _lanes_to_hold(self, stored: Stored, book: Journal) -> list[str]:
+        """None where target.url names the restored one already: there the replay has the locks."""
+        there = book.course.steps[Step.RESTORE].facts.get("place")
+        if there == _place(self.settings.target.url):
+            return []
+        return [one.lane for one in stored.manifest.seen.lanes]
+
+
+class _Run:
+    """The steps of one call."""
+
+    def __init__(
+        self, of: Recovering, stored: Stored, book: Journal, original: Original, destination: Destination
+    ) -> None:
+        self._of, self._stored, self._book, self._original = of, stored, book, original
+        self._destination = destination
+        self._checks: tuple[Check, ...] = ()
+
+    def run(self) -> Recovered:
+        """All of them, in order."""
+        course = self._book.course
+        if not course.is_done(Step.RESTORE):
+            self._step(Step.CHECK, self._check)
+            self._step(Step.RESTORE, self._restore)
+        else:
+            self._of.say(Step.RESTORE, f"{self._restore()} (before)")
+        for step, do in (
+            (Step.IN_DOUBT, self._in_doubt),
+            (Step.LEDGER, self._ledger),
+            (Step.REPLAY, self._replay),
+            (Step.VERIFY, self._verify),
+        ):
+            if course.is_done(step):
+                self._of.say(step, f"{course.steps[step].said} (before)")
+                continue
+            self._original.check()
+            self._step(step, do)
+        name, url = self._stored.manifest.name, self._restored.target.url
+        return Recovered(snapshot=name, course=self._book.course, url=url, checks=self._checks)
+
+    def _step(self, step: Step, do: Callable[[], str]) -> None:
+        self._of.progress(f"{step} ...")
+        self._book.begin(step)
+        try:
+            said = do()
+        except SurelaneError as error:
+            self._book.end(step, State.FAILED, error.message)
+            raise
+        failpoint.reach(f"recover-{step}")
+        wrong = step is Step.VERIFY and not all(check.ok for check in self._checks)
+        self._book.end(step, State.FAILED if wrong else State.DONE, said)
+        self._of.say(step, said)
+
+    def _check(self) -> str:
+        """The plan's checks, and all of the snapshot read once."""
+        name = self._stored.manifest.name
+        with Broker(self._of.settings.source) as broker:
+            plan = make_plan(self._of.settings, self._stored, broker)
+        hint = f"surelane recover plan --snapshot {name}. Nothing was done"
+        if not plan.ok:
+            wrong = "; ".join(f"{check.what}: {check.said}" for check in plan.checks if not check.ok)
+            raise Diverged(f"snapshot {name} does not lead back: {wrong}", hint=hint)
+        faults = self._of.snapshots.faults(name)
+        if faults:
+            raise Refused(
+                f"snapshot {name} is not what was made: {'; '.join(faults[:FAULTS_SHOWN])}",
+                hint="take another one: surelane snapshot list. Nothing was done",
+            )
+        return f"{name} is sound, Kafka has everything from there on; at most {plan.messages:,} messages to replay"
+
+    def _restore(self) -> str:
+        """Also when it is done: it tells what is there, and starts a server that was stopped."""
+        stored, restored = self._of.snapshots.restore(self._stored.manifest.name, self._destination, verified=True)
+        if restored.seen is None:
+            raise EnvironmentMissing(
+                f"restored at {restored.url.render_as_string()}, but its ledger cannot be read: {restored.trouble}",
+                hint="mend what it says, then call this again",
+            )
+        self._stored = stored
+        settings = self._of.settings
+        told = self._book.course.steps[Step.RESTORE].facts.get("url")
+        url = self._of.wishes.url or _lane_url(settings.target.url, restored.url, told)
+        self._restored = settings.model_copy(update={"target": settings.target.model_copy(update={"url": url})})
+        self._engine = make_engine(url, settings.target.owner_role, _NAME)
+        if not self._book.course.is_done(Step.RESTORE):
+            self._book.begin(Step.RESTORE, place=_place(url), url=_without_password(url))
+        return f"{_without_password(url)}, {restored.seen.position}"
+
+    def _in_doubt(self) -> str:
+        """Every one of the database; the schema is brought up to date first, the record is part of it."""
+        schema, settings = self._restored.target.db_schema, self._restored
+        with translated("migrating what was restored"):
+            upgrade(self._engine, schema)
+        several = settings.source.order is Order.PARTITION
+        observer = Observer(schema, settings.lane, source_of(settings.checkpoint, None), several=several)
+        engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+        with translated("rolling back what came along prepared"), engine.connect() as connection:
+            gids = [one.gid for one in prepared(connection)]
+            self._refuse_foreign(observer, gids)
+            reason = f"restored from snapshot {self._stored.manifest.name}: the replay applies it anew"
+            begun = [one.gid for one in observer.answers.unfinished(connection) if one.reason == reason]
+            os_user, host = self._of.who
+            answering = Answering(observer, os_user=os_user, host=host)
+            given = [
+                answering.give(connection, gid, Answer.ROLLBACK, reason=reason, force=True)
+                for gid in dict.fromkeys([*begun, *gids])
+            ]
+        return ", ".join(f"{one.gid} {PAST[one.answer]}, answer {one.id}" for one in given) or "nothing was prepared"
+
+    def _refuse_foreign(self, observer: Observer, gids: Sequence[str]) -> None:
+        if self._of.wishes.foreign:
+            return
+        foreign = [text for text in gids if (gid := Gid.parse(text)) is None or not observer.is_mine(gid)]
+        if foreign:
+            name = self._stored.manifest.name
+            raise Refused(
+                f"not of this lane, and prepared in what was restored, with locks: {', '.join(foreign)}",
+                hint="its owner decides what becomes of it in a copy. To roll it back there: "
+                f"surelane recover run --snapshot {name} --roll-back-foreign",
+            )
+
+    def _ledger(self) -> str:
+        with Broker(self._restored.source) as broker:
+            found = recover_from_ledger(self._restored, self._engine, broker, dry_run=False)
+        return "; ".join(
+            f"lane {one.lane} goes on at {one.position}, at most {one.messages:,} messages to replay" for one in found
+        )
+
+    def _replay(self) -> str:
+        goal = self._goal()
+        before = reached(self._restored, self._engine)
+        position = replay(
+            self._restored,
+            self._engine,
+            self._of.lane,
+            goal,
+            self._stored.folder / LOG,
+            self._original.check,
+            self._of.progress,
+        )
+        if left := missing(position, goal):
+            raise Refused(
+                f"the replay was stopped before its end, {left:,} messages are left",
+                hint=f"go on with it: surelane recover run --snapshot {self._stored.manifest.name}",
+            )
+        return f"from {before} to {position}"
+
+    def _goal(self) -> Offsets:
+        """Where Kafka ended when the first replay of this recovery began."""
+        told = self._book.course.steps[Step.REPLAY].facts.get("goal")
+        if told is not None:
+            return Offsets.from_nested(told)
+        with Broker(self._restored.source) as broker:
+            marks = broker.watermarks(broker.partitions())
+        goal = Offsets.of({tp: mark.high for tp, mark in marks.items()})
+        self._book.begin(Step.REPLAY, goal=goal.nested())
+        return goal
+
+    def _verify(self) -> str:
+        position = reached(self._restored, self._engine)
+        with translated("looking at what was replayed"), self._engine.connect() as connection:
+            checks = list(sound(connection, self._restored, position, self._goal()))
+        if self._of.compare is not None:
+            checks.append(self._of.compare(self._restored))
+        self._checks = tuple(checks)
+        return "; ".join(f"{'' if check.ok else 'FAULT '}{check.what}: {check.said}" for check in checks)
+
+
+def _lane_url(original: URL, restored: URL, told: str | None) -> URL:
+    """As the lane reaches the original, at the place of the restored one; `told` by an earlier call, but for the
+    password."""
+    if told is not None:
+        url = make_url(told)
+        return url.set(password=original.password) if url.username == original.username else url
+    way = {name: value for name, value in restored.query.items() if name in _WAY}
+    url = original.difference_update_query(_WAY).update_query_dict(way)
+    return url.set(host=restored.host, port=restored.port, database=restored.database)
+
+
+def _without_password(text: str | URL) -> str:
+    """Of a URL; what is none stays as it is."""
+    try:
+        return make_url(text).set(password=None).render_as_string()
+    except ArgumentError:
+        return str(text)
+
+
+def _place(url: URL) -> str:
+    """Where a database is, whoever asks."""
+    return f"{url.host or url.query.get('host')}:{url.port or url.query.get('port') or 5432}/{url.database}"
