@@ -93,6 +93,21 @@ class Diverged(SurelaneError):
             "position Kafka still has, or let Debezium snapshot into a new lane",
         )
 
+    @classmethod
+    def target_behind(cls, said: str, *, lane: str, position: object, gid: object = None) -> Self:
+        """The target is not where the checkpoint says; `position` is where its ledger ends, `gid` what is lost."""
+        steps = [
+            ("surelane status", "is it the right database?"),
+            ("surelane recover --from-ledger --dry-run", f"from {position}; has Kafka still everything?"),
+            ("surelane recover --from-ledger", "forgets the checkpoint, keeps the ledger"),
+            ("surelane run", "replays from there"),
+        ]
+        if gid is not None:
+            steps.insert(0, (f"surelane indoubt explain {gid}", "what became of it"))
+        width = max(len(command) for command, _ in steps)
+        lines = "".join(f"\n     {command:<{width}}   # {why}" for command, why in steps)
+        return cls(said, hint=f'lane {lane}, as in ops/runbooks/restore-and-replay.md, "Stopped with status 6":{lines}')
+
 
 class Fenced(SurelaneError):
     """Another writer took this lane over."""

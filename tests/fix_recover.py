@@ -1,33 +1,46 @@
 """A target with a snapshot that was made while an epoch was prepared, gone on with for a while, and recovered."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 
-from app.embedded import Postgres, Stack
+from app.config.settings import Source
+from app.embedded import Kafka, Postgres, Stack
 from app.embedded.ports import remembered_port
 from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_binaries import bin_dir
 from app.failpoint import VARIABLE
+from app.kafka.broker import Broker
+from tests.fix_bare_lane import TOPIC
 from tests.fix_cli import Ended
+from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_lane import ROOT, Hold, LaneUnderTest, MakeLane
-from tests.fix_snapshot import stop_cluster
+from tests.fix_snapshot import Snapshotting, stop_cluster
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
+from tests.runbook import commands
 from tests.workload import TABLES, Shop
 
 EPOCH_MESSAGES = 50
 #: sent before, and after the snapshot
 MESSAGES, MORE = 120, 60
 COMMAND_SECONDS = 300.0
+
+
+PAGE = "restore-and-replay.md"
 
 
 @dataclass
@@ -44,7 +57,7 @@ class Lost:
     #: words of the command line
     to: tuple[str, ...]
     surelane: Callable[..., Ended]
-    undo: list[Callable[[], None]] = field(default_factory=list)
+    said: str = ""
 
     def __call__(self, *more: str) -> Ended:
         """`surelane recover run`, in this process but for the lane."""
@@ -53,27 +66,57 @@ class Lost:
     def words(self, *more: str) -> tuple[str, ...]:
         return ("recover", "run", "--snapshot", self.name, *more, "--config", str(self.lane.config_file))
 
-    def run(self, *more: str, failpoint: str = "") -> int:
-        """The same as a process of its own, in a group of its own; gives its status."""
-        environment = os.environ | {VARIABLE: failpoint, "PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-m", "app.cli", *self.words(*more)]
-        done = subprocess.run(
-            command, env=environment, check=False, timeout=COMMAND_SECONDS, start_new_session=True, capture_output=True
-        )
-        self.said = done.stderr.decode()
-        return done.returncode
+    def process(self, *more: str, failpoint: str) -> "subprocess.Popen[bytes]":
+        """The same as a process, in a group of its own."""
+        return process(*self.words(*more), failpoint=failpoint)
 
     def killed(self, failpoint: str, *more: str) -> None:
         """SIGKILL of the recovery and of everything it started ends it there."""
-        assert self.run(*more, failpoint=f"{failpoint}=kill") == -signal.SIGKILL, self.said
+        killed(failpoint, *self.words(*more))
+
+    def course(self) -> dict[str, str]:
+        """State of each step."""
+        told = self("--status", "--json").json
+        return {one["step"]: one["state"] for one in told["steps"]}
+
+    def play(self, section: str, run: Callable[..., Ended] | None = None, **values: str) -> None:
+        """Every command of a section of the runbook, in order."""
+        found = [command for command in commands(PAGE) if command.section == section]
+        assert found
+        values = {"snapshot": self.name, "lane": self.target.lane, "gid": self.gid, **values}
+        for command in found:
+            ended = command.check(lambda _, *words: (run or self.surelane)(*words), **values)
+            assert ended.status == 0, f"{command}: {ended.err}"
+
+    def at(self, place: Target, folder: Path) -> LaneUnderTest:
+        """The lane with another target."""
+        raw = {**self.lane.raw, "target": {"url": place.url}}
+        file = folder / f"{place.database}.yaml"
+        file.write_text(yaml.safe_dump(raw))
+        return LaneUnderTest(raw, file, place, self.lane._spark)  # pyright: ignore[reportPrivateUsage]
 
     def questions(self) -> None:
         """The copy is as if nothing had been lost, and the original as it was."""
         questions(self.copy, self.topic)
         questions(self.target, self.topic)
 
-    def answers(self) -> list[Any]:
+    def answers(self) -> list[tuple[Any, ...]]:
+        """On record in the copy."""
         return [tuple(row) for row in self.copy.execute("select gid, answer, state from surelane.indoubt_answer")]
+
+
+def process(*words: str, failpoint: str) -> "subprocess.Popen[bytes]":
+    """A command in a process group of its own."""
+    environment = os.environ | {VARIABLE: failpoint, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "app.cli", *words]
+    return subprocess.Popen(command, env=environment, start_new_session=True, stderr=subprocess.PIPE)
+
+
+def killed(failpoint: str, *words: str) -> None:
+    """SIGKILL of a command and of everything it started ends it there."""
+    with process(*words, failpoint=f"{failpoint}=kill") as running:
+        _, said = running.communicate(timeout=COMMAND_SECONDS)
+        assert running.returncode == -signal.SIGKILL, said.decode()
 
 
 MakeLost = Callable[..., Lost]
@@ -90,7 +133,7 @@ def lost(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MakeLost]:
-    """`lost("basebackup")`."""
+    """`lost("basebackup")`; SURELANE_CONFIG names the lane's configuration."""
     undo: list[Callable[[], None]] = []
 
     def make(driver: str) -> Lost:
@@ -103,13 +146,15 @@ def lost(
             "bin_dir": str(bin_dir()),
         }
         made = lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}, snapshots=told)
+        monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
         held = hold("before-commit", at=2)
         topic.send(shop.messages(MESSAGES))
         made.start()
         held.reached()
         (gid,) = target.prepared()
-        ended = surelane("snapshot", "create", "--json", "--config", str(made.config_file))
-        name = next(line for line in ended.out.splitlines() if line.startswith("{")).split('"name": "')[1].split('"')[0]
+        (line,) = (
+            one for one in surelane("snapshot", "create", "--json").out.splitlines() if one.startswith('{"format"')
+        )
         monkeypatch.delenv(VARIABLE)
         held.release()
         topic.send(shop.messages(MORE))
@@ -117,23 +162,69 @@ def lost(
         made.stop()
         questions(target, topic)
         copy, to = place(driver)
-        return Lost(made, target, topic, name, gid, copy, to, surelane)
+        return Lost(made, target, topic, json.loads(line)["name"], gid, copy, to, surelane)
 
     def place(driver: str) -> tuple[Target, tuple[str, ...]]:
         if driver == "dump":
-            copy = Target(target.server, f"{target.database}-back", target.lane)
-            undo.append(lambda: target.server.execute(f'drop database if exists "{copy.database}" with (force)'))
+            copy = new_database(target, "back", undo)
             return copy, ("--to", target.server.url(copy.database, SUPERUSER))
         folder = servers.data_dir / f"recovered-{target.database}"
         port = remembered_port(tmp_path / "port")
         undo.append(lambda: stop_cluster(folder))
-        return Target(Postgres(folder, port=port), target.database, target.lane), (
-            "--to",
-            str(folder),
-            "--port",
-            str(port),
-        )
+        copy = Target(Postgres(folder, port=port), target.database, target.lane)
+        return copy, ("--to", str(folder), "--port", str(port))
 
     yield make
     for one in undo:
         one()
+
+
+def new_database(target: Target, suffix: str, undo: list[Callable[[], None]]) -> Target:
+    """A name for one on the target's server, which is not there yet."""
+    made = Target(target.server, f"{target.database}-{suffix}", target.lane)
+
+    def drop() -> None:
+        for name in (made.database, f"{made.database}.surelane-part"):
+            target.server.execute(f'drop database if exists "{name}" with (force)')
+
+    undo.append(drop)
+    return made
+
+
+def opened(kafka: Kafka, name: str) -> Broker:
+    """A connection that reads one topic."""
+    return Broker(Source.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": [name]}))
+
+
+def forget(kafka: Kafka, name: str, before: int) -> None:
+    """As retention does it."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    for done in admin.delete_records([KafkaPartition(name, 0, before)]).values():
+        done.result()
+
+
+@pytest.fixture
+def made_up(new_topic: Callable[..., Topic], kafka: Kafka, snapshotting: Snapshotting) -> Topic:
+    """The topic that bare lanes say they read; it has what the lane applied, and three messages more."""
+    topic = new_topic(name=f"{TOPIC.topic}-{uuid.uuid4().hex[:6]}")
+    topic.send(counted(0))
+    topic.send(counted(EPOCH))
+    renamed = '{"%s": {"0": %d}}' % (topic.name, EPOCH)  # noqa: UP031
+    snapshotting.target.execute("update surelane.ledger set end_position = cast(:end as jsonb)", end=renamed)
+    snapshotting.target.execute(
+        "insert into surelane.topic values (:lane, :topic, :id)", lane=LANE, topic=topic.name, id=_id(kafka, topic)
+    )
+    source = {"bootstrap_servers": kafka.bootstrap, "topics": [topic.name]}
+    configure(snapshotting, source=source)
+    return topic
+
+
+def _id(kafka: Kafka, topic: Topic) -> str:
+    with opened(kafka, topic.name) as broker:
+        return broker.topics()[topic.name].topic_id
+
+
+def configure(snapshotting: Snapshotting, **sections: Any) -> None:
+    """Put sections in place of those of surelane.yaml."""
+    file = snapshotting.folder / "surelane.yaml"
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | sections))

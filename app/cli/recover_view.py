@@ -32,6 +32,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
         "exact": plan.manifest.exact,
         "checks": [vars(check) for check in plan.checks],
         "steps": list(plan.steps),
+        "command": plan.command,
         "lost": list(plan.lost),
         "messages_at_most": plan.messages,
         "seconds": None if plan.seconds is None else round(plan.seconds, 1),
@@ -59,6 +60,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         return
     yield "plan:"
     yield from (f"  {number}. {step}" for number, step in enumerate(plan.steps, 1))
+    yield f"all of it in one go: {plan.command}"
 
 
 def _headroom(seconds: float) -> str:
@@ -88,8 +90,13 @@ class Telling:
 
     def say(self, step: Step, said: str) -> None:
         """This one is over."""
-        if not self._quiet:
-            typer.echo(printable(_line(step, said)))
+        if self._quiet:
+            return
+        if self._status:
+            self._status.stop()
+        typer.echo(printable(_line(step, said)))
+        if self._status:
+            self._status.start()
 
     def progress(self, words: str) -> None:
         """Not every word where it would fill a log."""

@@ -163,8 +163,10 @@ def end_prepared(engine: Engine, ledger: Ledger, gid: Gid) -> None:
 
 def lost(gid: Gid) -> Diverged:
     """A decided epoch whose transaction is gone."""
-    return Diverged(
+    return Diverged.target_behind(
         f"lane {gid.lane}: epoch {gid.epoch} was decided to commit, but its prepared transaction {gid} is gone and the "
         "ledger has no row for it: somebody rolled it back, or the database is an older copy",
-        hint="surelane recover --from-ledger   (then `surelane run` replays from the target's own position)",
+        lane=gid.lane,
+        position="the ledger's end",
+        gid=gid,
     )

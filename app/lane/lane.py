@@ -260,11 +260,12 @@ class Lane:
             return
         if self.committer.reapplies and last is not None and last.read == planned.end:
             return
-        raise Diverged(
+        raise Diverged.target_behind(
             f"lane {self.name}: epoch {number} starts at {planned.start}, but the target's ledger ends at "
             f"{last.read if last else None}: "
             "messages between the two would be lost or applied twice. Nothing of this epoch was applied.",
-            hint="surelane recover --from-ledger   (then `surelane run` goes on from the ledger's end)",
+            lane=self.name,
+            position=last.span.end if last else "its own position",
         )
 
     def _record(self, number: int, span: Span, epoch: Epoch, counts: Counts, plan: Plan) -> EpochRecord:

@@ -21,4 +21,7 @@ transactions are ended before the ledger is read, so its last row is final.
 
 For a lane that cannot start, an operator gives the same answers by hand: `evidence` looks, `verdict` judges by the
 table above, `answering` refuses what disagrees with it and keeps a record, `indoubt` shows it all.
+
+For a target that is lost, `plan` says how a snapshot and Kafka lead back, and `recovering` goes that way: step by step,
+each on record in the `journal`, resumable after any death.
 """

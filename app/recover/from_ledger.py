@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine
 from app.config.settings import Order, Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
-from app.errors import Diverged, SurelaneError
+from app.errors import Diverged, Refused
 from app.kafka.broker import Broker
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
@@ -28,7 +28,7 @@ class Recovery:
     messages: int
 
 
-class LaneRunning(SurelaneError):
+class LaneRunning(Refused):
     """The lane is running."""
 
 

@@ -12,13 +12,15 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from app.errors import Refused
-from app.snapshot.folder import Stored
+from app.snapshot.driver import Destination
+from app.snapshot.folder import Stored, sync
 
 FILE, LOG = "recovery.jsonl", "recovery.log"
+_PLACE = tuple(one.name for one in fields(Destination))
 
 
 class Step(enum.StrEnum):
@@ -42,14 +44,6 @@ class State(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where the snapshot goes, as on the command line but for a password."""
-
-    to: str
-    port: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Standing:
     """What the journal says of a step."""
 
@@ -65,8 +59,8 @@ class Standing:
 class Course:
     """How far a recovery has come."""
 
-    #: None: none was ever begun
-    place: Place | None
+    #: as on the command line, but for a password; None: none was ever begun
+    place: Destination | None
     steps: dict[Step, Standing]
 
     @property
@@ -104,8 +98,8 @@ class Journal:
         """As far as it goes by now."""
         return _course(self._lines)
 
-    def begin_anew(self, place: Place) -> None:
-        """Another recovery; what was said before is history."""
+    def begin_anew(self, place: Destination) -> None:
+        """Another recovery; what was said before is history. `place` without a password."""
         self._write({"what": "recovery", **vars(place)})
 
     def begin(self, step: Step, **facts: Any) -> None:
@@ -128,6 +122,7 @@ def journal(stored: Stored) -> Iterator[Journal]:
     """This process' alone; raises Refused while another one has it."""
     file = stored.folder / FILE
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+    sync(stored.folder)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -144,15 +139,21 @@ def journal(stored: Stored) -> Iterator[Journal]:
 
 
 def _whole_lines(text: bytes) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+    try:
+        return [json.loads(line) for line in text[: text.rfind(b"\n") + 1].splitlines()]
+    except ValueError as error:
+        raise Refused(
+            f"the journal of the recovery cannot be read: {error}",
+            hint=f"move {FILE} out of the snapshot's folder, and recover to another place",
+        ) from None
 
 
 def _course(lines: list[dict[str, Any]]) -> Course:
-    place: Place | None = None
+    place: Destination | None = None
     steps: dict[Step, Standing] = {}
     for line in lines:
         if line["what"] == "recovery":
-            place, steps = Place(to=line["to"], port=line["port"]), {}
+            place, steps = Destination(**{name: line[name] for name in _PLACE}), {}
             continue
         step = Step(line["step"])
         before = steps.get(step, Standing())

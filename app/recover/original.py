@@ -23,23 +23,34 @@ class Original:
     """Made by `held`."""
 
     def __init__(self, settings: Settings, lanes: Sequence[str]) -> None:
-        self._target, self._lanes = settings.target, lanes
+        self._target = settings.target
+        self._lanes: tuple[str, ...] = tuple(lanes)
         self._connection: Connection | None = None
+        #: why it cannot be asked
+        self.trouble: str | None = None
 
     def check(self) -> None:
         """Raises Refused when a lane runs there."""
-        if self._connection is not None:
-            try:
-                lock_holder(self._connection, self._lanes[0])
-                return
-            except DBAPIError:
-                self.close()  # the server went away, or somebody took the lane over: a new session tells which
+        if not self._lanes or self._answers():
+            return
         try:
             self._connect()
+            self.trouble = None
         except Refused:
             raise
-        except SurelaneError:
+        except SurelaneError as error:
             self.close()
+            self.trouble = error.message
+
+    def look(self) -> None:
+        """The same, often: one that did not answer is not asked again."""
+        if self._connection is not None:
+            self.check()
+
+    def forget(self) -> None:
+        """What answers at its place now is the restored one."""
+        self._lanes = ()
+        self.close()
 
     def close(self) -> None:
         """Give the locks back."""
@@ -47,6 +58,17 @@ class Original:
         if connection is not None:
             connection.invalidate()
             connection.close()
+
+    def _answers(self) -> bool:
+        """Whether the session that holds the locks is there."""
+        if self._connection is None:
+            return False
+        try:
+            lock_holder(self._connection, self._lanes[0])
+        except DBAPIError:
+            self.close()  # the server went away, or somebody took the lane over: a new session tells which
+            return False
+        return True
 
     def _connect(self) -> None:
         engine = make_engine(self._target.url, self._target.owner_role, _NAME)
@@ -63,11 +85,10 @@ class Original:
 
 @contextmanager
 def held(settings: Settings, lanes: Sequence[str]) -> Iterator[Original]:
-    """Raises Refused while a lane runs there."""
+    """Raises Refused while a lane runs there; no lanes: there is nothing to hold."""
     original = Original(settings, lanes)
     try:
-        if lanes:
-            original.check()
+        original.check()
         yield original
     finally:
         original.close()

@@ -63,6 +63,11 @@ class Plan:
     headroom_seconds: float
 
     @property
+    def command(self) -> str:
+        """That carries it out."""
+        return f"surelane recover run --snapshot {self.manifest.name} {_TO[self.manifest.driver]}"
+
+    @property
     def ok(self) -> bool:
         """Whether it leads there."""
         return all(check.ok for check in self.checks)

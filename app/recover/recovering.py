@@ -16,17 +16,17 @@ ledger's end, so the replay applies them anew. A checkpoint that moved on has fo
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from app import failpoint
-from app.config.settings import Order, Settings
+from app.config.settings import CommitMode, Order, Settings
 from app.db.engine import make_engine
 from app.db.failures import translated
 from app.db.prepared import prepared
-from app.errors import ConfigInvalid, Diverged, EnvironmentMissing, Refused, SurelaneError
+from app.errors import ConfigInvalid, Diverged, EnvironmentMissing, Refused, SurelaneError, TargetMismatch
 from app.kafka.broker import Broker
 from app.ledger.migrate import upgrade
 from app.model.gid import Gid
@@ -35,7 +35,7 @@ from app.recover.answering import Answering
 from app.recover.evidence import source_of
 from app.recover.from_ledger import recover_from_ledger
 from app.recover.indoubt import Observer
-from app.recover.journal import LOG, Course, Journal, Place, State, Step, journal
+from app.recover.journal import LOG, Course, Journal, State, Step, journal
 from app.recover.original import Original, held
 from app.recover.plan import Check, make_plan
 from app.recover.replaying import missing, reached, replay
@@ -43,6 +43,7 @@ from app.recover.soundness import sound
 from app.recover.verdict import PAST, Answer
 from app.snapshot.driver import Destination
 from app.snapshot.folder import Progress, Stored
+from app.snapshot.looking import server
 from app.snapshot.snapshots import Snapshots
 
 _NAME = "surelane recover"
@@ -119,24 +120,17 @@ class Recovering:
         if wished is None:
             if place is None:
                 raise ConfigInvalid("say where the snapshot is to be restored to", hint="--to PLACE, a new one")
-            return Destination(to=place.to, port=place.port)
-        named = Place(to=_without_password(wished.to), port=wished.port)
-        if place is None or (book.course.finished and named.to != place.to):
-            book.begin_anew(named)
-        elif named.to != place.to:
-            if not self.wishes.anew:
-                raise Refused(
-                    f"a recovery from {name} to {place.to} is not finished",
-                    hint=f"go on with it: surelane recover run --snapshot {name}; or give it up: add --anew",
-                )
-            book.begin_anew(named)
-        elif wished.port is None:
-            return Destination(
-                to=wished.to,
-                port=place.port,
-                max_prepared_transactions=wished.max_prepared_transactions,
-                owners=wished.owners,
+            return place
+        named = replace(wished, to=_without_password(wished.to))
+        if place is not None and named.to == place.to and not self.wishes.anew:
+            return _together(wished, place)
+        something_there = book.course.steps[Step.RESTORE].state in (State.BEGUN, State.DONE)
+        if place is not None and something_there and not (book.course.finished or self.wishes.anew):
+            raise Refused(
+                f"a recovery from {name} to {place.to} is not finished",
+                hint=f"go on with it: surelane recover run --snapshot {name}; or give it up: add --anew",
             )
+        book.begin_anew(named)
         return wished
 
     def _lanes_to_hold(self, stored: Stored, book: Journal) -> list[str]:
@@ -145,6 +139,17 @@ class Recovering:
         if there == _place(self.settings.target.url):
             return []
         return [one.lane for one in stored.manifest.seen.lanes]
+
+
+def _together(wished: Destination, place: Destination) -> Destination:
+    """What an earlier call said, and this one on top: another port, say, or a password."""
+    slots = wished.max_prepared_transactions
+    return Destination(
+        to=wished.to,
+        port=place.port if wished.port is None else wished.port,
+        max_prepared_transactions=place.max_prepared_transactions if slots is None else slots,
+        owners=wished.owners and place.owners,
+    )
 
 
 class _Run:
@@ -156,6 +161,9 @@ class _Run:
         self._of, self._stored, self._book, self._original = of, stored, book, original
         self._destination = destination
         self._checks: tuple[Check, ...] = ()
+        before = book.course.steps[Step.RESTORE]
+        #: no earlier call of this recovery can have restored anything
+        self._is_first = before.state in (State.WAITING, State.FAILED) and not before.facts
 
     def run(self) -> Recovered:
         """All of them, in order."""
@@ -207,7 +215,9 @@ class _Run:
                 f"snapshot {name} is not what was made: {'; '.join(faults[:FAULTS_SHOWN])}",
                 hint="take another one: surelane snapshot list. Nothing was done",
             )
-        return f"{name} is sound, Kafka has everything from there on; at most {plan.messages:,} messages to replay"
+        said = f"{name} is sound, Kafka has everything from there on; at most {plan.messages:,} messages to replay"
+        trouble = self._original.trouble
+        return f"{said}. The original does not answer: see that no lane runs on it ({trouble})" if trouble else said
 
     def _restore(self) -> str:
         """Also when it is done: it tells what is there, and starts a server that was stopped."""
@@ -217,15 +227,39 @@ class _Run:
                 f"restored at {restored.url.render_as_string()}, but its ledger cannot be read: {restored.trouble}",
                 hint="mend what it says, then call this again",
             )
+        if self._book.course.is_done(Step.RESTORE) and not restored.before:
+            raise Refused(
+                f"what this recovery had restored is gone, so it was restored once more at {self._destination.to}",
+                hint="begin there: the same call with --to and --anew",
+            )
         self._stored = stored
         settings = self._of.settings
         told = self._book.course.steps[Step.RESTORE].facts.get("url")
         url = self._of.wishes.url or _lane_url(settings.target.url, restored.url, told)
+        if _place(url) == _place(settings.target.url):
+            if restored.before and self._is_first:
+                raise Refused(
+                    f"{_place(url)} is the target itself, and was restored from this snapshot before",
+                    hint="recover to a new place: another --to",
+                )
+            self._original.forget()
         self._restored = settings.model_copy(update={"target": settings.target.model_copy(update={"url": url})})
         self._engine = make_engine(url, settings.target.owner_role, _NAME)
         if not self._book.course.is_done(Step.RESTORE):
-            self._book.begin(Step.RESTORE, place=_place(url), url=_without_password(url))
+            told = told if self._of.wishes.url is None else _without_password(url)
+            self._book.begin(Step.RESTORE, place=_place(url), url=told)
+        self._check_slots()
         return f"{_without_password(url)}, {restored.seen.position}"
+
+    def _check_slots(self) -> None:
+        """A dump may come to a server that cannot prepare."""
+        with translated("asking the restored server"), self._engine.connect() as connection:
+            found = server(connection).max_prepared_transactions
+        if self._restored.mode is CommitMode.TWO_PHASE and not found:
+            raise TargetMismatch(
+                "the restored server has max_prepared_transactions 0, and the lane commits in two phases",
+                hint="set it there, restart that server, and call this again",
+            )
 
     def _in_doubt(self) -> str:
         """Every one of the database; the schema is brought up to date first, the record is part of it."""
@@ -276,7 +310,7 @@ class _Run:
             self._of.lane,
             goal,
             self._stored.folder / LOG,
-            self._original.check,
+            self._original.look,
             self._of.progress,
         )
         if left := missing(position, goal):
@@ -308,8 +342,8 @@ class _Run:
 
 
 def _lane_url(original: URL, restored: URL, told: str | None) -> URL:
-    """As the lane reaches the original, at the place of the restored one; `told` by an earlier call, but for the
-    password."""
+    """As the lane reaches the original, at the place of the restored one; or as an earlier call was `told`, which did
+    not keep the password."""
     if told is not None:
         url = make_url(told)
         return url.set(password=original.password) if url.username == original.username else url

@@ -2,11 +2,13 @@
 
 import ctypes
 import datetime
+import json
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sqlalchemy import Engine
@@ -35,7 +37,7 @@ LOOK_SECONDS = 0.5
 #: seconds that the lane gets to stop at an epoch's end
 STOP_SECONDS = 60.0
 #: of the lane's log, in an error
-TAIL_CHARACTERS = 2_000
+TAIL_LINES = 20
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 #: what a lane that ended with this status would have raised here
@@ -75,9 +77,8 @@ def replay(
         finally:
             _stop(process)
     if process.returncode:
-        tail = log.read_text(errors="replace")[-TAIL_CHARACTERS:]
         raise _BY_STATUS.get(process.returncode, EnvironmentMissing)(
-            f"the lane ended with status {process.returncode} while it replayed:\n{tail}",
+            f"the lane ended with status {process.returncode} while it replayed: {_last_words(log)}",
             hint=f"mend what it says (all of it is in {log}), then call this again: it goes on",
         )
     return reached(settings, engine)
@@ -126,6 +127,17 @@ def _left(settings: Settings, engine: Engine, goal: Offsets) -> int | None:
         return missing(reached(settings, engine), goal)
     except SurelaneError:
         return None
+
+
+def _last_words(log: Path) -> str:
+    """Why it stopped; the log's end where it could not say so."""
+    lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+    for line in reversed(lines):
+        with suppress(ValueError):
+            told = json.loads(line)
+            if isinstance(told, dict) and told.get("event") == "stopped":
+                return str(told.get("message"))
+    return "\n".join(lines)
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:

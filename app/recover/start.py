@@ -120,13 +120,10 @@ def _reaches(position: Offsets, goal: Offsets) -> bool:
 
 def _target_behind(lane: str, planned: Planned, ledger_end: Offsets | None) -> Diverged:
     state = f"complete up to {planned.span.end}" if planned.complete else f"complete up to {planned.span.start}"
-    return Diverged(
+    return Diverged.target_behind(
         f"lane {lane}: the checkpoint says {state} (epoch {planned.epoch}), but the target's ledger ends at "
         f"{ledger_end or 'nothing'}: epochs that were decided are not in this database. It was restored, failed over "
-        "to an older copy, or a prepared transaction was rolled back by hand. Nothing was changed. Plan:\n"
-        "  1. make sure this is the right database:     surelane status\n"
-        "  2. forget the checkpoint, keep the ledger:   surelane recover --from-ledger\n"
-        "  3. replay from the target's own position:    surelane run\n"
-        "  Kafka must still hold the messages from that position on; recover checks that.",
-        hint="surelane recover --from-ledger",
+        "to an older copy, or a prepared transaction was rolled back by hand. Nothing was changed",
+        lane=lane,
+        position=ledger_end or "its own position",
     )

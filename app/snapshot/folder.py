@@ -107,18 +107,18 @@ class Directory:
         """The moment at which it is there."""
         failpoint.reach("snapshot-before-manifest")
         _write(part / MANIFEST, json.dumps(manifest.as_json(), indent=1))
-        _sync(part)
+        sync(part)
         failpoint.reach("snapshot-before-rename")
         folder = self.root / manifest.name
         part.rename(folder)
-        _sync(self.root)
+        sync(self.root)
         return _stored(folder)
 
     def set_actual(self, stored: Stored, seen: Seen) -> Stored:
         """Write down what was found inside."""
         _write(stored.folder / ".part", json.dumps(seen.as_json(), indent=1))
         (stored.folder / ".part").rename(stored.folder / ACTUAL)
-        _sync(stored.folder)
+        sync(stored.folder)
         return Stored(stored.folder, stored.manifest.with_actual(seen))
 
     def delete(self, name: str) -> None:
@@ -127,7 +127,7 @@ class Directory:
         with _held(self.root, wait=True):
             shutil.rmtree(doomed, ignore_errors=True)
             (self.root / name).rename(doomed)
-            _sync(self.root)
+            sync(self.root)
             shutil.rmtree(doomed)
 
     def _make_root(self) -> None:
@@ -184,9 +184,9 @@ def faults(stored: Stored, progress: Progress) -> list[str]:
 def sync_tree(folder: Path) -> None:
     """Have everything in it on disk."""
     for path in _files(folder):
-        _sync(path)
+        sync(path)
     for path in [folder, *(one for one in folder.rglob("*") if one.is_dir())]:
-        _sync(path)
+        sync(path)
 
 
 def _stored(folder: Path) -> Stored:
@@ -219,10 +219,11 @@ def _sha256(path: Path) -> str:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
-    _sync(path)
+    sync(path)
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -55,7 +55,13 @@ def test_a_target_that_lacks_an_epoch_stops_the_start_with_a_plan(
     with pytest.raises(Diverged) as refused:
         caught_up.run_until_caught_up()
     assert refused.value.exit_status is ExitStatus.DIVERGED
-    for word in (target.lane, f"{topic.name}[0]@5", f"{topic.name}[0]@10", "recover --from-ledger", "Plan"):
+    for word in (
+        target.lane,
+        f"{topic.name}[0]@5",
+        f"{topic.name}[0]@10",
+        "recover --from-ledger",
+        "restore-and-replay",
+    ):
         assert word in str(refused.value)
     assert sorted(target.rows("public.flat")) == [(number,) for number in range(1, 6)]
 
@@ -80,6 +86,8 @@ def test_a_ledger_that_jumps_while_the_lane_runs_stops_it(
     assert isinstance(error, Diverged)
     for word in (target.lane, f"starts at {topic.name}[0]@11", f"ends at {topic.name}[0]@8", "Nothing of this epoch"):
         assert word in str(error)
+    assert f"lane {target.lane}, as in ops/runbooks/restore-and-replay.md" in str(error)
+    assert f"# from {topic.name}[0]@8;" in str(error)
     assert (12,) not in target.rows("public.flat")
     assert target.prepared() == []
 

@@ -3,41 +3,24 @@
 import math
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-import yaml
-from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient
 from prometheus_client import CollectorRegistry
 
-from app.config.settings import Source
 from app.embedded import Kafka
 from app.errors import ExitStatus
-from app.kafka.broker import Broker
 from app.kafka.replayable import replayable
 from app.metrics.lane import LaneMetrics
 from app.model.offsets import Offsets, TopicPartition
 from app.snapshot.record import Records
 from app.supervise.monitor import show_snapshot
-from tests.fix_bare_lane import TOPIC
 from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE, counted
+from tests.fix_recover import configure, forget, opened
 from tests.fix_snapshot import Snapshotting
 from tests.fix_topic import Topic
 
 DAY = 86_400.0
-
-
-def opened(kafka: Kafka, name: str) -> Broker:
-    return Broker(Source.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": [name]}))
-
-
-def forget(kafka: Kafka, name: str, before: int) -> None:
-    """As retention does it."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for done in admin.delete_records([KafkaPartition(name, 0, before)]).values():
-        done.result()
 
 
 def test_headroom(kafka: Kafka) -> None:
@@ -72,32 +55,6 @@ def test_headroom_without_a_time(kafka: Kafka, options: dict[str, str], expected
         assert replayable(broker, Offsets.of({TopicPartition(name, 0): 0})).headroom_seconds == pytest.approx(
             expected, nan_ok=True
         )
-
-
-@pytest.fixture
-def made_up(new_topic: Callable[..., Topic], kafka: Kafka, snapshotting: Snapshotting) -> Topic:
-    """The topic that bare lanes say they read; it has what the lane applied, and three messages more."""
-    topic = new_topic(name=f"{TOPIC.topic}-{uuid.uuid4().hex[:6]}")
-    topic.send(counted(0))
-    topic.send(counted(EPOCH))
-    renamed = '{"%s": {"0": %d}}' % (topic.name, EPOCH)  # noqa: UP031
-    snapshotting.target.execute("update surelane.ledger set end_position = cast(:end as jsonb)", end=renamed)
-    snapshotting.target.execute(
-        "insert into surelane.topic values (:lane, :topic, :id)", lane=LANE, topic=topic.name, id=_id(kafka, topic)
-    )
-    source = {"bootstrap_servers": kafka.bootstrap, "topics": [topic.name]}
-    configure(snapshotting, source=source)
-    return topic
-
-
-def _id(kafka: Kafka, topic: Topic) -> str:
-    with opened(kafka, topic.name) as broker:
-        return broker.topics()[topic.name].topic_id
-
-
-def configure(snapshotting: Snapshotting, **sections: Any) -> None:
-    file = snapshotting.folder / "surelane.yaml"
-    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | sections))
 
 
 def test_the_metrics(snapshotting: Snapshotting, made_up: Topic, kafka: Kafka) -> None:
@@ -152,6 +109,7 @@ def test_the_plan(
     said = plan(surelane).out
     assert "6. surelane recover --from-ledger" in said
     assert f"at most {EPOCH} messages" in said
+    assert "surelane recover run --snapshot one --to postgresql://" in said
     configure(snapshotting, target={"url": "postgresql://surelane@127.0.0.1:1/gone"})
     assert plan(surelane, "--json").json["ok"], "the target is gone, and not needed"
     forget(kafka, made_up.name, EPOCH + 2)

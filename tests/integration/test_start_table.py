@@ -29,11 +29,13 @@ from app.model.offsets import Offsets, Span, TopicPartition
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, Identity
 from app.supervise.opening import Writer, open_writers
+from tests.fix_cli import Ended
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message
 from tests.oracle import questions
+from tests.runbook import commands
 from tests.workload import COUNTER
 
 #: messages in each epoch that the lane cuts
@@ -258,8 +260,10 @@ def test_1100_lost_stops_and_changes_nothing(scene: MakeScene, mode: CommitMode)
     assert (made.target.epochs(), made.target.rows("public.counter"), _files(made)) == before
 
 
-def test_1100_after_a_rollback_by_hand(scene: MakeScene, lane_process: MakeProcess) -> None:
-    """The operator's way out, as the command itself prints it: status 6, the plan, `recover`, and `run` again."""
+def test_1100_after_a_rollback_by_hand(
+    scene: MakeScene, lane_process: MakeProcess, surelane: Callable[..., Ended]
+) -> None:
+    """The operator's way out, as the command itself prints it: status 6, and the commands of the runbook's section."""
     made = scene()
     gid = made.gid
     made.prepare(gid)
@@ -269,10 +273,20 @@ def test_1100_after_a_rollback_by_hand(scene: MakeScene, lane_process: MakeProce
     stopped = lane_process(made.lane, until_caught_up=True).start()
     assert stopped.wait() == ExitStatus.DIVERGED
     (said,) = stopped.events("stopped")
-    assert "surelane recover --from-ledger" in said["message"]
-    assert "surelane run" in said["message"]
-    assert made.recover() == ExitStatus.OK
-    made.run()
+    page = [one for one in commands("restore-and-replay.md") if one.section == "Stopped with status 6"]
+    printed = [line.partition("#")[0].strip() for line in said["hint"].splitlines()[1:]]
+    assert printed == [one.text for one in page if "<gid>" not in one.text]
+    position = str(made.target.position())
+    assert (made.lane.name in said["hint"], f"# from {position};" in said["hint"]) == (True, True)
+
+    def play(_: str, *words: str) -> Ended:
+        if words != ("run",):
+            return surelane(*words, "--config", str(made.lane.config_file))
+        made.run()
+        return Ended(0, "", "")
+
+    for one in page:
+        one.check(play, gid=str(gid), lane=made.lane.name, position=position)
     made.questions()
 
 

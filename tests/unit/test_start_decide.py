@@ -4,10 +4,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from app.commit.committer import lost
 from app.errors import Diverged, ExitStatus
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.recover.start import Ending, Planned, Start, decide, ending
+from tests.runbook import commands
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 
@@ -88,6 +90,14 @@ def test_nothing_between_target_and_next_epoch_is_ever_lost_or_done_twice(
 
 
 GID = Gid("orders", 7, 3)
+
+
+def test_a_lost_epoch_s_hint_is_the_runbook_s_section_with_its_names() -> None:
+    hint = lost(GID).hint or ""
+    page = [one for one in commands("restore-and-replay.md") if one.section == "Stopped with status 6"]
+    printed = [line.partition("#")[0].split() for line in hint.splitlines()[1:]]
+    assert printed == [one.arguments(gid=str(GID)) for one in page]
+    assert "lane orders" in hint
 
 
 @pytest.mark.parametrize(
