@@ -150,7 +150,7 @@ def run(
     foreign: Annotated[
         bool, typer.Option("--roll-back-foreign", help="Also what other programs had prepared there.")
     ] = False,
-    anew: Annotated[bool, typer.Option("--anew", help="Give up an unfinished recovery to another place.")] = False,
+    anew: Annotated[bool, typer.Option("--anew", help="Give up what an earlier call began, and begin anew.")] = False,
     status: Annotated[bool, typer.Option("--status", help="Say how far it has come; do nothing.")] = False,
     as_json: Json = False,
 ) -> None:

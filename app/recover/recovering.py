@@ -17,12 +17,13 @@ ledger's end, so the replay applies them anew. A checkpoint that moved on has fo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from app import failpoint
-from app.config.settings import CommitMode, Order, Settings
+from app.config.settings import CommitMode, Order, Settings, SnapshotDriver
 from app.db.engine import make_engine
 from app.db.failures import translated
 from app.db.prepared import prepared
@@ -63,7 +64,7 @@ class Wishes:
     url: URL | None = None
     #: roll back other programs' prepared transactions, too
     foreign: bool = False
-    #: give up an unfinished recovery to another place
+    #: give up what an earlier call began
     anew: bool = False
 
 
@@ -108,19 +109,21 @@ class Recovering:
         """Go on from where it stopped; raises what a step ends with."""
         stored = self.snapshots.directory.get(name)
         with journal(stored) as book:
-            destination = self._destination(book, name)
+            destination = self._destination(book, stored)
             if book.course.finished:
                 return Recovered(snapshot=name, course=book.course, url=None)
             with held(self.settings, self._lanes_to_hold(stored, book)) as original:
                 return _Run(self, stored, book, original, destination).run()
 
-    def _destination(self, book: Journal, name: str) -> Destination:
+    def _destination(self, book: Journal, stored: Stored) -> Destination:
         """Where it goes; a new entry in the journal when it goes somewhere new."""
-        wished, place = self.wishes.destination, book.course.place
+        wished, place, name = self.wishes.destination, book.course.place, stored.manifest.name
         if wished is None:
             if place is None:
                 raise ConfigInvalid("say where the snapshot is to be restored to", hint="--to PLACE, a new one")
             return place
+        if stored.manifest.driver is SnapshotDriver.BASEBACKUP:  # the same folder for a call from elsewhere
+            wished = replace(wished, to=str(Path(wished.to).expanduser().absolute()))
         named = replace(wished, to=_without_password(wished.to))
         if place is not None and named.to == place.to and not self.wishes.anew:
             return _together(wished, place)

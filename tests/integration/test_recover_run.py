@@ -8,13 +8,15 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from app.db.locks import lock_holder, try_lock
+from app.config.load import load
+from app.db.locks import lock_holder, terminate, try_lock
 from app.embedded import Kafka
 from app.embedded.postgres import SUPERUSER
 from app.embedded.stack import TARGET_ROLE
-from app.errors import ExitStatus
+from app.errors import ExitStatus, Refused
 from app.failpoint import RECOVER_NAMES
 from app.recover.journal import FILE
+from app.recover.original import held
 from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_recover import PAGE, Lost, MakeLost, configure, forget, killed, new_database
@@ -60,6 +62,9 @@ def test_from_a_base_backup(lost: MakeLost, tmp_path: Path, monkeypatch: pytest.
     made.questions()
     again = made()
     assert (again.status, "nothing to do" in again.out) == (0, True)
+    told = made("--json").json
+    assert (told["finished"], told["ok"], told["url"]) == (True, True, None)
+    assert (told["place"]["to"], len(told["steps"])) == (folder, len(RECOVER_NAMES))
     made.play("Go on", go_on(made, made.copy, tmp_path, monkeypatch), other=str(made.target.url))
 
 
@@ -191,6 +196,22 @@ def test_what_speaks_against_a_place(run: Callable[..., Ended], snapshotting: Sn
     said = run("--status").out
     assert other.target.database in said
     assert "3. in-doubt  waiting\n" in said
+
+
+def test_a_lane_that_starts_on_the_original_is_noticed(snapshotting: Snapshotting) -> None:
+    """As a start does it: the session with the lock is ended, and the lock taken."""
+    with held(load(), [LANE]) as original, snapshotting.target.engine.connect() as lane:
+        original.look()
+        holder = lock_holder(lane, LANE)
+        assert holder is not None
+        terminate(lane, holder)
+        eventually(lambda: try_lock(lane, LANE), why="the lock to be free")
+        with pytest.raises(Refused, match="runs on the original target"):
+            original.look()
+    configure(snapshotting, target={"url": "postgresql://surelane@127.0.0.1:1/gone"})
+    with held(load(), [LANE]) as original:
+        assert original.trouble
+        original.look()
 
 
 def test_foreign_prepared_transactions(
