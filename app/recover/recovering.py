@@ -358,7 +358,7 @@ def _lane_url(original: URL, restored: URL, told: str | None) -> URL:
 def _without_password(text: str | URL) -> str:
     """Of a URL; what is none stays as it is."""
     try:
-        return make_url(text).set(password=None).render_as_string()
+        return make_url(text).set(password=None).difference_update_query(["password"]).render_as_string()
     except ArgumentError:
         return str(text)
 

@@ -18,7 +18,7 @@ from app.failpoint import RECOVER_NAMES
 from app.recover.journal import FILE
 from app.recover.original import held
 from tests.fix_cli import Ended
-from tests.fix_doubt import EPOCH, LANE, counted
+from tests.fix_doubt import EPOCH, LANE
 from tests.fix_recover import PAGE, Lost, MakeLost, configure, forget, killed, new_database
 from tests.fix_snapshot import Copy, Snapshotting
 from tests.fix_target import Target
@@ -219,13 +219,13 @@ def test_foreign_prepared_transactions(
 ) -> None:
     """They are not touched unless that is said; the refusal says how."""
     del made_up
-    connection = psycopg2.connect(snapshotting.target.server.url(snapshotting.target.database, TARGET_ROLE))
-    connection.tpc_begin("other-program-17")
-    with connection.cursor() as cursor:
-        cursor.execute("create table public.stock (id int)")
-    connection.tpc_prepare()
-    connection.close()
-    snapshotting.lane.prepare(counted(EPOCH))
+    for gid in ("other-program-17", f"surelane:{LANE}:1:1"):
+        connection = psycopg2.connect(snapshotting.target.server.url(snapshotting.target.database, TARGET_ROLE))
+        connection.tpc_begin(gid)
+        with connection.cursor() as cursor:
+            cursor.execute(f'create table public."of {gid}" ()')
+        connection.tpc_prepare()
+        connection.close()
     snapshotting.json("create", "--name", "two", "--driver", "basebackup")
     copy = snapshotting.place("basebackup")
     words = ("recover", "run", "--snapshot", "two")
