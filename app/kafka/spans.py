@@ -52,7 +52,7 @@ class Batch:
     def add_all(self, messages: Sequence[Message], end: int) -> bool:
         """What was given at once: messages of this partition alone, without any error, before `end`; false, with
         nothing done, where it is not so."""
-        if any([message.error() for message in messages]):
+        if any(message.error() is not None for message in messages):
             return False
         offsets = [message.offset() for message in messages]
         if not offsets or offsets[-1] is None or offsets[-1] >= end:
