@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 from bench.tables import Expected
 from bench.workload import Kind, Workload, key_of, value_of
 
-_PRODUCER = {"linger.ms": 0, "acks": 1, "compression.type": "none"}
+#: as librdkafka itself has it: a request for each message would keep the broker busier than anything that is measured
+_LINGER_MS = 5
+#: seconds slept at least: what has become due meanwhile is sent together
+_TICK_SECONDS = 0.002
+_PRODUCER = {"linger.ms": _LINGER_MS, "acks": 1, "compression.type": "none"}
 _FLUSH_SECONDS = 60.0
 KIND = Kind.UNIFORM
 
@@ -40,7 +44,7 @@ def pace(bootstrap: str, topic: str, rate: int, count: int) -> Paced:
     for ordinal, change in enumerate(workload):
         ahead = begin + ordinal / rate - time.time()
         if ahead > 0:
-            time.sleep(ahead)
+            time.sleep(max(ahead, _TICK_SECONDS))
         sent_at[ordinal] = now = time.time()
         value = value_of(change, ordinal, int(now * 1_000_000))
         producer.produce(topic, value, key_of(change), partition=0, on_delivery=delivered)

@@ -180,6 +180,7 @@ class Broker:
                 "group.id": f"surelane-{id(self):x}",  # never joined: partitions are assigned, nothing is committed
                 **ASSIGNED,
                 "fetch.wait.max.ms": "50",  # the end of a partition is news, too: say so at once
+                "fetch.queue.backoff.ms": "5",  # with a full queue the next fetch waits so long: a second by default
                 "queued.min.messages": "1",  # a few messages are asked for, so do not fetch 64 MB ahead
                 "fetch.message.max.bytes": "262144",
             }
