@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 import numpy as np
 import pyarrow as pa
 
+from app.errors import EnvironmentMissing, Unreachable
 from app.kafka.broker import RawMessage
 from app.model.arrow import compute
 from app.model.offsets import Position, TopicPartition
@@ -31,10 +32,18 @@ def halves_from(
     found: dict[TopicPartition, int] = {}
     for tp in partitions:
         offset = _last_delete(rows if len(partitions) == 1 else _of(rows, tp))
-        told = None if offset is None else message(Position(*tp, offset))
+        told = None if offset is None else _read_again(message, Position(*tp, offset))
         if offset is not None and told is not None and any(name == NEW_KEY_HEADER for name, _ in told.headers):
             found[tp] = offset
     return found
+
+
+def _read_again(message: Callable[[Position], RawMessage | None], position: Position) -> RawMessage | None:
+    """It was there a moment ago: a broker that does not know it is one that has just come back."""
+    try:
+        return message(position)
+    except EnvironmentMissing as error:
+        raise Unreachable(f"{position} cannot be read again: {error.message}", hint=error.hint) from error
 
 
 def _last_delete(rows: pa.Table) -> int | None:

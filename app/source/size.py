@@ -5,7 +5,10 @@ and the query is started anew when it has become another one by far. Until then 
 may be larger.
 """
 
+from contextlib import suppress
+
 from app.config.settings import Epoch
+from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.model.offsets import Offsets, Position, Span
 
@@ -38,7 +41,12 @@ class EpochSize:
         return self.messages
 
     def sample(self, broker: Broker, position: Offsets) -> None:
-        """Look at messages from the position on; at the last ones where nothing lies behind it."""
+        """Look at messages from the position on; at the last ones where nothing lies behind it. Whatever is wrong with
+        them is for those to say who need them."""
+        with suppress(SurelaneError):
+            self._sample(broker, position)
+
+    def _sample(self, broker: Broker, position: Offsets) -> None:
         marks = broker.watermarks(set(position))
         sizes: list[int] = []
         for tp, (low, high) in marks.items():
