@@ -78,8 +78,9 @@ class Epoch:
     @cached_property
     def _tables(self) -> Indices:
         """A number for the source table of each layout."""
-        tables: dict[str, int] = {}
-        return np.array([tables.setdefault(layout.source, len(tables)) for layout in self.layouts], np.int64)
+        tables: dict[tuple[str, str], int] = {}
+        names = ((layout.schema, layout.table) for layout in self.layouts)
+        return np.array([tables.setdefault(name, len(tables)) for name in names], np.int64)
 
     @cached_property
     def survivors(self) -> Indices:

@@ -96,3 +96,13 @@ def test_rows_by_layout(names: list[str], step: int) -> None:
 
 def _of(table: str) -> dict[str, str]:
     return {"layout": SEPARATOR.join([Kind.UPSERT, "", "public", table, "id"])}
+
+
+def test_tables_whose_names_read_alike_are_two() -> None:
+    """Schema `a` with table `b.c`, and schema `a.b` with table `c`: each keeps its row."""
+    rows = [_row("t", offset, (1, offset + 1)) for offset in range(2)]
+    for row, names in zip(rows, (["a", "b.c"], ["a.b", "c"]), strict=True):
+        row |= {"key": '{"id":1}', "layout": SEPARATOR.join([Kind.UPSERT, "", *names, "id"])}
+    epoch = Epoch.arrange(table_of(rows))
+    assert epoch.survivors.tolist() == [0, 1]
+    assert len(set(epoch.identities.tolist())) == 2
