@@ -30,6 +30,7 @@ pytest_plugins = [
     "tests.fix_snapshot",
     "tests.fix_recover",
     "tests.fix_dead_letters",
+    "tests.fix_bench",
 ]
 
 

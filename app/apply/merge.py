@@ -22,7 +22,7 @@ class Merge:
         self._target = target.quoted_name
         self._takes_merge = target.takes_merge
         self._key = target.key
-        self._all = staging.fields
+        self._by_name = {field.column.name: field for field in staging.fields}
         self._fields = [field for field in staging.fields if not field.column.generated]
         self._updated = [field for field in self._fields if not field.column.is_counted]
         self._ordinal = f"s.{quoted(ORDINAL)}"
@@ -74,8 +74,7 @@ class Merge:
 
     def has_key(self, alias: str) -> str:
         """Condition: the target's row, `t`, has the key of the staged one that is called `alias`."""
-        by_name = {field.column.name: field for field in self._all}
-        return " and ".join(f"t.{quoted(name)} = {self._value(by_name[name], alias)}" for name in self._key)
+        return " and ".join(f"t.{quoted(name)} = {self._value(self._by_name[name], alias)}" for name in self._key)
 
     def truncate(self) -> str:
         """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too."""
@@ -126,8 +125,7 @@ class Merge:
 
     @cached_property
     def _staged_key(self) -> str:
-        by_name = {field.column.name: field for field in self._all}
-        return ", ".join(self._value(by_name[name]) for name in self._key)
+        return ", ".join(self._value(self._by_name[name]) for name in self._key)
 
     def _value(self, field: Field, alias: str = "s") -> str:
         return value_sql(field.column, field.encoding, f"{alias}.{quoted(field.column.name)}", self._schema)

@@ -17,6 +17,13 @@ ConfigFile = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for programs.")]
 
+RestoredPort = Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of the restored server.")]
+RestoredSlots = Annotated[
+    int | None,
+    typer.Option("--max-prepared-transactions", min=0, help="Of the restored server.", show_default="the original's"),
+]
+NoOwner = Annotated[bool, typer.Option("--no-owner", help="dump: everything belongs to the role that restores.")]
+
 
 def database_url(text: str) -> URL:
     """An option's; what is wrong with it is told without the text, which may hold a password."""

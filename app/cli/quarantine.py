@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 
 from app.cli.options import ConfigFile, Json
 from app.cli.quarantine_view import facts, listed, sections, summary, whole
-from app.cli.terminal import console
+from app.cli.terminal import confirm, console
 from app.cli.who import who
 from app.config.load import load
 from app.config.redaction import Redaction
@@ -176,7 +176,7 @@ def discard(
     settings = load(config)
     found = _meant(settings, entries, every=every, table=table)
     if every and found and not yes:
-        _confirm(f"discard {_entries(found)}?")
+        confirm(f"discard {_entries(found)}?")
     with _opened(settings) as (connection, operator):
         operator.discard(connection, found, str(who()), reason)
     typer.echo(f"{_entries(found)} discarded")
@@ -202,15 +202,6 @@ def _meant(settings: Settings, entries: list[int] | None, *, every: bool, table:
         return sorted(set(entries))
     with _opened(settings) as (connection, operator):
         return operator.ids(connection, Filter(states=OPEN, table=table))
-
-
-def _confirm(question: str) -> None:
-    try:
-        sure = typer.confirm(question, err=True)
-    except typer.Abort:
-        sure = False
-    if not sure:
-        raise Refused("not confirmed, nothing was changed", hint="--yes confirms beforehand")
 
 
 def _entries(found: list[int]) -> str:

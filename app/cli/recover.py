@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli.options import ConfigFile, Json, database_url
+from app.cli.options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.recover_view import Telling, course_told, plan_json, plan_told, recovered_json, recovered_told
 from app.cli.verify_view import told
 from app.cli.who import who
@@ -115,16 +115,9 @@ def run(
             show_default=False,
         ),
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of the restored server.")] = None,
-    slots: Annotated[
-        int | None,
-        typer.Option(
-            "--max-prepared-transactions", min=0, help="Of the restored server.", show_default="the original's"
-        ),
-    ] = None,
-    no_owner: Annotated[
-        bool, typer.Option("--no-owner", help="dump: everything belongs to the role that restores.")
-    ] = False,
+    port: RestoredPort = None,
+    slots: RestoredSlots = None,
+    no_owner: NoOwner = False,
     url: Annotated[
         str | None,
         typer.Option(

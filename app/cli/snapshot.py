@@ -1,20 +1,18 @@
 """`surelane snapshot`: copies of the target, taken while the lane runs, and put back somewhere else."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
-from app.cli.options import ConfigFile, Json
+from app.cli.options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots
 from app.cli.snapshot_view import as_json, facts, listed, restored_json, told_made, told_restored
-from app.cli.terminal import console
+from app.cli.terminal import confirm, console, progress
 from app.config.load import load
 from app.config.settings import Settings, SnapshotDriver
-from app.errors import ExitStatus, Refused
+from app.errors import ExitStatus
 from app.snapshot.driver import Destination
 from app.snapshot.snapshots import Snapshots
 
@@ -119,7 +117,7 @@ def delete(
         if not any(name == broken for broken, _ in snapshots.listing().broken):
             snapshots.directory.get(name)  # one that is not there is not asked about
     if not yes:
-        _confirm(f"delete snapshot {name}?")
+        confirm(f"delete snapshot {name}?")
     with _opened(load(config)) as snapshots:
         snapshots.delete(name)
     typer.echo(f"{name} deleted")
@@ -141,16 +139,9 @@ def restore(
         ),
     ],
     config: ConfigFile = None,
-    port: Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of the restored server.")] = None,
-    slots: Annotated[
-        int | None,
-        typer.Option(
-            "--max-prepared-transactions", min=0, help="Of the restored server.", show_default="the original's"
-        ),
-    ] = None,
-    no_owner: Annotated[
-        bool, typer.Option("--no-owner", help="dump: everything belongs to the role that restores.")
-    ] = False,
+    port: RestoredPort = None,
+    slots: RestoredSlots = None,
+    no_owner: NoOwner = False,
     json_: Json = False,
 ) -> None:
     """Put one back somewhere else, never over anything, and say where its ledger ends.
@@ -170,24 +161,5 @@ def restore(
 @contextmanager
 def _opened(settings: Settings) -> Iterator[Snapshots]:
     """With what is being done on stderr, where that is a terminal."""
-    with _progress() as progress:
-        yield Snapshots(settings, progress)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    stderr = Console(stderr=True)
-    if not stderr.is_terminal:
-        yield lambda _: None
-        return
-    with stderr.status("snapshot ...") as status:
-        yield lambda words: status.update(escape(words))
-
-
-def _confirm(question: str) -> None:
-    try:
-        sure = typer.confirm(question, err=True)
-    except typer.Abort:
-        sure = False
-    if not sure:
-        raise Refused("not confirmed, nothing was changed", hint="--yes confirms beforehand")
+    with progress("snapshot") as say:
+        yield Snapshots(settings, say)

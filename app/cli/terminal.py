@@ -1,8 +1,14 @@
-"""The console that results are printed on."""
+"""The console that results are printed on, what is going on meanwhile, and what has to be confirmed."""
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import typer
 from rich.console import Console
+from rich.markup import escape
+
+from app.errors import Refused
 
 #: columns of a table that goes to another program: each row on one line
 PIPED_WIDTH = 250
@@ -11,3 +17,24 @@ PIPED_WIDTH = 250
 def console() -> Console:
     """As wide as the terminal, or wide enough for whole rows."""
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+
+@contextmanager
+def progress(verb: str) -> Iterator[Callable[[str], None]]:
+    """What is being done, on stderr; nothing where that is no terminal."""
+    stderr = Console(stderr=True)
+    if not stderr.is_terminal:
+        yield lambda _: None
+        return
+    with stderr.status(f"{verb} ...") as status:
+        yield lambda words: status.update(escape(words))
+
+
+def confirm(question: str) -> None:
+    """Raises Refused unless somebody says yes."""
+    try:
+        sure = typer.confirm(question, err=True)
+    except typer.Abort:
+        sure = False
+    if not sure:
+        raise Refused("not confirmed, nothing was changed", hint="--yes confirms beforehand")

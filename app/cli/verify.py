@@ -1,16 +1,12 @@
 """`surelane verify`: whether the target holds what another database holds."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from app.cli.options import ConfigFile, Json, database_url
-from app.cli.terminal import console
+from app.cli.terminal import console, progress
 from app.cli.verify_view import as_json, differences, listed, told
 from app.config.load import load
 from app.config.routes import RouteInvalid
@@ -65,9 +61,9 @@ def verify(
     """
     url, settings = database_url(against), load(config)
     choice = Choice(tuple(tables or ()), after, same_names)
-    with _progress() as progress:
+    with progress("verify") as say:
         try:
-            verifying = Verify(settings, url, choice, progress)
+            verifying = Verify(settings, url, choice, say)
         except RouteInvalid as error:
             raise typer.BadParameter(f"{error.problem}: {error.hint}") from None
         outcome = verifying.run(wait)
@@ -79,14 +75,3 @@ def verify(
             typer.echo(line)
     if not outcome.equal:
         raise typer.Exit(ExitStatus.DIFFERENT)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """What is being done, on stderr; nothing where that is no terminal."""
-    stderr = Console(stderr=True)
-    if not stderr.is_terminal:
-        yield lambda _: None
-        return
-    with stderr.status("verify ...") as status:
-        yield lambda words: status.update(escape(words))

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from app.model.arrow import compute
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.model.rows import is_of
 
 #: parts of a suspect: 50,000 messages are narrowed to one in four steps
 FAN_OUT = 16
@@ -148,6 +148,5 @@ def _membership(rows: pa.Table, span: Span) -> np.ndarray[tuple[int], np.dtype[n
     found = np.zeros(rows.num_rows, bool)
     offsets = rows["offset"].to_numpy()
     for tp, end in span.end.items():
-        here = compute.and_(compute.equal(rows["topic"], tp.topic), compute.equal(rows["partition"], tp.partition))
-        found |= here.to_numpy() & (offsets >= span.start[tp]) & (offsets < end)
+        found |= is_of(rows, tp).to_numpy() & (offsets >= span.start[tp]) & (offsets < end)
     return found

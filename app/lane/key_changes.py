@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from app.errors import EnvironmentMissing, Unreachable
 from app.kafka.broker import RawMessage
-from app.model.arrow import compute
 from app.model.offsets import Position, TopicPartition
-from app.model.rows import Kind, Layout
+from app.model.rows import Kind, Layout, is_of
 
 #: the name that Debezium gives it (RelationalChangeRecordEmitter.PK_UPDATE_NEWKEY_FIELD)
 NEW_KEY_HEADER = "__debezium.newkey"
@@ -31,7 +30,7 @@ def halves_from(
     """
     found: dict[TopicPartition, int] = {}
     for tp in partitions:
-        offset = _last_delete(rows if len(partitions) == 1 else _of(rows, tp))
+        offset = _last_delete(rows if len(partitions) == 1 else rows.filter(is_of(rows, tp)))
         told = None if offset is None else _read_again(message, Position(*tp, offset))
         if offset is not None and told is not None and any(name == NEW_KEY_HEADER for name, _ in told.headers):
             found[tp] = offset
@@ -57,8 +56,3 @@ def _last_delete(rows: pa.Table) -> int | None:
         if kind is not Kind.FILTERED:
             break
     return None
-
-
-def _of(rows: pa.Table, tp: TopicPartition) -> pa.Table:
-    here = compute.and_(compute.equal(rows["topic"], tp.topic), compute.equal(rows["partition"], tp.partition))
-    return rows.filter(here)

@@ -23,6 +23,9 @@ from typing import Self
 
 import pyarrow as pa
 
+from app.model.arrow import compute
+from app.model.offsets import TopicPartition
+
 #: between the parts of a layout; not a character that names have
 SEPARATOR = "\x1f"
 
@@ -42,6 +45,11 @@ SCHEMA = pa.schema(
 )
 COLUMNS = tuple(SCHEMA.names)
 NO_ROWS = SCHEMA.empty_table()
+
+
+def is_of(rows: pa.Table, tp: TopicPartition) -> pa.ChunkedArray:
+    """For each row whether it is of this partition."""
+    return compute.and_(compute.equal(rows["topic"], tp.topic), compute.equal(rows["partition"], tp.partition))
 
 
 class Kind(enum.StrEnum):

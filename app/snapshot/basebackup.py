@@ -8,26 +8,23 @@ Restoring: copied beside its place under another name, configured, marked, renam
 """
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from app import failpoint
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.failures import translated
-from app.errors import ConfigInvalid, EnvironmentMissing, Refused, SurelaneError, TargetMismatch
+from app.errors import ConfigInvalid, EnvironmentMissing, Refused, TargetMismatch
 from app.snapshot import programs
 from app.snapshot.cluster import LOOPBACK, Cluster, reachable
-from app.snapshot.driver import Destination, Restored
+from app.snapshot.driver import Destination, Restored, too_few_slots
 from app.snapshot.folder import DATA, Progress, Stored, alone, sync_tree
-from app.snapshot.looking import seen, server
+from app.snapshot.looking import NAME, look, looking, seen, server
 from app.snapshot.manifest import Content
 from app.snapshot.programs import Connecting, Programs
 
-NAME = "surelane snapshot"
 _TABLESPACES = text("select spcname from pg_tablespace where spcname not in ('pg_default', 'pg_global') order by 1")
 _MAY = text("select rolsuper or rolreplication, current_user from pg_roles where rolname = current_user")
 #: of a URL's query, what says how the original is reached
@@ -45,7 +42,7 @@ class BaseBackup:
     def create(self, name: str, part: Path, progress: Progress) -> Content:
         """See `Driver`."""
         self._check()
-        with self._looking() as connection:
+        with looking(self._settings) as connection:
             facts, first = server(connection), seen(connection, self._settings)
         program = self._programs.find("pg_basebackup", at_least=facts.major)
         connecting = Connecting.to(self._url, NAME)
@@ -54,7 +51,7 @@ class BaseBackup:
             *("--manifest-checksums=SHA256", f"--label=surelane {name}", "--progress", f"--dbname={connecting.dsn}"),
         ]
         programs.run(program, words, progress, connecting)
-        with self._looking() as connection:
+        with looking(self._settings) as connection:
             last = seen(connection, self._settings)
         return Content(server=facts, first=first, last=last, program=program.version)
 
@@ -92,7 +89,9 @@ class BaseBackup:
                 cluster.start(pg_ctl)
             failpoint.reach("restore-before-reading")
             asked_before = bool((cluster.marked() or {}).get("asked"))
-            restored = self._look(_port(cluster, destination.port), before=asked_before)
+            there = self._settings.target.url.difference_update_query(_WAY)
+            url = there.set(host=LOOPBACK, port=_port(cluster, destination.port))
+            restored = look(url, self._settings, before=asked_before)
             if restored.seen:
                 cluster.mark(**_marks(stored), asked=True)
             return restored
@@ -109,15 +108,6 @@ class BaseBackup:
         failpoint.reach("restore-before-rename")
         part.folder.rename(cluster.folder)
 
-    def _look(self, port: int, *, before: bool) -> Restored:
-        target = self._settings.target
-        url = target.url.difference_update_query(_WAY).set(host=LOOPBACK, port=port)
-        try:
-            with translated("reading what was restored"), make_engine(url, target.owner_role, NAME).connect() as asked:
-                return Restored(url=url, seen=seen(asked, self._settings), before=before)
-        except SurelaneError as error:
-            return Restored(url=url, seen=None, trouble=error.message, before=before)
-
     def _check(self) -> None:
         """Rather now than after hours."""
         with translated("snapshot: reading the server"), make_engine(self._url, None, NAME).connect() as connection:
@@ -132,26 +122,14 @@ class BaseBackup:
                 hint="use the driver dump",
             )
 
-    @contextmanager
-    def _looking(self) -> Iterator[Connection]:
-        """As the lane, whose ledger it is."""
-        target = self._settings.target
-        engine = make_engine(target.url, target.owner_role, NAME).execution_options(isolation_level="REPEATABLE READ")
-        with translated("snapshot: reading the target"), engine.connect() as connection:
-            yield connection
-
 
 def _slots(stored: Stored, destination: Destination) -> int:
     """max_prepared_transactions of the restored server; raises Refused for one that might not start."""
     least = stored.manifest.content.server.max_prepared_transactions
     wanted = least if destination.max_prepared_transactions is None else destination.max_prepared_transactions
     if wanted < least:
-        held = len(stored.manifest.prepared)
-        raise Refused(
-            f"max_prepared_transactions {wanted} is too low: the snapshot may hold up to {least} prepared "
-            f"transactions ({held} were seen), and a server with fewer slots than that does not start",
-            hint=f"--max-prepared-transactions {least} or more, or leave it out. Nothing was changed",
-        )
+        hint = f"--max-prepared-transactions {least} or more, or leave it out"
+        raise too_few_slots(f"max_prepared_transactions {wanted} is too low", stored, hint)
     return wanted
 
 

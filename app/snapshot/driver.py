@@ -6,6 +6,7 @@ from typing import Protocol
 
 from sqlalchemy.engine import URL
 
+from app.errors import Refused
 from app.snapshot.folder import Progress, Stored
 from app.snapshot.manifest import Content, Seen
 
@@ -34,6 +35,16 @@ class Restored:
     trouble: str | None = None
     #: it had been restored by an earlier call, and may have gone on since
     before: bool = False
+
+
+def too_few_slots(found: str, stored: Stored, hint: str) -> Refused:
+    """`found`: what has how many slots, in words."""
+    least, held = stored.manifest.content.server.max_prepared_transactions, len(stored.manifest.prepared)
+    return Refused(
+        f"{found}: the snapshot may hold up to {least} prepared transactions ({held} were seen), and a server with "
+        "fewer slots than that does not start",
+        hint=f"{hint}. Nothing was changed",
+    )
 
 
 class Driver(Protocol):

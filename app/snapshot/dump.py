@@ -27,11 +27,10 @@ from app.errors import ConfigInvalid, EnvironmentMissing, Refused
 from app.snapshot import programs
 from app.snapshot.driver import Destination, Restored
 from app.snapshot.folder import DATA, Progress, Stored
-from app.snapshot.looking import seen, server
+from app.snapshot.looking import NAME, seen, server
 from app.snapshot.manifest import Content
 from app.snapshot.programs import Connecting, Programs
 
-NAME = "surelane snapshot"
 #: milliseconds that pg_dump waits for a lock: somebody's ALTER TABLE
 LOCK_WAIT_MS = 60_000
 #: connections to make and rename databases go to this one

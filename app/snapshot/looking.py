@@ -1,13 +1,23 @@
 """What is asked of a target: where its lanes are, what is prepared, and what kind of server it is."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlalchemy import Connection, select, text
+from sqlalchemy.engine import URL
 
 from app.config.settings import Order, Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
 from app.db.sql import quoted
+from app.errors import SurelaneError
 from app.ledger.store import Ledger
 from app.ledger.tables import Tables, lanes_of
+from app.snapshot.driver import Restored
 from app.snapshot.manifest import InDoubt, Seen, Server, Standing
 
+#: of whoever asks
+NAME = "surelane snapshot"
 _PREPARED = text("""
     select gid, database, owner, prepared, extract(epoch from clock_timestamp() - prepared)::float8 age
     from pg_prepared_xacts order by prepared, gid
@@ -33,6 +43,25 @@ _ROLES = text("""
     where s.refclassid = 'pg_authid'::regclass
       and s.dbid = (select oid from pg_database where datname = current_database()) order by 1
 """)
+
+
+@contextmanager
+def looking(settings: Settings) -> Iterator[Connection]:
+    """The target in one snapshot, as the lane sees it, whose ledger it is."""
+    target = settings.target
+    engine = make_engine(target.url, target.owner_role, NAME).execution_options(isolation_level="REPEATABLE READ")
+    with translated("snapshot: reading the target"), engine.connect() as connection:
+        yield connection
+
+
+def look(url: URL, settings: Settings, *, before: bool) -> Restored:
+    """What is in a target that was put back at `url`; where it cannot be asked, why."""
+    role = settings.target.owner_role
+    try:
+        with translated("reading what was restored"), make_engine(url, role, NAME).connect() as connection:
+            return Restored(url=url, seen=seen(connection, settings), before=before)
+    except SurelaneError as error:
+        return Restored(url=url, seen=None, trouble=error.message, before=before)
 
 
 def server(connection: Connection) -> Server:

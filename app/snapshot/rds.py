@@ -12,18 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.engine import URL
-
 from app.config.settings import Settings
-from app.db.engine import make_engine
-from app.db.failures import translated
-from app.errors import ConfigInvalid, EnvironmentMissing, Refused, SurelaneError, Unreachable
-from app.snapshot.driver import Destination, Restored
+from app.errors import ConfigInvalid, EnvironmentMissing, Refused, Unreachable
+from app.snapshot.driver import Destination, Restored, too_few_slots
 from app.snapshot.folder import DATA, Progress, Stored
-from app.snapshot.looking import seen, server
+from app.snapshot.looking import look, looking, seen, server
 from app.snapshot.manifest import Content
 
-NAME = "surelane snapshot"
 #: seconds between two looks at what RDS is doing, which takes minutes
 LOOK_SECONDS = 10.0
 #: hours that it may take: the first snapshot of a large instance takes long
@@ -51,9 +46,7 @@ class AmazonRds:
     def create(self, name: str, part: Path, progress: Progress) -> Content:
         """See `Driver`."""
         (part / DATA).mkdir()
-        target = self._settings.target
-        engine = make_engine(target.url, target.owner_role, NAME).execution_options(isolation_level="REPEATABLE READ")
-        with translated("snapshot: reading the target"), engine.connect() as connection:
+        with looking(self._settings) as connection:
             facts, first = server(connection), seen(connection, self._settings)
         if self._snapshot(name) is not None:
             raise Refused(
@@ -69,7 +62,7 @@ class AmazonRds:
                 Tags=[{"Key": f"{_TAG}{key}", "Value": value} for key, value in tags.items()],
             )
         made = self._wait(f"snapshot {name}", lambda: self._snapshot(name), progress)
-        with translated("snapshot: reading the target"), engine.connect() as connection:
+        with looking(self._settings) as connection:
             last = seen(connection, self._settings)
         more = {"arn": made["DBSnapshotArn"], "instance": self._instance, "region": self._rds.meta.region_name}
         size = int(made.get("AllocatedStorage") or 0) << 30
@@ -118,21 +111,14 @@ class AmazonRds:
                 hint="name a new instance",
             )
         made = self._wait(f"instance {destination.to}", lambda: self._existing(destination.to), progress)
-        restored = self._look(made["Endpoint"], before=_tag(made, "asked") is not None)
+        there = self._settings.target.url.difference_update_query(_WAY)
+        url = there.set(host=made["Endpoint"]["Address"], port=made["Endpoint"]["Port"])
+        restored = look(url, self._settings, before=_tag(made, "asked") is not None)
         if restored.seen:  # from now on it may go on, and its position is no more the snapshot's
             with _translated(f"tagging {destination.to}"):
                 asked = {"Key": f"{_TAG}asked", "Value": stored.manifest.name}
                 self._rds.add_tags_to_resource(ResourceName=made["DBInstanceArn"], Tags=[asked])
         return restored
-
-    def _look(self, endpoint: dict[str, Any], *, before: bool) -> Restored:
-        target = self._settings.target
-        url: URL = target.url.difference_update_query(_WAY).set(host=endpoint["Address"], port=endpoint["Port"])
-        try:
-            with translated("reading what was restored"), make_engine(url, target.owner_role, NAME).connect() as asked:
-                return Restored(url=url, seen=seen(asked, self._settings), before=before)
-        except SurelaneError as error:
-            return Restored(url=url, seen=None, trouble=error.message, before=before)
 
     def _names(self) -> dict[str, Any]:
         """What a restored instance is to be given; raises ConfigInvalid for what is missing, all at once."""
@@ -162,12 +148,8 @@ class AmazonRds:
                     if one.get("ParameterName") == _SLOTS and value.isdigit():
                         found = int(value)
         if found < least:
-            held = len(stored.manifest.prepared)
-            raise Refused(
-                f"parameter group {group} has {_SLOTS} {found}: the snapshot may hold up to {least} prepared "
-                f"transactions ({held} were seen), and a server with fewer slots than that does not start",
-                hint=f"set {_SLOTS} to {least} or more in {group}, or name another group. Nothing was changed",
-            )
+            hint = f"set {_SLOTS} to {least} or more in {group}, or name another group"
+            raise too_few_slots(f"parameter group {group} has {_SLOTS} {found}", stored, hint)
 
     def _snapshot(self, name: str) -> dict[str, Any] | None:
         with _translated(f"asking for snapshot {name}", missing="DBSnapshotNotFound") as answered:

@@ -70,7 +70,7 @@ class Ahead:
         self._thread.shutdown()
 
     def _run(self, known: Decoded, messages: int, size: int) -> Decoded | None:
-        count, held = (sum(each(table) for table in known.tables) for each in (_rows, _bytes))
+        count, held = sum(table.num_rows for table in known.tables), sum(table.nbytes for table in known.tables)
         try:
             while count < messages and held < size and not self._stop.is_set():
                 batch = self._reader.more(known.tp, _PIECE, _WAIT_SECONDS)
@@ -79,15 +79,7 @@ class Ahead:
                 table = self._decode([batch])
                 known.tables.append(table)
                 known.end = batch.offsets[-1] + 1
-                count, held = count + _rows(table), held + _bytes(table)
+                count, held = count + table.num_rows, held + table.nbytes
         except SurelaneError:  # whoever wants it will see it again
             return None
         return known
-
-
-def _rows(table: pa.Table) -> int:
-    return table.num_rows
-
-
-def _bytes(table: pa.Table) -> int:
-    return table.nbytes

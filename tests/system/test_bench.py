@@ -1,18 +1,14 @@
 """The benchmark itself, tiny: it measures, says so in JSON lines, and looks whether the table is right."""
 
 import json
-import os
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.embedded import Stack
+from tests.fix_bench import measured
 
-TOP = Path(__file__).resolve().parents[2]
 MESSAGES, SECONDS, RATE = 5000, 3, 200
 #: messages/s
 LEAST_OF_CEILING = 0.15
@@ -38,21 +34,9 @@ PERCENTILES = {"p50_milliseconds", "p90_milliseconds", "p99_milliseconds", "max_
 LATENCY = EVERY - {"cpu_seconds", "other_load"} | {"mode", "asked_rate"} | PERCENTILES
 
 
-@pytest.fixture
-def stack_name() -> Iterator[str]:
-    """A stack of the test's own, gone afterwards."""
-    name = f"test-bench-{os.getpid()}"
-    try:
-        yield name
-    finally:
-        Stack(name).down(wipe=True)
-
-
 def bench(folder: Path, *arguments: str, most: int = 1000) -> subprocess.CompletedProcess[str]:
-    """Run the verb in `folder`, with epochs small enough for the backlog to be several."""
-    command = [sys.executable, "-m", "app.cli", "bench", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(TOP), "SURELANE_EPOCH__MAX_MESSAGES": str(most)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    """The verb."""
+    return measured(folder, "bench", *arguments, most=most)
 
 
 @pytest.mark.timeout(600)

@@ -1,38 +1,22 @@
 """The benchmark against others, tiny: everybody drains the same topic, and the tables are right."""
 
 import json
-import os
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.embedded import Stack
+from tests.fix_bench import measured
 
-TOP = Path(__file__).resolve().parents[2]
 MESSAGES = 20_000
 #: of app.errors.ExitStatus: something needed is missing
 MISSING = 4
 
 
-@pytest.fixture
-def stack_name() -> Iterator[str]:
-    """A stack of the test's own, gone afterwards."""
-    name = f"test-peers-{os.getpid()}"
-    try:
-        yield name
-    finally:
-        Stack(name).down(wipe=True)
-
-
 def bench_peers(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the verb in `folder`, with epochs small enough for the backlog to be several."""
-    command = [sys.executable, "-m", "app.cli", "bench-peers", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(TOP), "SURELANE_EPOCH__MAX_MESSAGES": "5000"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    """The verb."""
+    done = measured(folder, "bench-peers", *arguments, most=5000)
     if done.returncode == MISSING and "could not be fetched" in done.stderr:
         pytest.skip(f"Flink cannot be fetched here: {done.stderr}")
     return done

@@ -1,0 +1,30 @@
+"""The benchmark's verbs as a user calls them, on a stack of the test's own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.embedded import Stack
+
+TOP = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def stack_name() -> Iterator[str]:
+    """A stack of the test's own, gone afterwards."""
+    name = f"test-bench-{os.getpid()}"
+    try:
+        yield name
+    finally:
+        Stack(name).down(wipe=True)
+
+
+def measured(folder: Path, verb: str, *arguments: str, most: int) -> subprocess.CompletedProcess[str]:
+    """Run the verb in `folder`; `most`: messages of an epoch, few enough for the backlog to be several."""
+    command = [sys.executable, "-m", "app.cli", verb, *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(TOP), "SURELANE_EPOCH__MAX_MESSAGES": str(most)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
