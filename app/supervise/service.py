@@ -11,7 +11,7 @@ from types import FrameType
 import structlog
 from pyspark.sql import SparkSession
 
-from app.config.settings import Settings
+from app.config.settings import Decode, Settings
 from app.errors import SurelaneError, Unreachable, Verdict
 from app.jars import jars
 from app.java import java_home
@@ -66,7 +66,8 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
         if settings.metrics.port:
             server = serve(settings.metrics.host, settings.metrics.port, None, health)
             stack.callback(server.stop)
-        spark = make_session(settings.lane, settings.spark.master, settings.spark.conf, java_home(), jars("spark"))
+        told, decodes = settings.spark, settings.decode is not Decode.DRIVER
+        spark = make_session(settings.lane, told.master, told.conf, java_home(), jars("spark"), decodes=decodes)
         stack.callback(stop_session, spark)
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
