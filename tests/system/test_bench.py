@@ -9,6 +9,8 @@ import pytest
 
 from tests.fix_bench import measured
 
+pytestmark = pytest.mark.alone
+
 MESSAGES, SECONDS, RATE = 5000, 3, 200
 #: messages/s
 LEAST_OF_CEILING = 0.15

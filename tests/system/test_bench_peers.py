@@ -9,6 +9,8 @@ import pytest
 
 from tests.fix_bench import measured
 
+pytestmark = pytest.mark.alone
+
 MESSAGES = 20_000
 #: of app.errors.ExitStatus: something needed is missing
 MISSING = 4

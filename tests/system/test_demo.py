@@ -23,6 +23,8 @@ from app.demo.tables import TABLES
 from app.embedded import Stack
 from app.embedded.stack import DATABASE, TARGET_ROLE
 
+pytestmark = pytest.mark.alone
+
 TOP = Path(__file__).resolve().parents[2]
 SECONDS = 6
 #: seconds; several times what it takes: the machine may be busy
