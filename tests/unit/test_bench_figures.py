@@ -9,6 +9,7 @@ import pytest
 
 from bench import lines, page, restart, short
 from bench.costs import guard, suite, verdict
+from bench.costs import section as costs_section
 from bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
 from bench.goals import Goal
 from bench.lane import LaneFailed
@@ -171,6 +172,31 @@ def test_the_guard_and_what_was_timed_together() -> None:
     done[0]["correct"] = False
     assert guard.ratios(done, "cpu_microseconds_per_message") == [1.1, 0.9]
     assert guard.goal(done, timed).verdict == "not judged"
+
+
+def test_the_sections_of_costs_and_guard(tmp_path: Path) -> None:
+    (axis,) = axes(["tables"], 0.01)
+    failed = cost(None, correct=False, error="LaneFailed: it ended\nlog", messages=10_000)
+    failed.pop("peak_megabytes")
+    right = cost(12.5, messages=10_000, value_bytes=7_920_000, epochs=20, rate=70_000, other_load=0.3)
+    done = dict(zip(axis.cases.values(), (right, right, failed), strict=True))
+    grown = verdict.growth(axis.name, axis.unit, list(done.values()))
+    table = costs_section.axis(axis, done)
+    assert table.rows[0][:7] == ("1", "10,000", "792", "20", "70,000", "12.5", "12.5")
+    assert table.rows[0][-2:] == ("0.3, noisy", "right")
+    assert table.rows[2][-1] == "failed: LaneFailed: it ended"
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    file = tmp_path / "COSTS.md"
+    costs_section.write(file, "./run bench-costs", [table], [grown])
+    pair = {"messages": 10_000, "epoch_messages": 500, "correct": True}
+    goal = Goal(what="together", unit="%", limit=5, found=3.5)
+    tables = costs_section.guard_tables({"CPU a message": [1.03, 1.1, 0.9], "messages/s": []}, {"metrics": 0.4}, goal)
+    costs_section.write_guard(file, "./run bench-costs --guard", [pair, failed], tables)
+    text = file.read_text()
+    assert "- tables: not judged." in text
+    assert "| CPU a message | 3 | 1.030 | 0.900 | 1.100 |" in text
+    assert "Tables: failed: LaneFailed: it ended." in text
+    assert "| together | at most 5 % | 3.50 | reached |" in text
 
 
 def test_when_a_killed_lane_is_back() -> None:
