@@ -11,13 +11,16 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 
 from bench.servers import Servers
+from bench.shape import Shape
 from bench.tables import BEGIN_MICROS, Expected, Row, Table
-from bench.workload import SEED, Change, Kind, Workload, key_of, value_of
+from bench.workload import SEED, Change, Workload, key_of, value_of
 
 #: changes in one file of the ceiling: as many as an epoch has at most unless told otherwise
 CHUNK_CHANGES = 50_000
 #: changes that tell whether a kept backlog is what this program would make
 _SAMPLE = 1000
+#: the same of rows that may be long
+_SHORT = 50
 _PRODUCER = {"compression.type": "lz4", "linger.ms": 50, "batch.size": 1_000_000, "acks": 1}
 _FLUSH_SECONDS = 60.0
 Delivered = Callable[[KafkaError | None, Message], None]
@@ -36,7 +39,7 @@ class Chunk:
 class Backlog:
     """One partition full of changes."""
 
-    kind: Kind
+    shape: Shape
     messages: int
     #: of all message values
     value_bytes: int
@@ -48,31 +51,30 @@ class Backlog:
     @property
     def tables(self) -> Sequence[Table]:
         """What it changes; its last change is one of the first of them."""
-        return self.kind.tables
+        return self.shape.made
 
     def chunks(self) -> list[list[Chunk]]:
         """The same changes for the ceiling; what belongs together is committed together."""
         return [[_chunk(folder, table) for table in self.tables] for folder in sorted(self.folder.glob("chunk-*"))]
 
 
-def prepare(servers: Servers, kind: Kind, messages: int) -> Backlog:
-    """The backlog; made if it is not there with the same parameters."""
-    topic = f"bench.{kind}.{messages}.{_fingerprint(kind)}"
+def prepare(servers: Servers, shape: Shape, messages: int, *, chunked: bool = True) -> Backlog:
+    """The backlog; made if it is not there with the same parameters. Not `chunked`: nothing for the ceiling, which
+    takes as much of the disk as the topic does."""
+    topic = f"bench.{shape.name}.{messages}.{_fingerprint(shape)}" + ("" if chunked else ".topic-only")
     folder = servers.data_dir / "backlogs" / topic
     result = folder / "made.json"
     if not (result.exists() and servers.stack.kafka.has_topic(topic)):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        if servers.stack.kafka.has_topic(topic):
-            servers.stack.kafka.delete_topic(topic)
-        servers.stack.kafka.create_topic(topic)
-        workload = Workload(kind, messages)
-        value_bytes = _make(servers.bootstrap, topic, folder, workload)
+        servers.empty_topic(topic)
+        workload = Workload(shape, messages)
+        value_bytes = _make(servers.bootstrap, topic, folder if chunked else None, workload)
         expected = {name: dataclasses.asdict(one) for name, one in workload.expected().items()}
         result.write_text(json.dumps({"value_bytes": value_bytes, "expected": expected}))
     kept = json.loads(result.read_text())
     return Backlog(
-        kind=kind,
+        shape=shape,
         messages=messages,
         value_bytes=kept["value_bytes"],
         topic=topic,
@@ -81,13 +83,19 @@ def prepare(servers: Servers, kind: Kind, messages: int) -> Backlog:
     )
 
 
-def _fingerprint(kind: Kind) -> str:
-    sample = [value_of(change, 0, 0) for change in Workload(kind, _SAMPLE)]
+def forget(servers: Servers, backlog: Backlog) -> None:
+    """Give its disk back."""
+    shutil.rmtree(backlog.folder, ignore_errors=True)
+    servers.stack.kafka.delete_topic(backlog.topic)
+
+
+def _fingerprint(shape: Shape) -> str:
+    sample = [value_of(change, 0, 0) for change in Workload(shape, _SAMPLE if shape.row_bytes is None else _SHORT)]
     return hashlib.sha256(f"{SEED}{CHUNK_CHANGES}{sample}".encode()).hexdigest()[:8]
 
 
-def _make(bootstrap: str, topic: str, folder: Path, workload: Workload) -> int:
-    """Fill topic and folder; gives the bytes of all values."""
+def _make(bootstrap: str, topic: str, folder: Path | None, workload: Workload) -> int:
+    """Fill topic and folder, where there is one; gives the bytes of all values."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
 
@@ -98,11 +106,14 @@ def _make(bootstrap: str, topic: str, folder: Path, workload: Workload) -> int:
     value_bytes = 0
     for ordinal, change in enumerate(workload):
         value_bytes += _send(producer, topic, change, ordinal, delivered)
+        if folder is None:
+            continue
         chunk[change.number] = change.after
         if (ordinal + 1) % CHUNK_CHANGES == 0:
             _write(folder / f"chunk-{ordinal:010d}", workload.tables, chunk)
             chunk = {}
-    _write(folder / "chunk-last", workload.tables, chunk)
+    if folder:
+        _write(folder / "chunk-last", workload.tables, chunk)
     if producer.flush(_FLUSH_SECONDS) or failed:
         raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
     return value_bytes

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -69,6 +70,15 @@ class Lane:
             self.process.terminate()
         return self.wait()
 
+    def kill(self) -> None:
+        """SIGKILL to all of its processes at once, as a machine that loses its power would."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def pids(self) -> Mapping[str, int]:
+        """Of its parts, as far as they have been seen."""
+        return dict(self._pids())
+
     def wait(self) -> int:
         """Its exit status; killed when it does not end."""
         try:
@@ -97,23 +107,43 @@ class Lane:
 
 
 @contextmanager
-def running(servers: Servers, mode: str, topic: str, *, until_caught_up: bool) -> Iterator[Lane]:
-    """Start the lane on `topic` from its beginning; stopped at the end if it has not ended by itself."""
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+def running(
+    servers: Servers,
+    mode: str,
+    topic: str,
+    *,
+    until_caught_up: bool,
+    settings: Mapping[str, object] | None = None,
+    again: bool = False,
+    python_path: Path | None = None,
+) -> Iterator[Lane]:
+    """Start the lane on `topic`, stopped at the end if it has not ended by itself.
+
+    From the topic's beginning, with `settings` over its own; or `again`: with the configuration, checkpoint and log
+    that the last one left. It has a process group of its own, so that it can be killed as a whole. `python_path`: a
+    folder that its Python looks into first.
+    """
     folder = FOLDER.resolve()
-    config = folder / "surelane.yaml"
-    config.write_text(json.dumps(_config(servers, mode, topic, folder), indent=1))
+    config, log = folder / "surelane.yaml", folder / "log.jsonl"
+    if not again:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        config.write_text(json.dumps({**_config(servers, mode, topic), **(settings or {})}, indent=1))
     command = [sys.executable, "-m", "app.cli", "run", "--config", str(config)]
     if until_caught_up:
         command.append("--until-caught-up")
-    path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(TOP))))
+    path = os.pathsep.join(map(str, filter(None, (python_path, os.environ.get("PYTHONPATH"), TOP))))
     environment = {**os.environ, "PYTHONPATH": path}
-    log = folder / "log.jsonl"
-    with log.open("wb") as out:
+    with log.open("ab") as out:
         started_at = time.time()
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     lane = Lane(process, log, started_at)
     try:
@@ -122,13 +152,18 @@ def running(servers: Servers, mode: str, topic: str, *, until_caught_up: bool) -
         lane.stop()
 
 
-def _config(servers: Servers, mode: str, topic: str, folder: Path) -> dict[str, object]:
+def _config(servers: Servers, mode: str, topic: str) -> dict[str, object]:
     """JSON is YAML. What is not said here is as the defaults have it; SURELANE_... variables go on top."""
     return {
         "lane": LANE,
         "source": {"bootstrap_servers": servers.bootstrap, "topics": [topic]},
         "target": {"url": servers.url, "schema": LEDGER_SCHEMA},
-        "checkpoint": str(folder / "checkpoint"),
+        "checkpoint": str(checkpoint()),
         "metrics": {"port": 0},
         **MODES[mode],
     }
+
+
+def checkpoint() -> Path:
+    """Of the last lane."""
+    return FOLDER.resolve() / "checkpoint"

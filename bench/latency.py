@@ -19,7 +19,7 @@ from bench.drain import LIMIT_SECONDS, RUNNING
 from bench.epochs import mean_steps
 from bench.lane import Lane, LaneFailed
 from bench.machine import Snapshot
-from bench.pacer import KIND, Paced, pace
+from bench.pacer import SHAPE, Paced, pace
 from bench.servers import LEDGER_SCHEMA, Servers
 
 TOPIC = "bench.latency"
@@ -38,22 +38,29 @@ _END = f"""
 """
 
 
+def visible(cursor: Cursor, topic: str) -> int:
+    """The next offset after those that are visible."""
+    cursor.execute(_END, (topic,))
+    row = cursor.fetchone()
+    return row[0] if row else 0
+
+
 @dataclass
 class Sightings:
-    """When which offset was first seen to be visible."""
+    """When which offset of a topic was first seen to be visible."""
 
+    topic: str
     at: list[float] = field(default_factory=list)
     #: next offset after the visible ones
     end: list[int] = field(default_factory=list)
 
     def look(self, cursor: Cursor) -> int:
         """Ask once; gives the end seen last."""
-        cursor.execute(_END, (TOPIC,))
-        now, row = time.time(), cursor.fetchone()
-        if row and (not self.end or row[0] > self.end[-1]):
+        end, now = visible(cursor, self.topic), time.time()
+        if not self.end or end > self.end[-1]:
             self.at.append(now)
-            self.end.append(row[0])
-        return self.end[-1] if self.end else 0
+            self.end.append(end)
+        return self.end[-1]
 
     def seconds(self, paced: Paced) -> NDArray[np.float64]:
         """Latency of each message."""
@@ -63,10 +70,8 @@ class Sightings:
 
 def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SECONDS) -> dict[str, object]:
     """Quantiles of the latency, as the fields of a result."""
-    servers.empty_database(KIND.tables, with_ledger=True)
-    if servers.stack.kafka.has_topic(TOPIC):
-        servers.stack.kafka.delete_topic(TOPIC)
-    servers.stack.kafka.create_topic(TOPIC)
+    servers.empty_database(SHAPE.made, with_ledger=True)
+    servers.empty_topic(TOPIC)
     count = rate * (warm_up + seconds)
     with (
         servers.connect() as probe,
@@ -74,9 +79,9 @@ def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SE
         lane.running(servers, MODE, TOPIC, until_caught_up=False) as held,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
     ):
-        _until(lambda: _asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
+        until(lambda: asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
         pacing = source.submit(pace, servers.bootstrap, TOPIC, rate, count)
-        sightings = Sightings()
+        sightings = Sightings(TOPIC)
         start: Snapshot | None = None
         while not pacing.done():
             end = sightings.look(cursor)
@@ -86,34 +91,37 @@ def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SE
             time.sleep(LOOK_SECONDS)
         used = Snapshot.of({**servers.cpu(), **held.cpu()}).since(start) if start else {}
         paced = pacing.result()
-        _until(lambda: sightings.look(cursor) >= count, held, "the last message", PATIENCE_SECONDS)
+        until(lambda: sightings.look(cursor) >= count, held, "the last message", PATIENCE_SECONDS)
         peaks = held.peaks()
         held.stop()
     latencies = sightings.seconds(paced)[rate * warm_up :] * 1000
     epochs = [epoch for epoch in held.epochs() if epoch.at >= paced.sent_at[rate * warm_up]]
     return {
         "rate": round((len(latencies) - 1) / (paced.sent_at[-1] - paced.sent_at[rate * warm_up])),
-        **_quantiles(latencies),
+        **quantiles(latencies),
         **used,
         "peak_megabytes": peaks,
         "epochs": len(epochs),
         "step_milliseconds": mean_steps(epochs),
-        "correct": servers.found(KIND.tables) == paced.expected,
+        "correct": servers.found(SHAPE.made) == paced.expected,
     }
 
 
-def _quantiles(milliseconds: NDArray[np.float64]) -> dict[str, float]:
+def quantiles(milliseconds: NDArray[np.float64]) -> dict[str, float]:
+    """As the fields of a result."""
     return {
         f"{name}_milliseconds": round(float(np.quantile(milliseconds, share)), 1) for name, share in QUANTILES.items()
     }
 
 
-def _asked(cursor: Cursor, question: str) -> bool:
+def asked(cursor: Cursor, question: str) -> bool:
+    """Whether the answer is yes."""
     cursor.execute(question)
     return cursor.fetchone() == (True,)
 
 
-def _until(condition: Callable[[], bool], held: Lane, reason: str, seconds: float) -> None:
+def until(condition: Callable[[], bool], held: Lane, reason: str, seconds: float) -> None:
+    """Look until it is so; raises LaneFailed when the lane ends or time is up."""
     deadline = time.monotonic() + seconds
     while not condition():
         held.must_live()

@@ -8,6 +8,7 @@ import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 from numpy.typing import NDArray
 
+from bench.shape import Shape
 from bench.tables import Expected
 from bench.workload import Kind, Workload, key_of, value_of
 
@@ -17,7 +18,8 @@ _LINGER_MS = 5
 _TICK_SECONDS = 0.002
 _PRODUCER = {"linger.ms": _LINGER_MS, "acks": 1, "compression.type": "none"}
 _FLUSH_SECONDS = 60.0
-KIND = Kind.UNIFORM
+#: what is sent unless it is said
+SHAPE = Kind.UNIFORM.shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class Paced:
     expected: Mapping[str, Expected]
 
 
-def pace(bootstrap: str, topic: str, rate: int, count: int) -> Paced:
+def pace(bootstrap: str, topic: str, rate: int, count: int, shape: Shape = SHAPE) -> Paced:
     """Send `count` changes, `rate` a second. To be run in a process of its own: whoever looks must not slow it down."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
@@ -38,7 +40,7 @@ def pace(bootstrap: str, topic: str, rate: int, count: int) -> Paced:
     def delivered(error: KafkaError | None, _: Message) -> None:
         failed.extend([error] if error else [])
 
-    workload = Workload(KIND, count)
+    workload = Workload(shape, count)
     sent_at = np.zeros(count, np.float64)
     begin = time.time()
     for ordinal, change in enumerate(workload):

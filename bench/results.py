@@ -5,16 +5,31 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg2
+from confluent_kafka import KafkaException
+
 from app.logs import masked
+from bench.lane import LaneFailed
 
 FILE = Path("var/bench/results.jsonl")
 #: processors that others may keep busy before a result is called noisy
 QUIET_LOAD = 0.1
 
 Result = dict[str, object]
+#: what ends one measurement and not those after it: the lane, a server, or the way to one
+FAILURES = (LaneFailed, RuntimeError, OSError, psycopg2.Error, KafkaException)
+
+
+def tried(what: Result, measure: Callable[[], Result]) -> dict[str, Any]:
+    """What was measured, with `what` it was; or that it failed, and why."""
+    try:
+        return {**what, **measure()}
+    except FAILURES as failure:
+        return {**what, "correct": False, "error": f"{type(failure).__name__}: {failure}"}
 
 
 def cpu_used(result: dict[str, Any], field: str = "cpu_seconds") -> dict[str, float]:

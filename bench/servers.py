@@ -59,6 +59,16 @@ class Servers:
             upgrade(make_engine(values.postgres_url(self.url), application_name="surelane bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")
 
+    def empty_topic(self, name: str, config: Mapping[str, str] | None = None) -> None:
+        """Make the topic anew, with these settings."""
+        if self.stack.kafka.has_topic(name):
+            self.stack.kafka.delete_topic(name)
+        self.stack.kafka.create_topic(name, partitions=1, **(config or {}))
+
+    def prepared(self) -> int:
+        """Transactions of the database that are prepared."""
+        return len(self._prepared())
+
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A connection of its own; each statement is its own transaction."""
@@ -81,9 +91,12 @@ class Servers:
 
     def _end_prepared(self) -> None:
         """A database with prepared transactions cannot be dropped; an interrupted run may have left one."""
-        gids = self.stack.target.execute("select gid from pg_prepared_xacts where database = %s", DATABASE)
-        for (gid,) in gids:
+        for gid in self._prepared():
             self.stack.target.execute("rollback prepared %s", gid, database=DATABASE)
+
+    def _prepared(self) -> list[str]:
+        gids = self.stack.target.execute("select gid from pg_prepared_xacts where database = %s", DATABASE)
+        return [str(gid) for (gid,) in gids]
 
 
 def _content(cursor: Cursor, table: Table) -> Expected:

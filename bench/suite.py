@@ -51,9 +51,9 @@ def run(wanted: Wanted) -> bool:
 
 
 def _prepared(up: Servers, kind: Kind, messages: int) -> Backlog:
-    messages = as_many_bytes(kind, messages)
+    messages = as_many_bytes(kind.shape, messages)
     say(f"{messages:,} messages, workload {kind}: making them, unless they are there")
-    return backlog.prepare(up, kind, messages)
+    return backlog.prepare(up, kind.shape, messages)
 
 
 def _one_run(up: Servers, filled: Sequence[Backlog], wanted: Wanted) -> Iterator[dict[str, Any]]:
@@ -65,7 +65,7 @@ def _one_run(up: Servers, filled: Sequence[Backlog], wanted: Wanted) -> Iterator
 
 
 def _drained(up: Servers, filled: Backlog, modes: Sequence[str]) -> Iterator[dict[str, Any]]:
-    what: Result = {"workload": str(filled.kind), "messages": filled.messages, "value_bytes": filled.value_bytes}
+    what: Result = {"workload": filled.shape.name, "messages": filled.messages, "value_bytes": filled.value_bytes}
     top = _measured("ceiling", what, lambda: ceiling.measure(up, filled))
     yield top
     for mode in modes:

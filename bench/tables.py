@@ -5,6 +5,7 @@ A value is kept as Debezium writes it, without quotes.
 
 import datetime
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -17,6 +18,8 @@ STATES = ("new", "active", "held", "closed", "review")
 WORDS = [f"{Random(number).getrandbits(64):016x}" for number in range(4096)]
 WIDE_COLUMNS = 100
 MANY_TABLES = 100
+#: of the text that notes of a wanted length are cut from
+TEXT_BITS = 21
 
 #: values in the order of the columns, the id first
 Row = tuple[str | None, ...]
@@ -160,20 +163,25 @@ _SIMPLE = {
     "note": _NOTE,
     "updated_at": _MOMENT,
 }
-SIMPLE = (Table("bench", _SIMPLE),)
-MANY = tuple(Table(f"bench_{number:02}", _SIMPLE) for number in range(MANY_TABLES))
-WIDE = (
-    Table(
-        "bench_wide",
-        {
-            "id": _ID,
-            **{
-                f"{name}_{number:02}": kind
-                for number, (name, kind) in zip(range(1, WIDE_COLUMNS), [*_CYCLE.items()] * WIDE_COLUMNS, strict=False)
-            },
-        },
-    ),
-)
+#: characters of a simple row beside its note, on average
+SIMPLE_BYTES = 65
+#: cut anywhere, a piece of it is as good as any other
+TEXT = f"{Random(0).getrandbits(4 << TEXT_BITS):0{1 << TEXT_BITS}x}"
+
+
+def simple(number: int) -> tuple[Table, ...]:
+    """So many tables of six columns."""
+    names = ["bench"] if number == 1 else [f"bench_{ordinal:02}" for ordinal in range(number)]
+    return tuple(Table(name, _SIMPLE) for name in names)
+
+
+def wide(columns: int) -> Table:
+    """One table of so many columns of all types, the key among them."""
+    again = zip(range(1, columns), itertools.cycle(_CYCLE.items()), strict=False)
+    return Table("bench_wide", {"id": _ID, **{f"{name}_{number:02}": kind for number, (name, kind) in again}})
+
+
+SIMPLE = simple(1)
 
 
 def _id(row: Row) -> int:

@@ -7,6 +7,8 @@ inserts row -1 into the first table, so that the end can be seen from outside.
     hot          the same, rows by Zipf's law among 1,000 keys
     wide         one table of 100 columns, a sixteenth of the values NULL; rows as in uniform
     many-tables  the table of uniform 100 times, changes spread evenly
+
+Others are made from a `Shape`: other numbers of tables and columns, longer rows, a table that does not grow.
 """
 
 import bisect
@@ -17,7 +19,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bench import tables
-from bench.tables import BEGIN_MICROS, WORDS, Expected, Row, Table
+from bench.shape import Shape
+from bench.tables import BEGIN_MICROS, MANY_TABLES, WIDE_COLUMNS, WORDS, Expected, Row, Table
 
 SEED = 42
 #: id of the last row
@@ -28,10 +31,12 @@ _HOT_KEYS = 1000
 _FIRST_LSN = 24_023_128
 #: changes that tell how long messages are
 _SAMPLE = 2000
+#: of rows that may be long, but are as long as each other
+_SHORT_SAMPLE = 200
 
 
 class Kind(enum.StrEnum):
-    """Which rows of which tables are changed."""
+    """The workloads that have a name."""
 
     UNIFORM = "uniform"
     HOT = "hot"
@@ -39,9 +44,22 @@ class Kind(enum.StrEnum):
     MANY_TABLES = "many-tables"
 
     @property
+    def shape(self) -> Shape:
+        """What it is like."""
+        return _SHAPES[self]
+
+    @property
     def tables(self) -> tuple[Table, ...]:
         """What is changed."""
-        return {Kind.WIDE: tables.WIDE, Kind.MANY_TABLES: tables.MANY}.get(self, tables.SIMPLE)
+        return self.shape.made
+
+
+_SHAPES = {
+    Kind.UNIFORM: Shape(called=Kind.UNIFORM),
+    Kind.HOT: Shape(called=Kind.HOT, hot=True),
+    Kind.WIDE: Shape(called=Kind.WIDE, columns=WIDE_COLUMNS),
+    Kind.MANY_TABLES: Shape(called=Kind.MANY_TABLES, tables=MANY_TABLES),
+}
 
 
 class Change(NamedTuple):
@@ -65,12 +83,15 @@ class Change(NamedTuple):
 class Workload:
     """`count` changes; `rows` is what they leave, complete once all of them were taken."""
 
-    def __init__(self, kind: Kind, count: int, seed: int = SEED) -> None:
-        self.tables = kind.tables
+    def __init__(self, shape: Shape, count: int, seed: int = SEED) -> None:
+        self.tables = shape.made
         self._count = count
         self._random = random.Random(seed)
-        self._changes = self._hot if kind is Kind.HOT else self._uniform
-        self._values = self._wide if kind is Kind.WIDE else self._simple
+        self._changes = self._hot if shape.hot else self._uniform
+        self._values = self._simple if shape.columns is None else self._wide
+        self._note = self._words if shape.row_bytes is None else self._piece
+        self._note_bytes = (shape.row_bytes or 0) - tables.SIMPLE_BYTES
+        self._most_rows = shape.most_rows or count
         #: by number: row n is in table n modulo their number
         self.rows: dict[int, Row] = {}
 
@@ -111,6 +132,8 @@ class Workload:
         fresh = itertools.count(1)
         for ordinal in range(count):
             op = self._op()
+            if op == "c" and len(living) >= self._most_rows:
+                op = "d"
             if op == "c" or not living:
                 number = next(fresh)
                 living.append(number)
@@ -141,25 +164,35 @@ class Workload:
         return (str(number // len(self.tables)), *self._values(ordinal))
 
     def _simple(self, ordinal: int) -> Row:
-        bits = self._random.getrandbits
-        note = " ".join([WORDS[bits(12)] for _ in range(6)])
+        note = self._note()
         updated_at = tables.moment(self._random, ordinal)
         made = [make(self._random, ordinal) for make in (tables.account, tables.amount, tables.status)]
         return (*made, note, updated_at)
+
+    def _words(self) -> str:
+        bits = self._random.getrandbits
+        return " ".join([WORDS[bits(12)] for _ in range(6)])
+
+    def _piece(self) -> str:
+        begin = self._random.getrandbits(tables.TEXT_BITS) - self._note_bytes  # below 0 it is cut in two
+        end = begin + self._note_bytes
+        return tables.TEXT[begin:end] if begin >= 0 else tables.TEXT[begin:] + tables.TEXT[:end]
 
     def _wide(self, ordinal: int) -> Row:
         bits, kinds = self._random.getrandbits, itertools.islice(self.tables[0].columns.values(), 1, None)
         return tuple(kind.made(self._random, ordinal) if bits(4) else None for kind in kinds)
 
 
-def as_many_bytes(kind: Kind, messages: int) -> int:
-    """How many messages have about as many bytes as `messages` of uniform."""
-    return round(messages * _bytes_each(Kind.UNIFORM) / _bytes_each(kind)) if kind is Kind.WIDE else messages
+def as_many_bytes(shape: Shape, messages: int) -> int:
+    """How many messages have about as many bytes as `messages` of uniform; no more than that where they are shorter."""
+    if shape.columns is None and shape.row_bytes is None:
+        return messages
+    return min(messages, round(messages * _bytes_each(Kind.UNIFORM.shape) / _bytes_each(shape)))
 
 
-def _bytes_each(kind: Kind) -> float:
-    values = [value_of(change, ordinal, BEGIN_MICROS) for ordinal, change in enumerate(Workload(kind, _SAMPLE))]
-    return sum(map(len, values)) / len(values)
+def _bytes_each(shape: Shape) -> float:
+    sample = _SAMPLE if shape.row_bytes is None else _SHORT_SAMPLE
+    return sum(len(value_of(change, n, BEGIN_MICROS)) for n, change in enumerate(Workload(shape, sample))) / sample
 
 
 def key_of(change: Change) -> str:

@@ -23,8 +23,10 @@ def stack_name() -> Iterator[str]:
         Stack(name).down(wipe=True)
 
 
-def measured(folder: Path, verb: str, *arguments: str, most: int) -> subprocess.CompletedProcess[str]:
-    """Run the verb in `folder`; `most`: messages of an epoch, few enough for the backlog to be several."""
+def measured(folder: Path, verb: str, *arguments: str, most: int | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the verb in `folder`; `most`: messages of an epoch, few enough for the backlog to be several, None: as the
+    verb has it."""
     command = [sys.executable, "-m", "app.cli", verb, *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(TOP), "SURELANE_EPOCH__MAX_MESSAGES": str(most)}
+    cut = {} if most is None else {"SURELANE_EPOCH__MAX_MESSAGES": str(most)}
+    environment = {**os.environ, "PYTHONPATH": str(TOP), **cut}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

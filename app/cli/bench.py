@@ -1,6 +1,9 @@
 """`surelane bench`: how fast a lane is on this machine."""
 
+import shlex
+import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +22,9 @@ WarmUp = Annotated[int, typer.Option("--warm-up", min=1, help="Seconds at that r
 Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured.")]
 SkipLatency = Annotated[bool, typer.Option("--skip-latency", help="Drain only.")]
 Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of local servers.")]
+Report = Annotated[
+    Path | None, typer.Option("--report", help="Write the result into its own section of this Markdown file.")
+]
 Workloads = Annotated[
     str,
     typer.Option(
@@ -68,6 +74,11 @@ def bench(
         warm_up=warm_up,
     )
     raise typer.Exit(0 if run(wanted) else 1)
+
+
+def command() -> str:
+    """As it was typed, for a page."""
+    return shlex.join(["./run", *sys.argv[1:]])
 
 
 def words(text: str) -> list[str]:

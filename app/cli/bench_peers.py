@@ -1,13 +1,11 @@
 """`surelane bench-peers`: how fast a lane is beside other systems, on this machine."""
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from app.cli.bench import Messages, Rate, Seconds, WarmUp, known, words
+from app.cli.bench import Messages, Rate, Seconds, WarmUp, command, known, words
 
 app = typer.Typer(add_completion=False)
 
@@ -68,6 +66,6 @@ def bench_peers(
         rate=rate,
         warm_up=warm_up,
         page=report,
-        command=shlex.join(["./run", *sys.argv[1:]]),
+        command=command(),
     )
     raise typer.Exit(0 if run(wanted) else 1)

@@ -19,7 +19,8 @@ from app.errors import ExitStatus, SurelaneError
 #: an underscore where the verb has a hyphen
 VERBS = (
     *("run", "status", "doctor", "migrate", "recover", "verify", "snapshot", "indoubt"),
-    *("guard", "quarantine", "stack", "demo", "bench", "bench-peers"),
+    *("guard", "quarantine", "stack", "demo"),
+    *("bench", "bench-peers", "bench-costs", "bench-restart", "bench-burst", "bench-soak"),
 )
 
 

@@ -3,8 +3,13 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from bench.burst import LIMIT_MILLISECONDS
+from bench.costs.guard import LIMIT_PERCENT
+from bench.costs.verdict import DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT, LIMIT
 from bench.peers.summary import Drained, Drains, ratio
 from bench.peers.system import System
+from bench.restart import CAUGHT_UP_LIMIT_SECONDS, FIRST_LIMIT_SECONDS
+from bench.soak.verdict import GROWTH_LIMITS
 from bench.workload import Kind
 
 _Figure = Callable[[Drained], float | None]
@@ -92,3 +97,26 @@ def judged(drains: Drains) -> Iterator[Verdict]:
             is_rate = right and goal.figure is _rate
             from_start = ratio(_rate_from_start(above), _rate_from_start(below)) if is_rate else None
             yield Verdict(goal=goal, found=found, from_start=from_start)
+
+
+#: what is asked of Surelane alone: measured, and judged, by commands of their own, on the page beside this one
+ELSEWHERE = (
+    ("CPU a message, or a byte, at a larger size to that at a smaller one", f"{LIMIT:g} times", "bench-costs"),
+    (
+        "peak memory with rows of 100 KB",
+        f"driver {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, JVM {JVM_LIMIT} MB",
+        "bench-costs",
+    ),
+    ("CPU of guard, accounting and metrics together", f"{LIMIT_PERCENT:g} %", "bench-costs --guard"),
+    (
+        "killed under load: start to the first new epoch, and to a lag under a second",
+        f"{FIRST_LIMIT_SECONDS:g} s, {CAUGHT_UP_LIMIT_SECONDS:g} s",
+        "bench-restart",
+    ),
+    ("last epoch of a burst visible after its checkpoint entry", f"{LIMIT_MILLISECONDS:g} ms", "bench-burst"),
+    (
+        "growth of memory in an hour: " + ", ".join(GROWTH_LIMITS),
+        ", ".join(f"{limit:g}" for limit in GROWTH_LIMITS.values()) + " MB",
+        "bench-soak",
+    ),
+)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bench.drain import LIMIT_SECONDS
 from bench.latency import PATIENCE_SECONDS, QUANTILES
 from bench.machine import Snapshot
-from bench.pacer import KIND, pace
+from bench.pacer import SHAPE, pace
 from bench.peers import look, system
 from bench.peers.system import System
 from bench.peers.target import TABLE
@@ -65,7 +65,7 @@ class Inserts:
     @classmethod
     def of(cls, count: int) -> "Inserts":
         """Of `count` changes at a steady rate, after the early one."""
-        workload = Workload(KIND, count)
+        workload = Workload(SHAPE, count)
         found = [(change.id, ordinal) for ordinal, change in enumerate(workload) if _is_insert(change)]
         keys, ordinals = np.array(found, np.int64).reshape(-1, 2).T
         rows = [*workload.rows.values(), EARLY]
@@ -74,7 +74,7 @@ class Inserts:
 
 def measure(servers: Servers, measured: System, rate: int, seconds: int, warm_up: int) -> dict[str, object]:
     """Quantiles of the latency, as the fields of a result."""
-    servers.empty_database(KIND.tables, with_ledger=measured is System.SURELANE)
+    servers.empty_database(SHAPE.made, with_ledger=measured is System.SURELANE)
     _make_topic(servers)
     inserts = Inserts.of(count := rate * (warm_up + seconds))
     with (
@@ -104,7 +104,7 @@ def measure(servers: Servers, measured: System, rate: int, seconds: int, warm_up
 
         look.until(last, held, "the last message", every=LOOK_SECONDS, seconds=PATIENCE_SECONDS)
         sightings.look(cursor)
-        right = look.is_right(servers, KIND.tables, inserts.expected)
+        right = look.is_right(servers, SHAPE.made, inserts.expected)
     sent_at = paced.sent_at[inserts.ordinals]
     latencies = sightings.seconds(inserts.keys[counted], sent_at[counted]) * 1000
     return {

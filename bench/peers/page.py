@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from bench.peers import chart, report, summary
+from bench.peers import chart, report, rows, summary
 from bench.peers.rows import Table
 from bench.peers.system import System
 
@@ -47,6 +47,7 @@ def text(done: Sequence[Mapping[str, Any]], place: Place) -> str:
         _machine(place),
         f"![messages/s of each system]({PICTURE})",
         *[_markdown(table) for table in report.tables(done)],
+        _markdown(rows.elsewhere()),
         "## What is compared",
         "\n".join(f"- `{one}`: {one.described}" for one in systems),
         _METHOD,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.peers.goals import Verdict, judged
+from bench.peers.goals import ELSEWHERE, Verdict, judged
 from bench.peers.summary import Drained, Drains, Held, ratio
 from bench.peers.system import System
 from bench.results import QUIET_LOAD
@@ -45,6 +45,14 @@ def goals(found: Drains) -> Table:
     rows = [_goal(verdict) for verdict in judged(found)]
     columns = ("goal", "limit", "found", "from process start", "")
     return Table(title="Goals (workload uniform unless it says otherwise)", columns=columns, rows=rows)
+
+
+def elsewhere() -> Table:
+    """One row for each goal that other commands judge."""
+    rows = [(what, limit, f"`./run {command}`") for what, limit, command in ELSEWHERE]
+    return Table(
+        title="Goals of Surelane alone, judged on [Costs](COSTS.md)", columns=("goal", "at most", "by"), rows=rows
+    )
 
 
 def latencies(found: Sequence[Held]) -> Table:

@@ -88,12 +88,12 @@ def run(wanted: Wanted) -> bool:
 
 def _prepared(up: Servers, kind: Kind, messages: int) -> Backlog:
     say(f"{messages:,} messages, workload {kind}: making them, unless they are there")
-    return backlog.prepare(up, kind, messages)
+    return backlog.prepare(up, kind.shape, messages)
 
 
 def _one_run(up: Servers, filled: Sequence[Backlog], wanted: Wanted, number: int) -> Iterator[Task]:
     for one in filled:
-        what: Result = {"workload": str(one.kind), "messages": one.messages, "value_bytes": one.value_bytes}
+        what: Result = {"workload": one.shape.name, "messages": one.messages, "value_bytes": one.value_bytes}
         for measured in turned(wanted.systems, number):
             told = {"system": str(measured), "run": number, **what}
             yield Task(name=DRAIN, what=told, measure=lambda one=one, measured=measured: _drained(up, one, measured))

@@ -178,7 +178,7 @@ def test_each_run_begins_with_another_system() -> None:
 
 
 def test_rows_say_how_many_messages_there_were() -> None:
-    workload = Workload(Kind.UNIFORM, 300)
+    workload = Workload(Kind.UNIFORM.shape, 300)
     for ordinal, change in enumerate(workload):
         if change.after and (updated_at := change.after[-1]):
             since = datetime.datetime.fromisoformat(updated_at) - BEGIN
@@ -193,7 +193,7 @@ def test_inserts_are_dated_by_the_highest_key() -> None:
 
 def test_inserts_of_a_workload() -> None:
     found = Inserts.of(200)
-    changes = list(Workload(Kind.UNIFORM, 200))
+    changes = list(Workload(Kind.UNIFORM.shape, 200))
     assert [changes[ordinal].id for ordinal in found.ordinals] == found.keys.tolist()
     assert [changes[ordinal].op for ordinal in found.ordinals] == ["c"] * len(found.keys)
     assert SENTINEL not in found.keys
@@ -202,7 +202,7 @@ def test_inserts_of_a_workload() -> None:
 
 
 def test_the_schema_that_the_worker_is_told_has_every_field_of_a_message() -> None:
-    change = next(iter(Workload(Kind.UNIFORM, 2)))
+    change = next(iter(Workload(Kind.UNIFORM.shape, 2)))
     schema = debezium.value_schema()
     assert _names(schema) == list(json.loads(value_of(change, 0, BEGIN_MICROS)))
     image, source = (_field(schema, name) for name in ("after", "source"))

@@ -1,0 +1,99 @@
+"""The page's part on costs."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import goals, page
+from bench.costs.axes import Axis, Case
+from bench.costs.measure import WARM_SHARE
+from bench.costs.verdict import DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT, LIMIT, Growth
+from bench.goals import Goal
+from bench.lane import PARTS
+from bench.page import Section, Table
+from bench.results import QUIET_LOAD
+from bench.short import state
+
+_COLUMNS = (
+    *("messages", "bytes a message", "epochs", "messages/s", "CPU µs a message", "CPU ms a MB"),
+    *(f"{part} MB" for part in PARTS),
+    *("others' load", "table"),
+)
+
+
+def axis(one: Axis, done: Mapping[Case, Mapping[str, Any]]) -> Table:
+    """One row for each size."""
+    rows = [(f"{size:,}", *_row(done[case])) for size, case in one.cases.items()]
+    return Table(title=f"By {one.name}", columns=(one.name, *_COLUMNS), rows=rows)
+
+
+def write(file: Path, command: str, tables: Sequence[Table], grown: Sequence[Growth]) -> None:
+    """Write the section."""
+    parts = [
+        "Mode two-phase. One thing is varied at a time, around 1,000,000 messages of 792 bytes for one table of 6 "
+        "columns in epochs of 50,000; where messages are longer, there are fewer of them. CPU is that of all "
+        f"processes (lane, Postgres, broker) from the moment when {WARM_SHARE:.0%} of the messages were visible: what "
+        "one more costs, start and warm-up left out. MB: the most that each process has held. A row is WRONG when "
+        "the table is not what the changes fold to, when something is left prepared, or the exit status is not 0.",
+        "\n".join([f"- {one.said}" for one in grown]),
+        f"Linear: at most {LIMIT:g} times as dear at a larger size as at a smaller one. Memory with rows of 100 KB: "
+        f"the driver at most {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, the JVM {JVM_LIMIT} MB.",
+        *[one.markdown() for one in tables],
+    ]
+    page.put(file, Section(key="costs", title="What a message costs", command=command, parts=parts))
+
+
+def guard_tables(ratios: Mapping[str, Sequence[float]], shares: Mapping[str, float], asked: Goal) -> list[Table]:
+    """Of the pairs, of what was timed, and the goal."""
+    paired = [
+        (name, str(len(found)), *(f"{value:.3f}" for value in (statistics.median(found), min(found), max(found))))
+        for name, found in ratios.items()
+        if found
+    ]
+    timed = [(part, f"{share:.2f}") for part, share in shares.items()]
+    return [
+        Table(title="With the guard to without it", columns=("ratio", "pairs", "median", "least", "most"), rows=paired),
+        Table(title="Timed in the lane's Python", columns=("part", "% of all CPU seconds after the start"), rows=timed),
+        goals.table([asked]),
+    ]
+
+
+def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tables: Sequence[Table]) -> None:
+    """Write the section."""
+    wrong = [state(one) for one in done if not one["correct"]]
+    parts = [
+        f"{done[0]['messages']:,} messages a drain, epochs of {done[0]['epoch_messages']:,}, mode two-phase with the "
+        "guard and with `guard.enabled: false`, in turn; each ratio is of one pair, of what was used after a quarter "
+        "of the messages, all processes and the servers together. Metrics and accounting cannot be switched off: in "
+        "one more drain each call of their functions is timed (CPU time of the thread, `bench/metered`), with "
+        "/metrics read each second; accounting is the arithmetic of counts, their columns in the ledger's row have "
+        "no cost that could be told apart. `guard` in the second table is its Python alone, a part of what the pairs "
+        "show. The goal adds the pairs' median (0 when it is below) to metrics and accounting.",
+        f"Tables: {'all right' if not wrong else ', '.join(wrong)}.",
+        *[one.markdown() for one in tables],
+    ]
+    page.put(
+        file, Section(key="guard", title="What the guard, accounting and metrics cost", command=command, parts=parts)
+    )
+
+
+def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
+    each = result["value_bytes"] / result["messages"] if "value_bytes" in result else None
+    peaks = result.get("peak_megabytes", {})
+    load = result.get("other_load")
+    return (
+        f"{result['messages']:,}",
+        _number(each),
+        _number(result.get("epochs")),
+        _number(result.get("rate")),
+        _number(result.get("cpu_microseconds_per_message"), 1),
+        _number(result.get("cpu_seconds_per_gigabyte"), 1),
+        *[_number(peaks.get(part)) for part in PARTS],
+        "" if load is None else f"{load:.1f}" + (", noisy" if load > QUIET_LOAD else ""),
+        state(result),
+    )
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,158 @@
+"""Each case once a run; its backlog is made just before, and its disk given back after the last case that needs it."""
+
+import shutil
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench import backlog, goals, results, servers
+from bench.backlog import Backlog
+from bench.costs import section, verdict
+from bench.costs.axes import Axis, Case, axes
+from bench.costs.measure import MODE, measure
+from bench.report import console, say
+from bench.servers import Servers
+from bench.shape import Shape
+from bench.terminal import shown
+
+#: of a case's runs, medians are told of these
+_MEDIANS = ("rate", *verdict.FIGURES.values())
+_SAID = ("rate", *verdict.FIGURES.values(), "peak_megabytes", "epochs", "correct", "error")
+#: bytes that have to be free beside the backlog
+_SPARE = 4 << 30
+#: bytes of a message are more than this only where rows are longer than usual
+_USUAL_BYTES = 900
+Done = Mapping[Case, dict[str, Any]]
+#: makes a backlog when it is first asked
+Made = Callable[[], Backlog]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the command line asks for."""
+
+    stack: str
+    axes: Sequence[str]
+    scale: float
+    runs: int
+    report: Path | None
+    command: str
+
+
+def run(wanted: Wanted) -> bool:
+    """False when a lane failed or left a wrong table; goals that were missed are told only."""
+    chosen = list(axes(wanted.axes, wanted.scale))
+    cases = dict.fromkeys(case for axis in chosen for case in axis.cases.values())
+    groups: dict[tuple[Shape, int], list[Case]] = {}
+    for case in cases:
+        groups.setdefault((case.shape, case.messages), []).append(case)
+    done: dict[Case, dict[str, Any]] = {}
+    say("starting Kafka and Postgres")
+    with servers.running(wanted.stack) as up:
+        for group in groups.values():
+            with filled(up, group[0]) as made:
+                for case in group:
+                    say(f"{len(done) + 1}/{len(cases)} {told(case)}")
+                    done[case] = _case(up, case, wanted.runs, made)
+    return _finished(wanted, chosen, done)
+
+
+def told(case: Case) -> str:
+    """In a line of progress."""
+    return f"{case.shape.name}, {case.messages:,} messages, epochs of {case.epoch:,}"
+
+
+def fields(case: Case) -> dict[str, Any]:
+    """Of a result."""
+    shape = case.shape
+    return {
+        "workload": shape.name,
+        "messages": case.messages,
+        "tables": shape.tables,
+        "columns": shape.columns,
+        "row_bytes": shape.row_bytes,
+        "epoch_messages": case.epoch,
+        "epoch_bytes": case.epoch_bytes,
+        "mode": MODE,
+    }
+
+
+@contextmanager
+def filled(up: Servers, case: Case) -> Iterator[Made]:
+    """Gives its backlog when it is asked for; raises RuntimeError then when the disk is too small for it. Its disk is
+    given back at the end."""
+    kept: list[Backlog] = []
+
+    def made() -> Backlog:
+        if not kept:
+            _must_fit(up, case)
+            kept.append(backlog.prepare(up, case.shape, case.messages, chunked=False))
+        return kept[0]
+
+    try:
+        yield made
+    finally:
+        for one in kept:
+            with suppress(*results.FAILURES):
+                backlog.forget(up, one)
+
+
+def _must_fit(up: Servers, case: Case) -> None:
+    need = case.messages * max(_USUAL_BYTES, 2 * (case.shape.row_bytes or 0)) + _SPARE
+    free = shutil.disk_usage(up.data_dir).free
+    if free < need:
+        raise RuntimeError(
+            f"{free >> 20} MB are free at {up.data_dir}, {need >> 20} are needed: choose a smaller --scale"
+        )
+
+
+def _case(up: Servers, case: Case, runs: int, made: Made) -> dict[str, Any]:
+    """The run with the middle cost; WRONG when one of them was."""
+    done: list[dict[str, Any]] = []
+    for run in range(1, runs + 1):
+
+        def drained() -> results.Result:
+            found = made()
+            return {"value_bytes": found.value_bytes, **measure(up, found, case)}
+
+        result = results.stamped("cost", results.tried({**fields(case), "run": run}, drained))
+        results.emit(result)
+        say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
+        done.append(result)
+    return middle(done)
+
+
+def middle(done: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of several runs of one case: the first, with the medians of all; or one that was not right."""
+    wrong = [result for result in done if not result["correct"]]
+    if wrong:
+        return wrong[0]
+    found = {name: [result[name] for result in done if result.get(name) is not None] for name in _MEDIANS}
+    peaks = {part: max(result["peak_megabytes"][part] for result in done) for part in done[0]["peak_megabytes"]}
+    medians = {name: statistics.median(values) if values else None for name, values in found.items()}
+    return {**done[0], **medians, "peak_megabytes": peaks}
+
+
+def _finished(wanted: Wanted, chosen: Sequence[Axis], done: Done) -> bool:
+    grown = [verdict.growth(axis.name, axis.unit, [done[case] for case in axis.cases.values()]) for axis in chosen]
+    asked = [*(one.goal for one in grown), *verdict.memory(list(done.values()))]
+    right = all(result["correct"] for result in done.values())
+    summary = {
+        "growth": {one.axis: one.growth for one in grown},
+        "spread": {one.axis: one.spread for one in grown},
+        "goals": [goal.as_result() for goal in asked],
+        "correct": right,
+    }
+    results.emit(results.stamped("cost-goals", summary))
+    tables = [*(section.axis(axis, done) for axis in chosen), goals.table(asked)]
+    for one in tables:
+        console.print(shown(one))
+    for one in grown:
+        say(one.said)
+    if wanted.report:
+        section.write(wanted.report, wanted.command, tables, grown)
+        say(f"written: {wanted.report}")
+    return right

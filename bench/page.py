@@ -1,0 +1,80 @@
+"""A page of the docs that several measurements share: each writes its own section anew, and leaves the others."""
+
+import datetime
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+#: of a page that is not there yet
+HEAD = """# Costs
+
+What `./run bench-costs`, `bench-costs --guard`, `bench-restart`, `bench-burst` and `bench-soak` found, each with
+`--report docs/COSTS.md`: it writes its own section anew, nothing here is edited. Absolute figures belong to a machine
+and an hour. What is asked of them stands with each; goals against other systems are on [Benchmarks](BENCHMARKS.md).
+"""
+_GIGABYTE = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A title, the names of the columns, and rows as long as those."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        """As it stands on a page, title first."""
+        lines = [_row(self.columns), _row(["---"] * len(self.columns)), *map(_row, self.rows)]
+        return "\n".join([f"### {self.title}", "", *lines])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """What one measurement has to say."""
+
+    #: in the page's markers
+    key: str
+    title: str
+    command: str
+    parts: Sequence[str]
+
+    def markdown(self) -> str:
+        """Between its markers."""
+        parts = [f"## {self.title}", f"`{self.command}`, {_place()}", *self.parts]
+        return "\n\n".join([_begin(self.key), *parts, _end(self.key)])
+
+
+def put(file: Path, section: Section) -> None:
+    """Write the section to its place on the page, behind the others where it is new."""
+    text = file.read_text() if file.exists() else HEAD
+    found = re.compile(rf"{re.escape(_begin(section.key))}.*?{re.escape(_end(section.key))}", re.DOTALL)
+    made = section.markdown()
+    text = found.sub(lambda _: made, text) if found.search(text) else f"{text.rstrip()}\n\n{made}\n"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def _begin(key: str) -> str:
+    return f"<!-- {key}: begin -->"
+
+
+def _end(key: str) -> str:
+    return f"<!-- {key}: end -->"
+
+
+def _place() -> str:
+    today, memory = datetime.datetime.now(datetime.UTC), psutil.virtual_memory().total / _GIGABYTE
+    return (
+        f"{today:%Y-%m-%d}, one machine with {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GB, Python "
+        f"{platform.python_version()}; broker, Postgres (fsync on), the lane, and the one who looks, all on it."
+    )
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

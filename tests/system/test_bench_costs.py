@@ -1,0 +1,86 @@
+"""The benchmark's commands for costs, kills, bursts and soaks, tiny: each measures, writes its section, and looks
+whether
+the table is right."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fix_bench import measured
+
+PAGE = "docs/COSTS.md"
+
+
+def results(folder: Path, verb: str, *arguments: str) -> list[dict[str, Any]]:
+    """What the verb says, in a folder where its page is written."""
+    done = measured(folder, verb, *arguments, f"--report={PAGE}")
+    assert done.returncode == 0, done.stderr
+    kept = (folder / "var/bench/results.jsonl").read_text().splitlines()
+    assert kept[-len(done.stdout.splitlines()) :] == done.stdout.splitlines()
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def verdicts(result: dict[str, Any]) -> list[str]:
+    return [goal["verdict"] for goal in result["goals"]]
+
+
+@pytest.mark.timeout(900)  # five starts, on a machine that may be busy
+def test_each_command_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
+    stack = f"--stack={stack_name}"
+    burst, judged = results(tmp_path, "bench-burst", "--size=200", "--bursts=3", stack)
+    assert burst["correct"]
+    assert 0 < burst["hidden_milliseconds"]["max"] < burst["whole_milliseconds"]["max"]
+    assert len(judged["goals"]) == 1
+
+    killed, judged = results(tmp_path, "bench-restart", "--rate=200", "--before=4", "--after=2", "--runs=1", stack)
+    assert killed["correct"]
+    assert killed["prepared_left"] == 0
+    assert 0 < killed["first_epoch_seconds"] <= killed["caught_up_seconds"] + 0.1
+    assert "not judged" not in verdicts(judged)
+
+    *samples, soak = results(tmp_path, "bench-soak", "--minutes=0.1", "--rate=200", "--every=1", stack)
+    assert soak["correct"]
+    assert len(samples) >= 3
+    assert all(one["measure"] == "soak-sample" and one["pss"]["jvm"] > 50 for one in samples)
+    assert all(sum(one["threads"].values()) > 20 and one["lag_messages"] >= 0 for one in samples)
+    assert (tmp_path / "docs/soak.svg").exists()
+
+    *rows, judged = results(tmp_path, "bench-costs", "--axes=row-bytes", "--scale=0.0005", stack)
+    assert [row["row_bytes"] for row in rows] == [100, 1000, 10_000, 100_000]
+    assert all(row["correct"] and row["epochs"] > 1 and row["peak_megabytes"]["driver"] > 0 for row in rows)
+    assert rows[0]["messages"] == 500
+    assert rows[-1]["value_bytes"] > 100_000 * rows[-1]["messages"]
+    assert len(judged["goals"]) == 3
+
+    text = (tmp_path / PAGE).read_text()
+    assert all(f"<!-- {key}: begin -->" in text for key in ("burst", "restart", "soak", "costs"))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_all_axes_and_the_guard(tmp_path: Path, stack_name: str) -> None:
+    *rows, judged = results(tmp_path, "bench-costs", "--scale=0.005", f"--stack={stack_name}")
+    assert {row["measure"] for row in rows} == {"cost"}
+    assert len(rows) == len(
+        {json.dumps([row[key] for key in ("workload", "messages", "epoch_messages")]) for row in rows}
+    )
+    assert all(row["correct"] for row in rows)
+    assert set(judged["growth"]) == {"messages", "tables", "columns", "row-bytes", "epoch-messages"}
+    assert "not judged" not in verdicts(judged)
+
+    *pairs, metered, judged = results(
+        tmp_path, "bench-costs", "--guard", "--pairs=2", "--scale=0.02", f"--stack={stack_name}"
+    )
+    assert [one["mode"] for one in pairs] == ["two-phase", "two-phase-unguarded", "two-phase-unguarded", "two-phase"]
+    assert all(seconds > 0 for seconds in metered["metered_cpu_seconds"].values())
+    assert set(metered["metered_cpu_seconds"]) == {"metrics", "accounting", "guard"}
+    assert verdicts(judged) != ["not judged"]
+
+
+def test_refuses_unknown_axes(tmp_path: Path) -> None:
+    done = measured(tmp_path, "bench-costs", "--axes=messages,length")
+    assert done.returncode == 3
+    assert "messages, tables, columns, row-bytes, epoch-messages" in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,269 @@
+"""What the benchmark's own commands make of their figures: growth, verdicts, goals, and the page they write."""
+
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from bench import lines, page, restart, short
+from bench.costs import guard, suite, verdict
+from bench.costs import section as costs_section
+from bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
+from bench.goals import Goal
+from bench.lane import LaneFailed
+from bench.latency import Sightings
+from bench.pacer import Paced
+from bench.page import Section, Table
+from bench.results import tried
+from bench.soak import section
+from bench.soak.sample import Sample
+from bench.soak.verdict import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
+
+MINUTE = 60.0
+
+
+def sample(seconds: float, *, driver: float = 150.0, jvm: float = 400.0, lag: int = 10, files: int = 100) -> Sample:
+    memory = {"supervisor": 40.0, "driver": driver, "jvm": jvm}
+    return Sample(
+        seconds=seconds,
+        rss=memory,
+        pss=memory,
+        threads={"supervisor": 1, "driver": 20, "jvm": 50},
+        files={"supervisor": 4, "driver": 30, "jvm": 300},
+        checkpoint_files=files,
+        checkpoint_megabytes=1.0,
+        ledger_rows=round(seconds),
+        ledger_megabytes=1.0,
+        guard_megabytes=0.1,
+        table_megabytes=10.0,
+        lag_messages=lag,
+    )
+
+
+def cost(microseconds: float | None, *, correct: bool = True, **fields: Any) -> dict[str, Any]:
+    told = {"cpu_microseconds_per_message": microseconds, "cpu_seconds_per_gigabyte": microseconds, "correct": correct}
+    return {"row_bytes": None, "peak_megabytes": {"supervisor": 40, "driver": 500, "jvm": 900}, **told, **fields}
+
+
+def found(asked: list[Goal]) -> dict[str, str]:
+    return {goal.what: goal.verdict for goal in asked}
+
+
+def test_the_slope_does_not_see_outliers() -> None:
+    at = np.arange(200, dtype=np.float64)
+    values = 3.0 * at
+    values[::5] += 1000.0
+    assert slope(at, values) == pytest.approx(3.0, rel=0.05)
+    assert slope(np.arange(5000.0), 2.0 * np.arange(5000.0)) == pytest.approx(2.0)
+
+
+def test_only_the_second_half_counts() -> None:
+    grown = [sample(minute * MINUTE, driver=100 + min(minute, 30) * 10) for minute in range(61)]
+    assert second_half(grown)[0].seconds == 30 * MINUTE
+    assert hourly(second_half(grown), lambda one: one.pss["driver"]) == 0.0
+    assert found(goals(grown, 1000))["growth of memory, driver"] == "reached"
+
+
+def test_a_leak_is_seen() -> None:
+    leak = GROWTH_LIMITS["driver"] + 5
+    grown = [sample(minute * MINUTE, driver=100 + minute / 60 * leak) for minute in range(61)]
+    told = {goal.what: goal for goal in goals(grown, 1000)}
+    assert told["growth of memory, driver"].found == pytest.approx(leak, rel=0.01)
+    assert told["growth of memory, driver"].verdict == "MISSED"
+    assert told["growth of memory, jvm"].verdict == "reached"
+    assert told["growth of threads"].found == 0
+
+
+def test_a_short_soak_is_not_judged_by_growth() -> None:
+    few = [sample(10.0 * number, files=CHECKPOINT_FILES_LIMIT + 1) for number in range(10)]
+    told = found(goals(few, 1000))
+    assert told["growth of memory, jvm"] == "not judged"
+    assert told["files of the checkpoint"] == "MISSED"
+    assert told["lag at any time"] == "reached"
+    assert set(found(goals([], 1000)).values()) == {"not judged"}
+
+
+def test_late_is_late() -> None:
+    late = [sample(minute * MINUTE, lag=20_000 if minute == 40 else 5) for minute in range(61)]
+    lag = goals(late, 1000)[-1]
+    assert (lag.what, lag.found, lag.verdict) == ("lag at any time", 20.0, "MISSED")
+
+
+def test_cheaper_at_larger_sizes_is_linear() -> None:
+    one = verdict.growth("epoch-messages", "message", [cost(90), cost(30), cost(20), cost(22)])
+    assert one.growth == pytest.approx(1.1)
+    assert one.spread == pytest.approx(4.5)
+    assert "linear or better" in one.said
+    assert one.goal.verdict == "reached"
+
+
+def test_dearer_at_any_larger_size_is_not() -> None:
+    one = verdict.growth("columns", "byte", [cost(20), cost(10), cost(16), cost(11)])
+    assert one.growth == pytest.approx(1.6)
+    assert "dearer than linear" in one.said
+    assert one.goal.verdict == "MISSED"
+
+
+@pytest.mark.parametrize("rows", [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []])
+def test_a_row_that_failed_judges_nothing(rows: list[dict[str, Any]]) -> None:
+    one = verdict.growth("tables", "message", rows)
+    assert (one.growth, one.goal.verdict, one.said) == (None, "not judged", "tables: not judged.")
+
+
+def test_memory_is_judged_by_the_longest_rows() -> None:
+    assert verdict.memory([cost(1)]) == []
+    long = cost(1, row_bytes=verdict.LONG_ROWS, peak_megabytes={"driver": 900, "jvm": verdict.JVM_LIMIT + 1})
+    driver, jvm = verdict.memory([cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long])
+    assert (driver.found, driver.verdict, jvm.verdict) == (900, "reached", "MISSED")
+    assert {goal.verdict for goal in verdict.memory([{**long, "correct": False}])} == {"not judged"}
+
+
+def test_each_axis_varies_one_thing() -> None:
+    for axis in axes(NAMES):
+        assert len(axis.cases) >= 3
+        assert list(axis.cases) == sorted(axis.cases)
+    told = {axis.name: axis.cases for axis in axes(NAMES)}
+    assert base() == told["messages"][BASE_MESSAGES] == told["tables"][1] == told["epoch-messages"][BASE_EPOCH]
+    assert {case.shape for case in told["messages"].values()} == {base().shape}
+    assert [case.shape.columns for case in told["columns"].values()] == [5, 20, 50, 100, 200]
+    assert told["row-bytes"][100_000].messages < told["row-bytes"][1000].messages / 50
+
+
+def test_scaled_down_it_is_the_same_in_small() -> None:
+    (small,) = axes(["epoch-messages"], 0.01)
+    assert [(size, case.messages) for size, case in small.cases.items()] == [
+        (20, 2000),
+        (100, 10_000),
+        (500, 10_000),
+        (5000, 30_000),
+    ]
+    assert base(0.01).shape.most_rows == 2000
+
+
+def test_the_middle_of_several_runs() -> None:
+    runs = [cost(value, rate=rate) for value, rate in ((30, 1), (10, 5), (20, 2))]
+    runs[1]["peak_megabytes"] = {"supervisor": 50, "driver": 1, "jvm": 1}
+    one = suite.middle(runs)
+    assert (one["cpu_microseconds_per_message"], one["rate"]) == (20, 2)
+    assert one["peak_megabytes"] == {"supervisor": 50, "driver": 500, "jvm": 900}
+    assert not suite.middle([*runs, cost(1, correct=False)])["correct"]
+
+
+def pairs(*costs: tuple[float, float]) -> list[dict[str, Any]]:
+    return [
+        cost(value, pair=number, mode=mode)
+        for number, values in enumerate(costs)
+        for mode, value in zip((guard.ON, guard.OFF), values, strict=True)
+    ]
+
+
+def test_the_guard_and_what_was_timed_together() -> None:
+    used = {"metrics": 0.4, "accounting": 0.1, "guard": 0.9}
+    metered = {"correct": True, "cpu_seconds_after_start": {"driver": 40, "jvm": 60, "bench": 900}}
+    timed = {**metered, "metered_cpu_seconds": used}
+    done = pairs((103, 100), (110, 100), (90, 100))
+    assert guard.ratios(done, "cpu_microseconds_per_message") == [1.03, 1.1, 0.9]
+    assert guard.shares(timed) == pytest.approx(used)
+    assert guard.goal(done, timed).found == pytest.approx(3.5)
+    assert guard.goal(pairs((90, 100)), timed).found == pytest.approx(0.5)
+    assert guard.goal(done, {"correct": False}).verdict == "not judged"
+    done[0]["correct"] = False
+    assert guard.ratios(done, "cpu_microseconds_per_message") == [1.1, 0.9]
+    assert guard.goal(done, timed).verdict == "not judged"
+
+
+def test_the_sections_of_costs_and_guard(tmp_path: Path) -> None:
+    (axis,) = axes(["tables"], 0.01)
+    failed = cost(None, correct=False, error="LaneFailed: it ended\nlog", messages=10_000)
+    failed.pop("peak_megabytes")
+    right = cost(12.5, messages=10_000, value_bytes=7_920_000, epochs=20, rate=70_000, other_load=0.3)
+    done = dict(zip(axis.cases.values(), (right, right, failed), strict=True))
+    grown = verdict.growth(axis.name, axis.unit, list(done.values()))
+    table = costs_section.axis(axis, done)
+    assert table.rows[0][:7] == ("1", "10,000", "792", "20", "70,000", "12.5", "12.5")
+    assert table.rows[0][-2:] == ("0.3, noisy", "right")
+    assert table.rows[2][-1] == "failed: LaneFailed: it ended"
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    file = tmp_path / "COSTS.md"
+    costs_section.write(file, "./run bench-costs", [table], [grown])
+    pair = {"messages": 10_000, "epoch_messages": 500, "correct": True}
+    goal = Goal(what="together", unit="%", limit=5, found=3.5)
+    tables = costs_section.guard_tables({"CPU a message": [1.03, 1.1, 0.9], "messages/s": []}, {"metrics": 0.4}, goal)
+    costs_section.write_guard(file, "./run bench-costs --guard", [pair, failed], tables)
+    text = file.read_text()
+    assert "- tables: not judged." in text
+    assert "| CPU a message | 3 | 1.030 | 0.900 | 1.100 |" in text
+    assert "Tables: failed: LaneFailed: it ended." in text
+    assert "| together | at most 5 % | 3.50 | reached |" in text
+
+
+def test_when_a_killed_lane_is_back() -> None:
+    # ten messages a second; killed at 5 s, seen again from 9 s on
+    load = restart.Load(rate=10, before=5, after=10)
+    sent = np.arange(150) / 10
+    looks = [(second / 10 + 0.1, second) for second in range(1, 51)]
+    looks += [(9.0, 60), (9.5, 80), (10.0, 95), (10.2, 101), (10.25, 102), (15.1, 150)]
+    sightings = Sightings("topic", [at for at, _ in looks], [end for _, end in looks])
+    paced = Paced(sent_at=sent, expected={})
+    back = restart.Back.of(sightings, paced, load, restarted=5.2, first_epoch=9.0)
+    assert back.caught_up == pytest.approx(10.0 - 5.2)
+    assert back.before["p99_milliseconds"] == pytest.approx(200, abs=1)
+    # what came at 10.25 had been sent at 10.1
+    assert back.as_before == pytest.approx(10.25 - 5.2)
+
+
+def test_medians_of_the_kills() -> None:
+    kills = [dict(zip(restart.FIGURES, (first, 9.0, None), strict=True)) for first in (4.0, 6.0, 11.0)]
+    done = [{**kill, "correct": True, "run": number, "messages": 1} for number, kill in enumerate(kills, start=1)]
+    assert list(restart.medians(done).values()) == [6.0, 9.0, None]
+    assert [goal.verdict for goal in restart.goals(done)] == ["reached", "reached"]
+    wrong = [*done, {"correct": False, "run": 4, "error": "gone\nfor good"}]
+    assert [goal.verdict for goal in restart.goals(wrong)] == ["not judged", "not judged"]
+    assert short.state(wrong[-1]) == "failed: gone"
+
+
+def test_what_fails_is_a_row() -> None:
+    def fails() -> dict[str, object]:
+        raise LaneFailed("the lane ended")
+
+    row = tried({"messages": 5}, fails)
+    assert row == {"messages": 5, "correct": False, "error": "LaneFailed: the lane ended"}
+    assert tried({"messages": 5}, lambda: {"correct": True}) == {"messages": 5, "correct": True}
+
+
+def test_each_section_of_a_page_is_written_by_itself(tmp_path: Path) -> None:
+    file = tmp_path / "docs/COSTS.md"
+    table = Table(title="Rows", columns=("a", "b"), rows=[("1", "2")])
+    page.put(file, Section(key="one", title="One", command="./run one", parts=["first", table.markdown()]))
+    page.put(file, Section(key="two", title="Two", command="./run two", parts=[r"back\1slash"]))
+    page.put(file, Section(key="one", title="One", command="./run one", parts=["second"]))
+    text = file.read_text()
+    assert text.startswith("# Costs")
+    assert "first" not in text
+    assert text.index("second") < text.index(r"back\1slash")
+    assert text.count("## One") == text.count("## Two") == 1
+
+
+def test_the_soaks_section_has_its_picture(tmp_path: Path) -> None:
+    samples = [sample(minute * MINUTE, jvm=400 + minute) for minute in range(61)]
+    result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": True, "prepared_left": 0}
+    section.write(tmp_path / "COSTS.md", "./run bench-soak", result, samples, goals(samples, 1000))
+    text = (tmp_path / "COSTS.md").read_text()
+    assert f"]({section.PICTURE})" in text
+    assert "| growth of memory, jvm | at most 40 MB/h | 60.00 | MISSED |" in text
+    drawn = ElementTree.fromstring((tmp_path / section.PICTURE).read_text())
+    assert [len((one.get("points") or "").split()) for one in drawn.findall("{*}polyline")] == [61] * 3
+
+
+def test_a_failed_soak_is_written_too(tmp_path: Path) -> None:
+    result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": False, "error": "LaneFailed: gone"}
+    section.write(tmp_path / "COSTS.md", "./run bench-soak", result, [], goals([], 1000))
+    text = (tmp_path / "COSTS.md").read_text()
+    assert "WRONG" in text
+    assert "LaneFailed: gone" in text
+
+
+def test_a_picture_of_nothing_is_a_picture() -> None:
+    assert ElementTree.fromstring(lines.picture("nothing", [], {"a": []})).tag.endswith("svg")
