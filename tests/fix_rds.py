@@ -77,9 +77,10 @@ def amazon(monkeypatch: pytest.MonkeyPatch) -> Iterator[Amazon]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "made-up")
     monkeypatch.setattr(app.snapshot.rds, "LOOK_SECONDS", 0.0)
-    session = boto3.Session()
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", session)
-    with mock_aws():
+    with mock_aws():  # which also puts the default session back
         made = Amazon()
+        session = boto3.Session()
         session.events.register("after-call.rds.DescribeDBInstances", made.reach)
-        yield made
+        with monkeypatch.context() as patch:
+            patch.setattr(boto3, "DEFAULT_SESSION", session)
+            yield made

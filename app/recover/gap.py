@@ -70,7 +70,11 @@ class Gap:
             said.append(f"pinned to Kafka cluster {self.cluster[0]}, it is {self.cluster[1]} now")
         for name, (was, now) in self.anew.items():
             rest = ", ".join(f"{tp}@{offset}" for tp, offset in self.position.items() if tp.topic == name)
-            what = "is gone" if now is None else f"was deleted and created again (id {was}, now {now})"
+            what = (
+                "is gone, or not read any more"
+                if now is None
+                else f"was deleted and created again (id {was}, now {now})"
+            )
             said.append(f"topic {name} {what}; what the old one had behind {rest or 'its beginning'} is not known")
         return "; ".join(said)
 

@@ -101,29 +101,31 @@ def test_from_a_snapshot_of_rds(lost: MakeLost, amazon: Amazon) -> None:
     assert "nothing to do" in made().out
 
 
-def test_several_lanes(lost: MakeLost, new_topic: NewTopic) -> None:
-    """`order: partition`: each has its place in the copy's ledger, and its transaction that came along prepared."""
-    made = lost("basebackup", new_topic(partitions=3))
+@pytest.mark.parametrize("driver", ["dump", pytest.param("basebackup", marks=pytest.mark.full)])
+def test_several_lanes(driver: str, lost: MakeLost, new_topic: NewTopic) -> None:
+    """`order: partition`: each has its place in the copy's ledger, and its transaction, prepared or not."""
+    made = lost(driver, new_topic(partitions=3))
     assert len(made.gids) > 1
     ended = made(*made.to)
     assert ended.status == 0, ended.err
-    assert sorted(made.answers()) == sorted((gid, "rollback", "done") for gid in made.gids)
+    answers = {(answer, state) for _, answer, state in made.answers()}  # the other lanes went on meanwhile
+    assert answers == ({("rollback", "done")} if driver == "basebackup" else set())
     assert ended.out.count(" goes on at ") == 3
     made.questions()
 
 
 def test_killed_again_and_again(lost: MakeLost) -> None:
     """A sample of the matrix below, one after the other; then something is wrong in the end, and mended."""
-    made = lost("basebackup")
+    made = lost("dump")
     made.killed("restore-before-rename", *made.to)
     assert made.course() == {"check": "done", "restore": "begun"} | dict.fromkeys(
         ("in-doubt", "ledger", "replay", "verify"), "waiting"
     )
     made.killed("recover-in-doubt")
-    assert (made.copy.prepared(), made.answers()) == ([], [(made.gid, "rollback", "done")])
     made.killed("before-commit")
     assert len(made.copy.prepared()) == 1
     made.killed("recover-replay")
+    assert made.copy.prepared() == []
     made.copy.execute("update public.counter set hits = hits + 1")
     wrong = made("--against", str(made.target.url), "--same-names")
     assert (wrong.status, "FAULT comparison" in wrong.out) == (ExitStatus.DIFFERENT, True)
