@@ -5,6 +5,7 @@ process ends with when it gives up, `hint` what the operator types next. An erro
 """
 
 import enum
+from collections.abc import Sequence
 from typing import ClassVar, Self
 
 
@@ -53,6 +54,17 @@ class SurelaneError(Exception):
         return f"{self.message}\n  what to do: {self.hint}" if self.hint else self.message
 
 
+#: section of a runbook
+_STOPPED = "Stopped with status 6"
+
+
+def by_the_page(who: str, page: str, section: str, steps: Sequence[tuple[str, str]]) -> str:
+    """A hint: the commands of a section of a runbook, each with why."""
+    width = max(len(command) for command, _ in steps)
+    lines = "".join(f"\n     {command:<{width}}   # {why}" for command, why in steps)
+    return f'{who}, as in ops/runbooks/{page}, "{section}":{lines}'
+
+
 class ConfigInvalid(SurelaneError):
     """The configuration has faults."""
 
@@ -85,15 +97,6 @@ class Diverged(SurelaneError):
     exit_status = ExitStatus.DIVERGED
 
     @classmethod
-    def messages_gone(cls, said: str) -> Self:
-        """Kafka has forgotten what comes next; `said`: in the client's words."""
-        return cls(
-            f"Kafka no longer has messages that the lane has yet to read: {said}",
-            hint="retention passed or the topic was made again: `surelane doctor`, then restore a snapshot whose "
-            "position Kafka still has, or let Debezium snapshot into a new lane",
-        )
-
-    @classmethod
     def target_behind(cls, said: str, *, lane: str, position: object, gid: object = None) -> Self:
         """The target is not where the checkpoint says; `position` is where its ledger ends, `gid` what is lost."""
         steps = [
@@ -104,9 +107,38 @@ class Diverged(SurelaneError):
         ]
         if gid is not None:
             steps.insert(0, (f"surelane indoubt explain {gid}", "what became of it"))
-        width = max(len(command) for command, _ in steps)
-        lines = "".join(f"\n     {command:<{width}}   # {why}" for command, why in steps)
-        return cls(said, hint=f'lane {lane}, as in ops/runbooks/restore-and-replay.md, "Stopped with status 6":{lines}')
+        return cls(said, hint=by_the_page(f"lane {lane}", "restore-and-replay.md", _STOPPED, steps))
+
+    @classmethod
+    def checkpoint_damaged(cls, said: str, *, lane: str | None) -> Self:
+        """Entries of the checkpoint are missing, or not to be read."""
+        steps = [
+            ("surelane recover --from-ledger --dry-run", "from where, and has Kafka still everything?"),
+            ("surelane recover --from-ledger", "the next start puts it aside and begins a new one"),
+            ("surelane run", "goes on at the ledger's end"),
+        ]
+        return cls(
+            said, hint=by_the_page(f"lane {lane}" if lane else "the lane", "checkpoint-lost.md", _STOPPED, steps)
+        )
+
+
+class MessagesGone(Diverged):
+    """Kafka no longer has messages that the lane has yet to read."""
+
+    @classmethod
+    def of(cls, said: str, *, lane: str | None = None) -> Self:
+        """`said`: which, as far as it is known here; `lane` where it is."""
+        steps = [
+            ("surelane recover gap", "what exactly is missing, and what is left to do"),
+            ("surelane snapshot list", "is one of them ahead of the target, where Kafka has everything?"),
+            ('surelane recover gap --accept --reason "<why>"', "goes on behind it; the target stays without"),
+            ("surelane run", "from there"),
+        ]
+        who = f"lane {lane}" if lane else "the lane"
+        return cls(
+            f"{who}: Kafka no longer has messages that it has yet to read: {said}",
+            hint=by_the_page(who, "retention-exceeded.md", _STOPPED, steps),
+        )
 
 
 class Fenced(SurelaneError):
@@ -119,6 +151,17 @@ class TopicChanged(SurelaneError):
     """The topic is not the one this lane was pinned to."""
 
     exit_status = ExitStatus.TOPIC_CHANGED
+
+    @classmethod
+    def of(cls, said: str, *, lane: str) -> Self:
+        """`said`: what was made anew."""
+        steps = [
+            ("surelane recover gap", "what the lane was pinned to, what is there now, and where it would go on"),
+            ('surelane recover gap --accept --reason "<why>"', "takes the new one, from its beginning"),
+            ("surelane run", "from there"),
+        ]
+        said = f"lane {lane}: {said}: its offsets mean other messages now"
+        return cls(said, hint=by_the_page(f"lane {lane}", "topic-recreated.md", "Stopped with status 8", steps))
 
 
 class TargetMismatch(SurelaneError):

@@ -28,7 +28,9 @@ pytest_plugins = [
     "tests.fix_cli",
     "tests.fix_doubt",
     "tests.fix_snapshot",
+    "tests.fix_rds",
     "tests.fix_recover",
+    "tests.fix_runbook",
     "tests.fix_dead_letters",
     "tests.fix_bench",
 ]

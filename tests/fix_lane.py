@@ -85,6 +85,12 @@ class LaneUnderTest:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
+    def changed(self, **overrides: Any) -> "LaneUnderTest":
+        """The same with another configuration, in the same file."""
+        raw = merged(self.raw, overrides)
+        self.config_file.write_text(yaml.safe_dump(raw))
+        return LaneUnderTest(raw, self.config_file, self._target, self._spark)
+
     def run_until_caught_up(self) -> None:
         """Apply what the topics hold now, then stop; raises what the service raises."""
         Service(self.settings, self._spark(), self.health, threading.Event(), True).keep_running()

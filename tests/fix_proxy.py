@@ -79,6 +79,12 @@ class Proxy:
         """Take connections and pass data on again."""
         self._call(self._let_flow(flowing=True))
 
+    def move_to(self, upstream: tuple[str, int]) -> None:
+        """Another server is at this place from now on."""
+        self.cut()
+        self._upstream = upstream
+        self.restore()
+
     def close(self) -> None:
         """End everything, also the halves that were lost."""
         self._call(self._close())

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,10 @@ from tests.fix_lane import ROOT, Hold, LaneUnderTest, MakeLane
 from tests.fix_snapshot import Snapshotting, stop_cluster
 from tests.fix_target import Target
 from tests.fix_topic import Topic
+from tests.messages import Debezium, Message
 from tests.oracle import questions
 from tests.runbook import commands
-from tests.workload import TABLES, Shop
+from tests.workload import COUNTER, TABLES, Shop
 
 EPOCH_MESSAGES = 50
 #: sent before, and after the snapshot
@@ -45,19 +46,26 @@ PAGE = "restore-and-replay.md"
 
 @dataclass
 class Lost:
-    """A snapshot `name`, made while `gid` was prepared; the lane went on after it, and is stopped."""
+    """A snapshot `name`, made while `gids` were prepared; the lane went on after it, and is stopped."""
 
     lane: LaneUnderTest
     target: Target
     topic: Topic
     name: str
-    gid: str
+    #: one for each partition
+    gids: list[str]
     #: where it is recovered to
     copy: Target
     #: words of the command line
     to: tuple[str, ...]
     surelane: Callable[..., Ended]
     said: str = ""
+
+    @property
+    def gid(self) -> str:
+        """Of a lane with one partition."""
+        (gid,) = self.gids
+        return gid
 
     def __call__(self, *more: str) -> Ended:
         """`surelane recover run`, in this process but for the lane."""
@@ -133,36 +141,43 @@ def lost(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MakeLost]:
-    """`lost("basebackup")`; SURELANE_CONFIG names the lane's configuration."""
+    """`lost("basebackup")`; SURELANE_CONFIG names the lane's configuration. `lost(driver, several)`: a topic of several
+    partitions, each a lane of its own. With "rds" the copy is there already: what RDS would have made of it."""
     undo: list[Callable[[], None]] = []
 
-    def make(driver: str) -> Lost:
+    def make(driver: str, several: Topic | None = None, rds: Mapping[str, Any] | None = None) -> Lost:
         target.create(*TABLES)
-        shop = Shop(seed=5)
+        shop, read = Shop(seed=5), several or topic
+        send = read.send if several is None else lambda messages: read.send(spread(read, len(list(messages))))
         told = {
             "driver": driver,
             "directory": str(tmp_path / "snapshots"),
             "url": target.server.url(target.database, SUPERUSER),
             "bin_dir": str(bin_dir()),
+            "rds": rds or {},
         }
-        made = lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}, snapshots=told)
+        order = {"order": "total" if several is None else "partition"}
+        epoch = {"max_messages": EPOCH_MESSAGES}
+        made = lane("two-phase", topics=(read,), epoch=epoch, snapshots=told, source=order)
         monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
-        held = hold("before-commit", at=2)
-        topic.send(shop.messages(MESSAGES))
+        held = hold("before-commit", at=1 + read.partitions)
+        send(shop.messages(MESSAGES))
         made.start()
         held.reached()
-        (gid,) = target.prepared()
+        gids = target.prepared()
         (line,) = (
             one for one in surelane("snapshot", "create", "--json").out.splitlines() if one.startswith('{"format"')
         )
+        if driver == "rds":  # what it would have copied
+            assert surelane("snapshot", "create", "--name", "behind", "--driver", "basebackup").status == 0
         monkeypatch.delenv(VARIABLE)
         held.release()
-        topic.send(shop.messages(MORE))
-        made.until_caught_up(topic)
+        send(shop.messages(MORE))
+        made.until_caught_up(read)
         made.stop()
-        questions(target, topic)
+        questions(target, read)
         copy, to = place(driver)
-        return Lost(made, target, topic, json.loads(line)["name"], gid, copy, to, surelane)
+        return Lost(made, target, read, json.loads(line)["name"], gids, copy, to, surelane)
 
     def place(driver: str) -> tuple[Target, tuple[str, ...]]:
         if driver == "dump":
@@ -172,11 +187,21 @@ def lost(
         port = remembered_port(tmp_path / "port")
         undo.append(lambda: stop_cluster(folder))
         copy = Target(Postgres(folder, port=port), target.database, target.lane)
-        return copy, ("--to", str(folder), "--port", str(port))
+        to = ("--to", str(folder), "--port", str(port))
+        if driver == "rds":
+            assert surelane("snapshot", "restore", "behind", *to).status == 0
+            return copy, ("--to", "shop-restored")
+        return copy, to
 
     yield make
     for one in undo:
         one()
+
+
+def spread(topic: Topic, count: int) -> list[Message]:
+    """Changes of some counters, each in the partition of its key."""
+    first, debezium = len(topic.sent), Debezium()
+    return [debezium.update(COUNTER, {"id": n % 7, "hits": n}) for n in range(first, first + count)]
 
 
 def new_database(target: Target, suffix: str, undo: list[Callable[[], None]]) -> Target:

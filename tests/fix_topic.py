@@ -93,8 +93,12 @@ class Topic:
     def recreate(self) -> None:
         """Delete the topic and make another one of its name."""
         self.kafka.delete_topic(self.name)
-        self.sent.clear()
         self.kafka.create_topic(self.name, self.partitions)
+        self.restart()
+
+    def restart(self) -> None:
+        """Somebody else has deleted it and made it again."""
+        self.sent.clear()
         self._producer = self._transactional = None
 
     def _settings(self) -> dict[str, object]:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.gap_view import gaps_json, gaps_told
 from app.cli.options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.recover_view import Telling, course_told, plan_json, plan_told, recovered_json, recovered_told
 from app.cli.verify_view import told
@@ -16,9 +17,14 @@ from app.cli.who import who
 from app.config.load import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
+from app.db.failures import translated
 from app.errors import ExitStatus
+from app.guard.attempts import Attempts
+from app.guard.database import guard_engine
 from app.kafka.broker import Broker
 from app.recover.from_ledger import Recovery, recover_from_ledger
+from app.recover.gap import accept as accept_gap
+from app.recover.gap import look
 from app.recover.journal import course
 from app.recover.plan import Check, make_plan
 from app.recover.recovering import Recovering, Wishes
@@ -63,7 +69,9 @@ def recover(
             raise typer.BadParameter(f"options belong behind `{context.invoked_subcommand}`")
         return
     if not from_ledger:
-        raise typer.BadParameter("say what to recover from: --from-ledger, or `plan --snapshot NAME`, or `run`")
+        raise typer.BadParameter(
+            "say what to recover from: --from-ledger, or `plan --snapshot NAME`, or `run`; or look for a `gap`"
+        )
     settings = load(config)
     engine = make_engine(settings.target.url, settings.target.owner_role, "surelane recover")
     with Broker(settings.source) as broker:
@@ -74,6 +82,48 @@ def recover(
         return
     for recovery in found:
         typer.echo(_told(recovery, dry_run=dry_run))
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane recover gap\n\n"
+    '  surelane recover gap --accept --reason "retention passed, tables are snapshotted anew, ticket 17"',
+)
+def gap(
+    config: ConfigFile = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Go on behind what is missing; needs --reason. It stays on record.")
+    ] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; needed with --accept.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say which messages the target still needs and Kafka no longer has; with --accept, go on behind them.
+
+    Retention may have deleted them, or the topic was deleted and created again. Without --accept nothing is changed,
+    and status 6 says that something is missing. With it the lane goes on where Kafka has everything, the target stays
+    without what is missing, and both are on record.
+    """
+    if accept != bool((reason or "").strip()):
+        raise typer.BadParameter('--accept and --reason "..." belong together')
+    settings = load(config)
+    engine = make_engine(settings.target.url, settings.target.owner_role, "surelane recover")
+    with Broker(settings.source) as broker, translated("looking for a gap"), engine.begin() as connection:
+        found = look(settings, connection, broker)
+        caller = who()
+        done = []
+        if accept and reason is not None:
+            _forget_suspects([one.lane for one in found.gaps if one.anew], settings)
+            done = accept_gap(settings, connection, broker, reason=reason, who=(caller.user, caller.host))
+    typer.echo(json.dumps(gaps_json(found, done)) if as_json else gaps_told(found, done))
+    if not accept and any(one.is_one for one in found.gaps):
+        raise typer.Exit(ExitStatus.DIVERGED)
+
+
+def _forget_suspects(lanes: list[str], settings: Settings) -> None:
+    """What the guard holds against offsets of a topic that is no more."""
+    for lane in lanes:
+        attempts = Attempts(guard_engine(settings, "surelane recover"), settings.target.db_schema, lane)
+        attempts.forget()
+        attempts.close()
 
 
 @app.command(

@@ -19,6 +19,8 @@ from app.recover.recovering import Recovered
 
 #: seconds between two lines of progress where stderr is no terminal
 PROGRESS_SECONDS = 10.0
+#: what leads out of a fault
+_PAGES = {"topics": "topic-recreated.md", "retention": "retention-exceeded.md"}
 _WIDTH = max(map(len, Step))
 
 
@@ -57,6 +59,9 @@ def _lines(plan: Plan) -> Iterator[str]:
     yield from (f"  {one}" for one in plan.lost)
     if not plan.ok:
         yield "this does not lead there: see the faults above"
+        yield from (
+            f"  {one.what}: ops/runbooks/{_PAGES[one.what]}" for one in plan.checks if not one.ok and one.what in _PAGES
+        )
         return
     yield "plan:"
     yield from (f"  {number}. {step}" for number, step in enumerate(plan.steps, 1))

@@ -180,6 +180,11 @@ class Attempts:
             )
         )
 
+    def forget(self) -> None:
+        """Everything: its offsets are of a topic that is no more."""
+        for table in (self._suspect, self._attempt):
+            self._execute(delete_from(table).where(table.c.lane == self.lane))
+
     def _execute(self, statement: Any) -> Any:
         """Execute on the guard's connection, on a new one when it has died meanwhile."""
         with translated(f"lane {self.lane}: the guard's tables"):

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from app.config.settings import Source
-from app.errors import Diverged, SurelaneError, Unreachable
+from app.errors import MessagesGone, SurelaneError, Unreachable
 from app.kafka.failures import GONE, unreachable
 from app.kafka.librdkafka import ASSIGNED, librdkafka_config
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -88,8 +88,8 @@ class SpanReader:
         self._consumer.close()
 
     def read(self, span: Span) -> list[Batch]:
-        """Every message of the span. Raises Diverged for offsets that Kafka no longer has, Unreachable when it does not
-        answer."""
+        """Every message of the span. Raises MessagesGone for offsets that Kafka no longer has, Unreachable when it does
+        not answer."""
         if self._abandoned.is_set():
             raise self._unreachable("the lane is closed")
         batches = {tp: Batch(tp) for tp in span.end if span.end[tp] > span.start[tp]}
@@ -183,7 +183,7 @@ class SpanReader:
 
     def _meaning(self, error: KafkaError | None) -> SurelaneError:
         if error is not None and error.code() in GONE:
-            return Diverged.messages_gone(error.str())
+            return MessagesGone.of(error.str())
         return self._unreachable(error.str() if error is not None else "a message without a position")
 
     def _unreachable(self, what: str) -> Unreachable:

@@ -169,24 +169,35 @@ class Ledger:
         lane, topic = self._tables.lane, self._tables.topic
         row = self.lane_row(connection)
         if row is not None and row.cluster_id not in (None, cluster_id):
-            raise TopicChanged(
-                f"lane {self.lane}: pinned to Kafka cluster {row.cluster_id}, the brokers belong to {cluster_id}",
-                hint="check source.bootstrap_servers; a lane that should follow a new cluster needs a new name",
+            raise TopicChanged.of(
+                f"pinned to Kafka cluster {row.cluster_id}, source.bootstrap_servers names cluster {cluster_id}",
+                lane=self.lane,
             )
         if row is not None and row.cluster_id is None:
             connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
-        rows = connection.execute(select(topic.c.topic, topic.c.topic_id).where(topic.c.lane == self.lane))
-        pinned = {row.topic: row.topic_id for row in rows}
+        pinned = self.pinned_topics(connection)
         for name, topic_id in topic_ids.items():
             if pinned.get(name, topic_id) != topic_id:
-                raise TopicChanged(
-                    f"lane {self.lane}: topic {name} was deleted and created again (id {pinned[name]}, now {topic_id})",
-                    hint="its offsets mean other messages now; let Debezium snapshot into a new lane, "
-                    "or restore the target and start a lane of another name",
+                raise TopicChanged.of(
+                    f"topic {name} was deleted and created again (id {pinned[name]}, now {topic_id})", lane=self.lane
                 )
             if name not in pinned:
                 statement = insert(topic).values(lane=self.lane, topic=name, topic_id=topic_id)
                 connection.execute(statement.on_conflict_do_nothing())
+
+    def pinned_topics(self, connection: Connection) -> dict[str, str]:
+        """The id of each topic that the lane is pinned to."""
+        topic = self._tables.topic
+        rows = connection.execute(select(topic.c.topic, topic.c.topic_id).where(topic.c.lane == self.lane))
+        return {row.topic: row.topic_id for row in rows}
+
+    def pin_anew(self, connection: Connection, cluster_id: str, topic_ids: dict[str, str]) -> None:
+        """Pin these and nothing else, whatever was pinned before."""
+        lane, topic = self._tables.lane, self._tables.topic
+        connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
+        connection.execute(delete(topic).where(topic.c.lane == self.lane))
+        values = [{"lane": self.lane, "topic": name, "topic_id": topic_id} for name, topic_id in topic_ids.items()]
+        connection.execute(insert(topic), values)
 
     def set_state(self, connection: Connection, state: str, last_error: str | None = None) -> None:
         """Say what the writer is doing; for people and `status`, nothing depends on it."""

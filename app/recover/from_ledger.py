@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine
 
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.failures import translated
-from app.db.locks import lock_holder
-from app.errors import Diverged, Refused
 from app.kafka.broker import Broker
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
+from app.recover.gap import Look
+from app.recover.resting import check_stopped, lane_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,48 +28,21 @@ class Recovery:
     messages: int
 
 
-class LaneRunning(Refused):
-    """The lane is running."""
-
-
 def recover_from_ledger(settings: Settings, engine: Engine, broker: Broker, *, dry_run: bool) -> list[Recovery]:
     """Check that Kafka still holds everything from the ledger's end on, then ask the next start to resume there."""
-    schema, found = settings.target.db_schema, []
+    schema, found, seen = settings.target.db_schema, [], Look.of(broker)
     with translated("recovering from the ledger"), engine.begin() as connection:
-        for name in _names(settings, broker):
+        for name in lane_names(settings, broker):
             ledger = Ledger(schema, name)
-            found.append(_check(connection, ledger, broker))
+            found.append(_check(connection, ledger, seen))
             if not dry_run:
                 ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0)
     return found
 
 
-def _names(settings: Settings, broker: Broker) -> list[str]:
-    if settings.source.order is Order.TOTAL:
-        return [settings.lane]
-    return [f"{settings.lane}.{tp.partition}" for tp in sorted(broker.partitions())]
-
-
-def _check(connection: Connection, ledger: Ledger, broker: Broker) -> Recovery:
-    holder = lock_holder(connection, ledger.lane)
-    if holder is not None:
-        raise LaneRunning(
-            f"lane {ledger.lane} is running (backend {holder} holds its lock)",
-            hint="stop it first, then call recover again",
-        )
-    last = ledger.last(connection)
-    if last is None:
-        raise Diverged(
-            f"lane {ledger.lane}: the ledger knows nothing of it, so there is no position to resume from",
-            hint="is this the right database? A new lane starts with `surelane run` and an empty checkpoint folder",
-        )
-    marks = broker.watermarks(last.span.end)
-    gone = {tp: mark.low for tp, mark in marks.items() if last.span.end[tp] < mark.low}
-    if gone:
-        missing = ", ".join(f"{tp} {last.span.end[tp]} to {low - 1}" for tp, low in gone.items())
-        raise Diverged(
-            f"lane {ledger.lane}: Kafka no longer holds offsets {missing}, which the target still needs",
-            hint="restore a newer snapshot of the target, or let Debezium snapshot into a new lane",
-        )
-    behind = sum(max(0, mark.high - last.span.end[tp]) for tp, mark in marks.items())
-    return Recovery(lane=ledger.lane, position=last.span.end, messages=behind)
+def _check(connection: Connection, ledger: Ledger, seen: Look) -> Recovery:
+    check_stopped(connection, ledger.lane)
+    gap = seen.at(connection, ledger)
+    if gap.is_one:
+        raise gap.error()
+    return Recovery(lane=ledger.lane, position=gap.position, messages=gap.behind)

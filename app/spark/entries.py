@@ -59,7 +59,8 @@ class Entries(ABC):
             return found
         raise Diverged(
             f"checkpoint {self.location} has epochs but no valid {IDENTITY_FILE}: another program wrote it",
-            hint="point `checkpoint` at a folder of this lane's own",
+            hint="point `checkpoint` at a folder of this lane's own; if it was this lane's, and only "
+            "that file is lost, at a new one: the lane goes on at its ledger's end (ops/runbooks/checkpoint-lost.md)",
         )
 
     def last_planned(self) -> int | None:
@@ -83,16 +84,17 @@ class Entries(ABC):
     def _start(self) -> Offsets:
         identity = self.identity()
         if identity is None:
-            raise Diverged(f"checkpoint {self.location} has no {IDENTITY_FILE}", hint="see ops/runbooks")
+            raise Diverged.checkpoint_damaged(f"checkpoint {self.location} has no {IDENTITY_FILE}", lane=None)
         return Offsets.from_json(identity.start)
 
     def _end(self, epoch: int) -> Offsets:
         text = self._read(f"offsets/{epoch}")
         lines = text.splitlines() if text else []
         if len(lines) != 3 or lines[0] != LOG_VERSION:
-            raise Diverged(
+            identity = self.identity()
+            raise Diverged.checkpoint_damaged(
                 f"checkpoint {self.location}: offsets/{epoch} is missing or not of Spark's format {LOG_VERSION}",
-                hint="`surelane recover --from-ledger` starts a new checkpoint at the target's own position",
+                lane=identity.lane if identity else None,
             )
         return Offsets.from_json(lines[2])
 

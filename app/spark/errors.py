@@ -13,11 +13,13 @@ from pyspark.errors import (
     SparkRuntimeException,
 )
 
-from app.errors import Diverged, JobFailed, SparkFailed, SparkGone, SurelaneError, Unreachable
+from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable
 
 #: parts of Spark's and Kafka's messages; there is no code to go by for all of them
 _DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException", "PARTITION_OFFSET_CHANGED")
 _OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY", "Multiple streaming queries are concurrently")
+#: only files of a checkpoint are read with checksums
+_DAMAGED = "ChecksumException"
 _KAFKA_AWAY = (
     "TimeoutException",
     "DisconnectException",
@@ -51,7 +53,10 @@ def meaning(error: Exception) -> SurelaneError:
     """The SurelaneError for an exception of Spark or of the bridge to its JVM."""
     text = str(error)
     if any(part in text for part in _DATA_LOSS):
-        return Diverged.messages_gone(text[:_SHOWN])
+        return MessagesGone.of(text[:_SHOWN])
+    if _DAMAGED in text:
+        line = next(line for line in text.splitlines() if _DAMAGED in line)
+        return Diverged.checkpoint_damaged(f"a file of the checkpoint is damaged: {line[:_SHOWN]}", lane=None)
     if any(part in text for part in _OTHER_QUERY):
         # An older writer that was frozen may have woken up: opening again asks the target which of the two is fenced.
         return SparkFailed(f"another query writes to this checkpoint: {text[:_SHOWN]}")

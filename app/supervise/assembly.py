@@ -1,6 +1,6 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pyspark.sql import SparkSession
 
@@ -129,14 +129,20 @@ def make_lane(
 def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str, TopicPartition | None]:
     if settings.source.order is Order.PARTITION:
         return {f"{settings.lane}.{tp.partition}": tp for tp in partitions}
+    check_total(partitions)
+    return {settings.lane: None}
+
+
+def check_total(partitions: Iterable[TopicPartition]) -> None:
+    """Raises ConfigInvalid where `source.order: total` cannot be had."""
     several = sorted({tp.topic for tp in partitions if tp.partition > 0})
     if several:
         raise ConfigInvalid(
             f"source.order: total needs topics of one partition; {', '.join(several)} has more",
             hint="write order: partition (one lane for each partition), or let Debezium write to one partition "
-            "(topic.creation.default.partitions=1)",
+            "(topic.creation.default.partitions=1). Added to a topic that the lane reads already: "
+            'ops/runbooks/topic-recreated.md, "Partitions were added"',
         )
-    return {settings.lane: None}
 
 
 def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) -> Committer:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 
 from app.db.failures import translated
 from app.db.locks import lock_holder, terminate, try_lock
-from app.errors import Unreachable
+from app.errors import Diverged, Unreachable
 from app.guard.guard import Guard
 from app.guard.quarantine import Quarantine
 from app.ledger.store import FROM_LEDGER, Ledger
@@ -22,6 +22,7 @@ from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.recover.start import Planned, Start, decide, settle
 from app.spark.checkpoint import Checkpoint
+from app.spark.entries import Identity
 
 log = structlog.get_logger()
 
@@ -71,7 +72,9 @@ class Opened:
 
 def open_writers(writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str) -> Opened:
     """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know."""
+    name = writers[0].name.partition(".")[0]
     identity = checkpoint.identity()
+    _check_lane(identity, name, checkpoint.location)
     known = identity.checkpoint if identity else FROM_LEDGER
     wanted = [_claim_and_lock(writer, known, delivery, identity.generation if identity else 0) for writer in writers]
     identity = checkpoint.identity()  # once more: before the lock was ours, another writer may have replaced it
@@ -84,13 +87,23 @@ def open_writers(writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, 
     if identity is None or any(start in (Start.RESUME, Start.FIRST) for start in how.values()):
         if not checkpoint.is_empty():
             log.warning("checkpoint put aside", moved_to=checkpoint.archive())
-        identity = checkpoint.create(writers[0].name.partition(".")[0], Offsets.of(ends))
+        identity = checkpoint.create(name, Offsets.of(ends))
     for writer in writers:
         with translated(f"lane {writer.name}: activating generation"), _open(writer).begin():
             writer.ledger.activate(_open(writer), writer.generation, identity.checkpoint)
             _write_genesis(writer, begin, planned)
     checkpoint.write_identity(replace(identity, generation=max(writer.generation for writer in writers)))
     return Opened(Offsets.from_json(identity.start), identity.checkpoint)
+
+
+def _check_lane(identity: Identity | None, name: str, location: str) -> None:
+    """Another lane's checkpoint is neither gone on with nor put aside: that lane may need it."""
+    if identity is not None and identity.lane != name:
+        raise Diverged(
+            f"checkpoint {location} is lane {identity.lane}'s, and this is lane {name}. Nothing was changed",
+            hint="point `checkpoint` at a folder of this lane's own; a new one is made, and the lane goes on at its "
+            "ledger's end (ops/runbooks/checkpoint-lost.md)",
+        )
 
 
 def _open(writer: Writer) -> Connection:

@@ -33,7 +33,7 @@ from app.source.size import EpochSize
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
 from app.spark.errors import spark_errors
-from app.supervise.assembly import add_writers, any_is_new, make_lane, make_messages
+from app.supervise.assembly import add_writers, any_is_new, check_total, make_lane, make_messages
 from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
 from app.supervise.link import Link
@@ -213,6 +213,7 @@ class Running:
             return rows
 
         if lane is not None:
+            check_total(span.end)  # partitions may have been added meanwhile
             lane.process_epoch(number, span, self._source(planned))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")

@@ -12,7 +12,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from app.config.settings import Decode, Settings
-from app.errors import SurelaneError, Unreachable, Verdict
+from app.errors import MessagesGone, SurelaneError, Unreachable, Verdict
 from app.jars import jars
 from app.java import java_home
 from app.logs import configure
@@ -20,6 +20,7 @@ from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
+from app.recover.gap import named
 from app.source.ahead import SWITCH_SECONDS
 from app.spark.errors import spark_errors
 from app.spark.session import make_session, stop_session
@@ -108,12 +109,15 @@ class Service:
             except StopRequested:
                 running.say("stopped")
                 return
-            except SurelaneError as error:
+            except SurelaneError as failure:
+                error = named(failure, self._settings) if isinstance(failure, MessagesGone) else failure
                 self._ever_started = self._ever_started or running.started
                 self._death = None if running.started else self._death
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
                 running.say("failed", str(error))
                 if not self._try_again(error):
+                    if error is not failure:
+                        raise error from failure
                     raise
                 self._pause(error)
 

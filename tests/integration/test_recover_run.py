@@ -19,10 +19,11 @@ from app.recover.journal import FILE
 from app.recover.original import held
 from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE
+from tests.fix_rds import Amazon
 from tests.fix_recover import PAGE, Lost, MakeLost, configure, forget, killed, new_database
 from tests.fix_snapshot import Copy, Snapshotting
 from tests.fix_target import Target
-from tests.fix_topic import Topic
+from tests.fix_topic import NewTopic, Topic
 from tests.oracle import questions
 from tests.runbook import commands
 from tests.waiting import eventually
@@ -83,18 +84,48 @@ def test_from_a_dump(lost: MakeLost, tmp_path: Path, monkeypatch: pytest.MonkeyP
         one()
 
 
+def test_from_a_snapshot_of_rds(lost: MakeLost, amazon: Amazon) -> None:
+    """By the page. The calls are moto's; the instance that they make is a server with what the target had then."""
+    made = lost("rds", rds=amazon.told)
+    port = made.copy.engine.url.port
+    assert port is not None
+    amazon.servers["shop-restored"] = port
+    refused = made(*made.to)
+    assert (refused.status, "has max_prepared_transactions 0" in refused.err) == (ExitStatus.REFUSED, True)
+    assert made.course()["restore"] == "failed"
+    amazon.slots(64)
+    made.play("Recover from a snapshot of RDS", instance="shop-restored")
+    assert made.answers() == [(made.gid, "rollback", "done")]
+    assert amazon.instance("shop-restored")["DBInstanceStatus"] == "available"
+    made.questions()
+    assert "nothing to do" in made().out
+
+
+@pytest.mark.parametrize("driver", ["dump", pytest.param("basebackup", marks=pytest.mark.full)])
+def test_several_lanes(driver: str, lost: MakeLost, new_topic: NewTopic) -> None:
+    """`order: partition`: each has its place in the copy's ledger, and its transaction, prepared or not."""
+    made = lost(driver, new_topic(partitions=3))
+    assert len(made.gids) > 1
+    ended = made(*made.to)
+    assert ended.status == 0, ended.err
+    answers = {(answer, state) for _, answer, state in made.answers()}  # the other lanes went on meanwhile
+    assert answers == ({("rollback", "done")} if driver == "basebackup" else set())
+    assert ended.out.count(" goes on at ") == 3
+    made.questions()
+
+
 def test_killed_again_and_again(lost: MakeLost) -> None:
     """A sample of the matrix below, one after the other; then something is wrong in the end, and mended."""
-    made = lost("basebackup")
+    made = lost("dump")
     made.killed("restore-before-rename", *made.to)
     assert made.course() == {"check": "done", "restore": "begun"} | dict.fromkeys(
         ("in-doubt", "ledger", "replay", "verify"), "waiting"
     )
     made.killed("recover-in-doubt")
-    assert (made.copy.prepared(), made.answers()) == ([], [(made.gid, "rollback", "done")])
     made.killed("before-commit")
     assert len(made.copy.prepared()) == 1
     made.killed("recover-replay")
+    assert made.copy.prepared() == []
     made.copy.execute("update public.counter set hits = hits + 1")
     wrong = made("--against", str(made.target.url), "--same-names")
     assert (wrong.status, "FAULT comparison" in wrong.out) == (ExitStatus.DIFFERENT, True)
@@ -106,8 +137,9 @@ def test_killed_again_and_again(lost: MakeLost) -> None:
 
 def test_every_section_of_the_page_is_played() -> None:
     """Above, and in test_start_table."""
-    here = {"Plan", "Recover from a base backup", "Recover from a dump", "Killed, or failed", "Go on", "By hand"}
-    assert {command.section for command in commands(PAGE)} == here | {"Stopped with status 6"}
+    here = {"Plan", "Killed, or failed", "Go on", "By hand", "Stopped with status 6"}
+    ways = {f"Recover from a {what}" for what in ("base backup", "dump", "snapshot of RDS")}
+    assert {command.section for command in commands(PAGE)} == here | ways
 
 
 @pytest.mark.full

@@ -1,76 +1,22 @@
 """Snapshots that Amazon RDS makes: the calls against moto, the ledger on a real target."""
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-import app.snapshot.rds
 from app.errors import ExitStatus
 from tests.fix_bare_lane import TOPIC
 from tests.fix_doubt import EPOCH, LANE
+from tests.fix_rds import INSTANCE, NAMES, REGION, Amazon
 from tests.fix_snapshot import Snapshotting
-
-REGION = "eu-central-1"
-INSTANCE = "shop"
-NAMES = {"parameter_group": "surelane-15", "subnet_group": "inside"}
-
-
-class Amazon:
-    """What stands in for it, with one instance."""
-
-    def __init__(self) -> None:
-        self.rds = boto3.client("rds", region_name=REGION)
-        ec2 = boto3.client("ec2", region_name=REGION)
-        vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-        subnets = [
-            ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.0.{n}.0/24", AvailabilityZone=f"{REGION}{zone}")["Subnet"]
-            for n, zone in enumerate("ab")
-        ]
-        self.security_group = ec2.create_security_group(GroupName="db", Description="db", VpcId=vpc)["GroupId"]
-        self.rds.create_db_subnet_group(
-            DBSubnetGroupName=NAMES["subnet_group"],
-            DBSubnetGroupDescription="inside",
-            SubnetIds=[one["SubnetId"] for one in subnets],
-        )
-        self.rds.create_db_parameter_group(
-            DBParameterGroupName=NAMES["parameter_group"], DBParameterGroupFamily="postgres15", Description="ours"
-        )
-        self.rds.create_db_instance(
-            DBInstanceIdentifier=INSTANCE,
-            DBInstanceClass="db.m5.large",
-            Engine="postgres",
-            AllocatedStorage=20,
-            MasterUsername="postgres",
-            MasterUserPassword="only-in-moto",
-        )
-
-    def slots(self, number: int) -> None:
-        """Set max_prepared_transactions."""
-        parameter = {"ParameterName": "max_prepared_transactions", "ParameterValue": str(number)}
-        self.rds.modify_db_parameter_group(
-            DBParameterGroupName=NAMES["parameter_group"], Parameters=[parameter | {"ApplyMethod": "pending-reboot"}]
-        )
-
-    def instance(self, name: str) -> Any:
-        return self.rds.describe_db_instances(DBInstanceIdentifier=name)["DBInstances"][0]
-
-    def snapshots(self) -> list[Any]:
-        return self.rds.describe_db_snapshots(DBInstanceIdentifier=INSTANCE, SnapshotType="manual")["DBSnapshots"]
 
 
 @pytest.fixture
-def amazon(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> Iterator[Amazon]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "made-up")
-    monkeypatch.setattr(app.snapshot.rds, "LOOK_SECONDS", 0.0)
-    with mock_aws():
-        made = Amazon()
-        configure(snapshotting, security_groups=[made.security_group], **NAMES)
-        yield made
+def amazon(snapshotting: Snapshotting, amazon: Amazon) -> Amazon:
+    """The lane's snapshots are its."""
+    snapshotting.configure(driver="rds", rds=amazon.told)
+    return amazon
 
 
 def configure(snapshotting: Snapshotting, **rds: Any) -> None:
@@ -111,17 +57,12 @@ def test_restored(snapshotting: Snapshotting, amazon: Amazon) -> None:
     assert "call restore again to read it" in snapshotting("restore", "one", "--to", "shop-restored").out
 
 
-def test_its_ledger_is_read(snapshotting: Snapshotting, amazon: Amazon, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_ledger_is_read(snapshotting: Snapshotting, amazon: Amazon) -> None:
     snapshotting.json("create", "--name", "one")
     amazon.slots(64)
-    existing = app.snapshot.rds.AmazonRds._existing  # pyright: ignore[reportPrivateUsage]
     port = snapshotting.target.engine.url.port
-
-    def here(driver: app.snapshot.rds.AmazonRds, instance: str) -> Any:
-        found = existing(driver, instance)
-        return found and found | {"Endpoint": {"Address": "127.0.0.1", "Port": port}}
-
-    monkeypatch.setattr(app.snapshot.rds.AmazonRds, "_existing", here)
+    assert port is not None
+    amazon.servers["shop-restored"] = port
     told = snapshotting.json("restore", "one", "--to", "shop-restored")
     assert (told["position"], told["before"]) == ({TOPIC.topic: {"0": EPOCH}}, False)
     (listed,) = snapshotting.json("list")["snapshots"]

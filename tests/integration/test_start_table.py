@@ -326,10 +326,9 @@ def test_0010_orphan_whose_number_is_complete_in_another_checkpoint(scene: MakeS
     assert made.target.prepared() == []
 
 
-@in_modes(CommitMode.TWO_PHASE, CommitMode.LEDGER)
-def test_0001_checkpoint_gone_resumes_from_the_ledger(scene: MakeScene, mode: CommitMode) -> None:
-    """With a new checkpoint, and without applying anything twice."""
-    made = scene(mode)
+def test_0001_checkpoint_gone_resumes_from_the_ledger(scene: MakeScene) -> None:
+    """With a new checkpoint, and without applying anything twice; in every mode in test_runbook_checkpoint."""
+    made = scene()
     shutil.rmtree(made.lane.checkpoint)
     made.run()
     assert made.since(EARLIER) == []

@@ -82,5 +82,5 @@ def test_patterns(line: str, text: str, fits: bool) -> None:
 def test_every_page_s_commands_are_verbs(page: str) -> None:
     assert commands(page)
     for command in commands(page):
-        assert command.text.split()[0] == "surelane", command
-        assert command.text.split()[1] in VERBS, command
+        program, verb, *_ = command.text.split()
+        assert program == "psql" or (program == "surelane" and verb in VERBS), command

@@ -99,6 +99,6 @@ def still_there(broker: Broker, position: Offsets | None) -> list[Finding]:
         if tp in position and not mark.low <= position[tp] <= mark.high
     ]
     if gone:
-        hint = "these messages are lost: restore the topic, or let Debezium snapshot again into a lane of a new name"
+        hint = "surelane recover gap, which says what is missing; then ops/runbooks/retention-exceeded.md"
         return [fault("position", "; ".join(gone), hint)]
     return [ok("position", f"Kafka holds everything from {position} on")]

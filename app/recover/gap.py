@@ -1,0 +1,252 @@
+"""A gap: messages that a lane has yet to apply, and that nobody can read any more.
+
+    deleted    Kafka's retention, or somebody, deleted them: which offsets is known
+    made anew  the topic was deleted and created again, or it is another cluster: nobody knows what the old one had left
+
+`Look.at` says what is missing and from where on everything is there. `accept` moves the lane there: the position in the
+ledger, the pinned topics, what the quarantine says of the old topic, and the record with its reason, in one
+transaction. The target stays without what is missing; nothing here says that it does not matter.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from sqlalchemy import Connection, Row, text
+
+from app.config.settings import Order, Settings
+from app.db.engine import make_engine
+from app.db.failures import translated
+from app.db.prepared import prepared
+from app.db.sql import quoted
+from app.errors import Diverged, MessagesGone, Refused, SurelaneError, TopicChanged
+from app.kafka.broker import Broker, Watermarks
+from app.ledger.store import FROM_LEDGER, Ledger
+from app.model.epoch import GENESIS, EpochRecord
+from app.model.gid import Gid
+from app.model.offsets import Offsets, Span, TopicPartition
+from app.recover.gaps import Gaps
+from app.recover.resting import check_stopped, lane_names
+
+#: in the ledger, in place of how changes were merged
+PLAN = "gap"
+#: entries keep their bytes and their place, in the topic as it was: offsets of the new one are other messages
+_RENAME = "update {schema}.quarantine set topic = :renamed where lane = :lane and topic = :topic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """What a lane lacks; nothing, where `is_one` is false."""
+
+    lane: str
+    #: where its ledger ends
+    position: Offsets
+    #: from where on Kafka has everything
+    onward: Offsets
+    #: first and last offset that is deleted, of topics that are the pinned ones
+    deleted: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    #: topic -> its id when it was pinned, and now; None: it is gone
+    anew: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    #: id of the cluster when it was pinned, and now; None: the same
+    cluster: tuple[str, str] | None = None
+    #: offsets from `onward` to the end
+    behind: int = 0
+
+    @property
+    def is_one(self) -> bool:
+        """Whether anything is missing."""
+        return bool(self.deleted or self.anew or self.cluster)
+
+    @property
+    def missing(self) -> int | None:
+        """Messages, at most; None: nobody knows."""
+        return None if self.anew else sum(last - first + 1 for first, last in self.deleted.values())
+
+    def told(self) -> str:
+        """What is missing, in words."""
+        parts = [f"{tp} {first} to {last}" for tp, (first, last) in self.deleted.items()]
+        said = [f"{', '.join(parts)}, at most {self.missing_of_deleted} messages"] if parts else []
+        if self.cluster:
+            said.append(f"pinned to Kafka cluster {self.cluster[0]}, it is {self.cluster[1]} now")
+        for name, (was, now) in self.anew.items():
+            rest = ", ".join(f"{tp}@{offset}" for tp, offset in self.position.items() if tp.topic == name)
+            what = (
+                "is gone, or not read any more"
+                if now is None
+                else f"was deleted and created again (id {was}, now {now})"
+            )
+            said.append(f"topic {name} {what}; what the old one had behind {rest or 'its beginning'} is not known")
+        return "; ".join(said)
+
+    @property
+    def missing_of_deleted(self) -> int:
+        """Offsets that are known to be deleted."""
+        return sum(last - first + 1 for first, last in self.deleted.values())
+
+    def error(self) -> SurelaneError:
+        """That stops a lane because of it."""
+        if self.anew or self.cluster:
+            return TopicChanged.of(self.told(), lane=self.lane)
+        return MessagesGone.of(self.told(), lane=self.lane)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What Kafka has, looked at once for all lanes."""
+
+    cluster: str
+    #: topic -> id
+    topics: Mapping[str, str]
+    marks: Mapping[TopicPartition, Watermarks]
+
+    @classmethod
+    def of(cls, broker: Broker) -> Self:
+        """Ask; raises Unreachable, or EnvironmentMissing for a topic that is not there."""
+        topics = {name: info.topic_id for name, info in broker.topics().items()}
+        return cls(cluster=broker.cluster_id(), topics=topics, marks=broker.watermarks(broker.partitions()))
+
+    def at(self, connection: Connection, ledger: Ledger) -> Gap:
+        """What the lane lacks; raises Diverged for one that never started."""
+        last = ledger.last(connection)
+        if last is None:
+            raise Diverged(
+                f"lane {ledger.lane}: the ledger knows nothing of it, so there is no position to resume from",
+                hint="is this the right database? A new lane starts with `surelane run` and an empty checkpoint folder",
+            )
+        position, row = last.span.end, ledger.lane_row(connection)
+        was = None if row is None else row.cluster_id
+        pinned = ledger.pinned_topics(connection)
+        anew = {name: (old, self.topics.get(name)) for name, old in pinned.items() if self.topics.get(name) != old}
+        onward = {tp: self._onward(tp, offset, anew) for tp, offset in position.items() if tp in self.marks}
+        deleted = {
+            tp: (position[tp], low - 1) for tp, low in onward.items() if tp.topic not in anew and low > position[tp]
+        }
+        return Gap(
+            lane=ledger.lane,
+            position=position,
+            onward=Offsets.of(onward),
+            deleted=deleted,
+            anew=anew,
+            cluster=None if was in (None, self.cluster) else (was, self.cluster),
+            behind=sum(max(0, self.marks[tp].high - offset) for tp, offset in onward.items()),
+        )
+
+    def _onward(self, tp: TopicPartition, offset: int, anew: Mapping[str, Any]) -> int:
+        """In a topic that was made anew everything is new."""
+        low = self.marks[tp].low
+        return low if tp.topic in anew else max(offset, low)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The lanes of a configuration, and what operators accepted before."""
+
+    gaps: tuple[Gap, ...]
+    accepted: Sequence[Row[Any]]
+
+
+def look(settings: Settings, connection: Connection, broker: Broker) -> Found:
+    """Change nothing."""
+    schema, seen = settings.target.db_schema, Look.of(broker)
+    names = lane_names(settings, broker)
+    gaps = tuple(seen.at(connection, Ledger(schema, name)) for name in names)
+    return Found(gaps=gaps, accepted=Gaps(schema).of(connection, settings))
+
+
+def named(error: SurelaneError, settings: Settings) -> SurelaneError:
+    """The error of a lane that ran into a gap, with what exactly is missing and what leads out of it, if that can be
+    found out."""
+    target = settings.target
+    try:
+        engine = make_engine(target.url, target.owner_role, "surelane recover")
+        with Broker(settings.source) as broker, translated("looking for a gap"), engine.connect() as connection:
+            gaps = look(settings, connection, broker).gaps
+    except SurelaneError:
+        return error
+    for gap in gaps:
+        if gap.is_one:
+            return gap.error()
+    said = f"{error.message}. The target needs none of them, only the checkpoint asks for them"
+    return Diverged.checkpoint_damaged(said, lane=settings.lane)
+
+
+def accept(
+    settings: Settings, connection: Connection, broker: Broker, *, reason: str, who: tuple[str, str]
+) -> list[tuple[Gap, int]]:
+    """In the caller's transaction: every lane that lacks something goes on behind it; gives the number of each record.
+
+    Raises Refused, with nothing changed, while a lane runs, has something prepared, or lacks nothing at all.
+    """
+    schema, seen, done = settings.target.db_schema, Look.of(broker), []
+    _same_partitions(settings, connection, seen)
+    for name in lane_names(settings, broker):
+        ledger = Ledger(schema, name)
+        check_stopped(connection, name)
+        _nothing_prepared(connection, name)
+        gap = seen.at(connection, ledger)
+        if gap.is_one:
+            done.append((gap, _accept(connection, ledger, gap, seen, settings, reason=reason, who=who)))
+    if not done:
+        raise Refused(
+            "nothing is missing: Kafka has everything from the ledger's end on",
+            hint="a lane that stopped with status 6 all the same: surelane recover --from-ledger",
+        )
+    return done
+
+
+def _accept(
+    connection: Connection,
+    ledger: Ledger,
+    gap: Gap,
+    seen: Look,
+    settings: Settings,
+    *,
+    reason: str,
+    who: tuple[str, str],
+) -> int:
+    generation = ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0)
+    span = Span(start=gap.position, end=gap.onward)
+    ledger.record(connection, EpochRecord(lane=gap.lane, generation=generation, epoch=GENESIS, span=span, plan=PLAN))
+    if gap.anew or gap.cluster:
+        ledger.pin_anew(connection, seen.cluster, dict(seen.topics))
+    rename = text(_RENAME.format(schema=quoted(ledger.schema).replace(":", r"\:")))
+    for topic, (was, _) in gap.anew.items():
+        connection.execute(rename, {"lane": gap.lane, "topic": topic, "renamed": f"{topic} {was}"})
+    return Gaps(ledger.schema).add(
+        connection,
+        lane=gap.lane,
+        generation=generation,
+        from_position=gap.position.nested(),
+        to_position=gap.onward.nested(),
+        missing=gap.missing,
+        anew={name: list(ids) for name, ids in gap.anew.items()},
+        cluster=list(gap.cluster) if gap.cluster else None,
+        reason=reason,
+        os_user=who[0],
+        host=who[1],
+    )
+
+
+def _nothing_prepared(connection: Connection, lane: str) -> None:
+    """What is missing may be in there."""
+    gids = [row.gid for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]
+    if gids:
+        raise Refused(
+            f"lane {lane} has left {', '.join(gids)} prepared: what is missing may be in there. Nothing was changed",
+            hint="start it once, which settles that; or see `surelane indoubt list`",
+        )
+
+
+def _same_partitions(settings: Settings, connection: Connection, seen: Look) -> None:
+    """A partition that a lane has read and that is no more would be a lane without an end."""
+    if settings.source.order is not Order.PARTITION:
+        return
+    there = {tp.partition for tp in seen.marks}
+    pattern = f"{settings.lane}."
+    lanes = Gaps(settings.target.db_schema).lanes(connection, settings)
+    lost = sorted(lane for lane in lanes if int(lane.removeprefix(pattern)) not in there)
+    if lost:
+        raise Refused(
+            f"the topic has {len(there)} partitions, and there were lanes {', '.join(lost)}. Nothing was changed",
+            hint="give it as many partitions as it had: kafka-topics.sh --alter --topic TOPIC --partitions N",
+        )

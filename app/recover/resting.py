@@ -1,0 +1,29 @@
+"""The lanes of a configuration, which have to be stopped for what is done to their ledger."""
+
+from sqlalchemy import Connection
+
+from app.config.settings import Order, Settings
+from app.db.locks import lock_holder
+from app.errors import Refused
+from app.kafka.broker import Broker
+
+
+class LaneRunning(Refused):
+    """The lane is running."""
+
+
+def lane_names(settings: Settings, broker: Broker) -> list[str]:
+    """One, or one for each partition that Kafka has."""
+    if settings.source.order is Order.TOTAL:
+        return [settings.lane]
+    return [f"{settings.lane}.{tp.partition}" for tp in sorted(broker.partitions())]
+
+
+def check_stopped(connection: Connection, lane: str) -> None:
+    """Raises LaneRunning while somebody holds its lock."""
+    holder = lock_holder(connection, lane)
+    if holder is not None:
+        raise LaneRunning(
+            f"lane {lane} is running (backend {holder} holds its lock)",
+            hint="stop it first, then call recover again",
+        )
