@@ -146,6 +146,15 @@ class Fenced(SurelaneError):
 
     exit_status = ExitStatus.FENCED
 
+    @classmethod
+    def out(cls, said: str) -> Self:
+        """A newer writer has the lane."""
+        return cls(
+            said,
+            hint="another `surelane run` took the lane over: `surelane status` says where it runs. Before this one is "
+            "started again, decide which of the two shall: ops/runbooks/fenced.md",
+        )
+
 
 class TopicChanged(SurelaneError):
     """The topic is not the one this lane was pinned to."""

@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.fix_rds",
     "tests.fix_recover",
     "tests.fix_runbook",
+    "tests.fix_clusters",
     "tests.fix_dead_letters",
     "tests.fix_bench",
 ]

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -110,6 +111,11 @@ class LaneUnderTest:
         if self.error is not None:
             raise self.error
 
+    def give_up(self) -> BaseException | None:
+        """Stop one whose target is gone; gives what it ended with, if it did before."""
+        self._stop.set()
+        return self.join()
+
     def join(self, timeout: float = STOP_SECONDS) -> BaseException | None:
         """Wait until it ends by itself; gives the error that it ended with."""
         if self._thread is not None:
@@ -117,6 +123,13 @@ class LaneUnderTest:
             assert not self._thread.is_alive(), f"lane {self.name} did not end within {timeout:g} s"
             self._thread = None
         return self.error
+
+    def at(self, place: Target) -> "LaneUnderTest":
+        """The same lane, its configuration pointed to another target."""
+        raw = merged(self.raw, {"target": {"url": place.url}})
+        file = self.config_file.with_name(f"{place.database}-{urlsplit(place.url).port}.yaml")
+        file.write_text(yaml.safe_dump(raw))
+        return LaneUnderTest(raw, file, place, self._spark)
 
     @property
     def running(self) -> bool:
@@ -351,8 +364,7 @@ def lane(request: pytest.FixtureRequest, kafka: Kafka, target: Target, tmp_path:
 
     yield make
     for one in made:
-        one._stop.set()  # pyright: ignore[reportPrivateUsage]
-        one.join()
+        one.give_up()
 
 
 def _names_topics(overrides: Mapping[str, Any]) -> bool:

@@ -96,13 +96,6 @@ class Lost:
             ended = command.check(lambda _, *words: (run or self.surelane)(*words), **values)
             assert ended.status == 0, f"{command}: {ended.err}"
 
-    def at(self, place: Target, folder: Path) -> LaneUnderTest:
-        """The lane with another target."""
-        raw = {**self.lane.raw, "target": {"url": place.url}}
-        file = folder / f"{place.database}.yaml"
-        file.write_text(yaml.safe_dump(raw))
-        return LaneUnderTest(raw, file, place, self.lane._spark)  # pyright: ignore[reportPrivateUsage]
-
     def questions(self) -> None:
         """The copy is as if nothing had been lost, and the original as it was."""
         questions(self.copy, self.topic)

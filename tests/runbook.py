@@ -1,20 +1,27 @@
 """Runbooks as tests: the commands of a page, run as they stand, must print what the page says.
 
 A page is Markdown in ops/runbooks. An indented line that begins with `$ ` is a command; the lines after it, up to the
-next command or to lesser indentation, are what it prints. In both, `<name>` is a placeholder: what the caller gives for
-it, or else any text. `...` is any text, too; alone on a line, any number of lines. Spaces count as one, and blank lines
-do not count. A command without such lines may print anything.
+next command or to lesser indentation, are what it prints. Commands are `surelane` and Postgres' own programs. In both,
+`<name>` is a placeholder: what the caller gives for it, or else any text. `...` is any text, too; alone on a line, any
+number of lines. Spaces count as one, and blank lines do not count. A command without such lines may print anything.
 """
 
 import re
 import shlex
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.embedded.postgres_binaries import bin_dir
+from app.server_user import server_user
 from tests.fix_cli import Ended
 
 FOLDER = Path(__file__).resolve().parents[1] / "ops/runbooks"
+#: what a page may call beside `surelane`, by its name or by its path
+POSTGRES_PROGRAMS = ("initdb", "pg_ctl", "pg_upgrade", "psql", "vacuumdb")
+PROGRAM_SECONDS = 300.0
 _PROMPT = "$ "
 #: `...` or a placeholder
 _OPEN = re.compile(r"\.\.\.|<[a-z-]+>")
@@ -52,9 +59,46 @@ class Command:
         return f"{self.page}:{self.line} {self.text}"
 
 
+def page_names() -> list[str]:
+    """All pages; README.md is their index."""
+    return sorted(path.name for path in FOLDER.glob("*.md") if path.name != "README.md")
+
+
 def commands(page: str) -> list[Command]:
     """The commands of ops/runbooks/<page>, in order."""
     return list(_commands(page, (FOLDER / page).read_text().splitlines()))
+
+
+def play(page: str, section: str, run: Callable[..., Ended], **values: str) -> list[Ended]:
+    """Every command of a section, in order: each prints what the page says. `run` takes the words of each."""
+    found = [command for command in commands(page) if command.section == section]
+    assert found, f"{page} has no commands in {section}"
+    return [command.check(run, **values) for command in found]
+
+
+def runner(surelane: Callable[..., Ended], folder: Path | None = None) -> Callable[..., Ended]:
+    """What `play` takes: `surelane` by its caller, Postgres' programs for real, as the user that servers run as."""
+
+    def run(program: str, *words: str) -> Ended:
+        if program == "surelane":
+            return surelane(*words)
+        assert Path(program).name in POSTGRES_PROGRAMS, program
+        return _run_program(program if "/" in program else str(bin_dir() / program), words, folder)
+
+    return run
+
+
+def _run_program(path: str, words: tuple[str, ...], folder: Path | None) -> Ended:
+    """What it says goes to files: a server that it starts would keep a pipe open."""
+    user = server_user()
+    identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": err}
+        done = subprocess.run(
+            [path, *words], cwd=folder or "/", timeout=PROGRAM_SECONDS, check=False, **files, **identity
+        )
+        said = [file.read() for file in (out, err) if file.seek(0) == 0]
+    return Ended(done.returncode, *said)
 
 
 def pattern(lines: tuple[str, ...], values: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from app.cli.checks.finding import Finding, Level
 from app.cli.checks.guard import guard
 from app.cli.checks.kafka import kafka
 from app.cli.checks.machine import machine
+from app.cli.checks.snapshots import snapshots
 from app.cli.checks.target import ledger_position, target
 from app.cli.options import ConfigFile, Json
 from app.config.load import load
@@ -28,7 +29,7 @@ app = typer.Typer(add_completion=False)
     epilog="Examples:\n\n  surelane doctor\n\n  surelane doctor --json | jq '.findings[] | select(.hint)'",
 )
 def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
-    """Check machine, Kafka, target and the guard's database, and say what to do about each fault. Changes nothing.
+    """Check machine, Kafka, target, guard's database, snapshots, and say what to do about each fault. Changes nothing.
 
     Ends with status 10 when there is a fault; warnings alone give 0.
     """
@@ -46,7 +47,7 @@ def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """All findings; a part that cannot be reached is one fault and does not hide the others."""
     in_kafka = [*kafka(settings, ledger_position(settings)), *dead_letters(settings)]
-    return [*machine(settings), *in_kafka, *target(settings), *guard(settings)]
+    return [*machine(settings), *in_kafka, *target(settings), *guard(settings), *snapshots(settings)]
 
 
 def _print(settings: Settings, findings: list[Finding], faults: int) -> None:

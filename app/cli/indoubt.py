@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from sqlalchemy import Connection
 
-from app.cli.indoubt_view import as_json, facts, given, listed, sections, told, unfinished
+from app.cli.indoubt_view import answer_json, answered, as_json, facts, given, listed, sections, told, unfinished
 from app.cli.options import ConfigFile, Json
 from app.cli.terminal import console
 from app.cli.who import who
@@ -26,11 +26,14 @@ from app.recover.verdict import Answer
 
 app = typer.Typer(
     name="indoubt",
-    help="Prepared transactions: list, explain, commit, rollback. Looking works while the lane runs and while it does "
-    "not; the start of a lane settles its own, so answers by hand are for when it cannot start.",
+    help="Prepared transactions: list, explain, commit, rollback, answers. Looking works while the lane runs and while "
+    "it does not; the start of a lane settles its own, so answers by hand are for when it cannot start.",
     add_completion=False,
     no_args_is_help=True,
 )
+
+#: of the newest ones, if nobody asks for more
+SHOWN_ANSWERS = 50
 
 GidText = Annotated[
     str, typer.Argument(metavar="GID", parser=storable, help="Name of the prepared transaction.", show_default=False)
@@ -118,6 +121,37 @@ def rollback(
 ) -> None:
     """ROLLBACK PREPARED, where the verdict is rollback or orphan. The lane must not be running."""
     _answer(Answer.ROLLBACK, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane indoubt answers --limit 5\n\n"
+    "  surelane indoubt answers surelane:orders:3:41 --json | jq '.answers[0].evidence'",
+)
+def answers(
+    gid: Annotated[
+        str | None,
+        typer.Argument(metavar="[GID]", parser=storable, help="Only those to this one.", show_default=False),
+    ] = None,
+    config: ConfigFile = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = SHOWN_ANSWERS,
+    json_: Json = False,
+) -> None:
+    """Show the answers that were given by hand, or by a recovery, the newest first: what, by whom, why.
+
+    Those of all lanes of the database. What a lane's own start answers is in its log.
+    """
+    settings = load(config)
+    with _opened(settings, None) as (connection, observer):
+        found, total = observer.answers.past(connection, gid, limit)
+    if json_:
+        every = [answer_json(row) for row in found]
+        typer.echo(json.dumps({"lane": settings.lane, "total": total, "answers": every}))
+        return
+    if not found:
+        typer.echo("no answers are on record")
+        return
+    console().print(answered(found))
+    typer.echo(f"{len(found)} of {total}")
 
 
 def _answer(

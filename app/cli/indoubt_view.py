@@ -13,12 +13,15 @@ from sqlalchemy import Row
 from app.cli.quarantine_view import printable
 from app.db.holding import Waiting
 from app.recover.answering import Given
+from app.recover.answers import State
 from app.recover.indoubt import InDoubt
 from app.recover.verdict import PAST
 
 #: of each kind so many lines are shown; `--json` has all
 MAX_LINES = 20
 _WITHHELD = "not shown: guard.redact hides columns"
+_ANSWER = ("id", "lane", "gid", "generation", "epoch", "answer", "verdict", "forced", "reason", "evidence")
+_WHO = ("db_user", "os_user", "host", "state", "outcome")
 _UNFINISHED = ("id", "lane", "gid", "answer", "forced", "reason", "os_user", "host")
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
@@ -47,6 +50,32 @@ def as_json(one: InDoubt, redact: Collection[str]) -> dict[str, Any]:
 def unfinished(row: Row[Any]) -> dict[str, Any]:
     """An answer whose process died over it, for `--json`."""
     return {name: getattr(row, name) for name in _UNFINISHED} | {"at": row.at.isoformat()}
+
+
+def answer_json(row: Row[Any]) -> dict[str, Any]:
+    """An answer on record, for `--json`."""
+    plain = {name: getattr(row, name) for name in (*_ANSWER, *_WHO)}
+    return plain | {"at": row.at.isoformat(), "ended_at": row.ended_at.isoformat() if row.ended_at else None}
+
+
+def answered(rows: Sequence[Row[Any]]) -> Table:
+    """Answers on record as a table."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("id", "at (UTC)", "gid", "verdict", "answer", "state", "by", "reason"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        cells = (
+            str(row.id),
+            _time(row.at).removesuffix(" UTC"),
+            row.gid,
+            row.verdict,
+            f"{row.answer}, forced" if row.forced else row.answer,
+            f"{row.state}: {row.outcome}" if row.state == State.FAILED else row.state,
+            f"{row.os_user}@{row.host} as {row.db_user}",
+            row.reason or "",
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
 
 
 def given(one: Given) -> dict[str, Any]:

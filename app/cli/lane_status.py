@@ -1,5 +1,6 @@
 """What is known of a lane from outside: read from the target's ledger and locks and from Kafka, running or not."""
 
+import datetime
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -9,7 +10,7 @@ from sqlalchemy import Connection, Engine, select
 
 from app.config.settings import Order, Settings
 from app.db.failures import translated
-from app.db.locks import lock_holder
+from app.db.locks import client, lock_holder
 from app.db.prepared import prepared
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
@@ -28,6 +29,23 @@ DIED = "the writer ended without a word (killed?): the next start settles what i
 
 
 @dataclass(frozen=True, kw_only=True)
+class Writer:
+    """The process of the lane's generation, and the session that holds the lane's lock. None: not known, or nobody."""
+
+    host: str | None
+    pid: int | None
+    since: datetime.datetime | None
+    #: pid in the server, and the address it comes from
+    backend: int | None
+    client: str | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {"since": self.since.isoformat() if self.since else None}
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaneStatus:
     """One lane, or all lanes of one configuration together. None: not known, or not there yet."""
 
@@ -43,11 +61,14 @@ class LaneStatus:
     #: gids of this lane's prepared transactions
     in_doubt: tuple[str, ...]
     last_error: str | None
+    #: None, too, of several lanes together
+    writer: Writer | None
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {"position": self.position.nested(), "in_doubt": list(self.in_doubt)}
+        writer = self.writer.as_json() if self.writer else None
+        return plain | {"position": self.position.nested(), "in_doubt": list(self.in_doubt), "writer": writer}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +106,10 @@ def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:
     row, last, said = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
     gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
     state, error = (said.state, said.last_error) if said else ("stopped", None)
-    held, alive = lock_holder(connection, lane) is not None, state in ("starting", "running")
-    if alive and not held:
+    holder, alive = lock_holder(connection, lane), state in ("starting", "running")
+    if alive and holder is None:
         state, error = "failed", error or DIED
-    elif held and not alive:
+    elif holder is not None and not alive:
         state = "starting"  # what the ledger says is of the run before
     return LaneStatus(
         lane=lane,
@@ -101,6 +122,20 @@ def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:
         plans=ledger.plans(connection, PLANS_OF),
         in_doubt=tuple(map(str, gids)),
         last_error=error,
+        writer=_writer(connection, ledger, row.generation if row else None, holder),
+    )
+
+
+def _writer(connection: Connection, ledger: Ledger, generation: int | None, holder: int | None) -> Writer | None:
+    by = ledger.claimant(connection, generation) if generation is not None else None
+    if by is None and holder is None:
+        return None
+    return Writer(
+        host=by.host if by else None,
+        pid=by.pid if by else None,
+        since=by.since if by else None,
+        backend=holder,
+        client=client(connection, holder) if holder is not None else None,
     )
 
 
@@ -118,6 +153,7 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
         plans=dict(sum((Counter(one.plans) for one in lanes), Counter())),
         in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
         last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),
+        writer=None,
     )
 
 

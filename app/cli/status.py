@@ -1,19 +1,21 @@
 """`surelane status`: how the lane is, whether it runs or not."""
 
+import datetime
 import json
 import sys
 import time
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 from sqlalchemy import Engine
 
-from app.cli.lane_status import LaneStatus, Report, read_report
+from app.cli.lane_status import LaneStatus, Report, Writer, read_report
 from app.cli.options import ConfigFile, Json
+from app.cli.terminal import console
 from app.config.load import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
@@ -49,7 +51,7 @@ def _show(report: Report, *, as_json: bool) -> None:
         lanes = {"lanes": [lane.as_json() for lane in report.lanes]} if report.lanes else {}
         print(json.dumps(report.status.as_json() | lanes))
     else:
-        Console().print(_view(report))
+        console().print(_view(report))
 
 
 def _watch(settings: Settings, engine: Engine, broker: Broker) -> None:
@@ -83,6 +85,7 @@ def _table(status: LaneStatus) -> Table:
     table = Table("", "", show_header=False, title=f"lane {status.lane}", title_justify="left")
     table.add_row("state", Text(status.state, style=COLOURS.get(status.state, "")))
     table.add_row("generation, epoch", f"{_or_dash(status.generation)}, {_or_dash(status.epoch)}")
+    table.add_row("writer", _writer(status.writer))
     table.add_row("position", "\n".join(f"{tp}@{offset}" for tp, offset in status.position.items()) or "never started")
     table.add_row("lag", _lag(status))
     plans = ", ".join(f"{plan} {count:,}" for plan, count in status.plans.items())
@@ -99,6 +102,17 @@ def _lanes(lanes: tuple[LaneStatus, ...]) -> Table:
         numbers = (_or_dash(lane.generation), _or_dash(lane.epoch), str(lane.position))
         table.add_row(lane.lane, state, *numbers, lane.last_error or "")
     return table
+
+
+def _writer(writer: Writer | None) -> str:
+    if writer is None:
+        return "-"
+    process = "not known" if writer.pid is None else f"process {writer.pid} on {writer.host}"
+    since = f", since {writer.since.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC" if writer.since else ""
+    lock = "the lane's lock is free"
+    if writer.backend is not None:
+        lock = f"backend {writer.backend} from {writer.client or 'an unknown address'} holds the lane's lock"
+    return f"{process}{since}\n{lock}"
 
 
 def _lag(status: LaneStatus) -> str:

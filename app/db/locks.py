@@ -14,6 +14,7 @@ _HOLDER = text("""
     where l.locktype = 'advisory' and l.granted and d.datname = current_database() and l.objsubid = 1
       and (l.classid::bigint << 32 | l.objid::bigint) = :key
 """)
+_CLIENT = text("select coalesce(host(client_addr), 'the server itself') from pg_stat_activity where pid = :pid")
 _TERMINATE = text("select pg_terminate_backend(:pid)")
 
 
@@ -30,6 +31,11 @@ def try_lock(connection: Connection, lane: str) -> bool:
 def lock_holder(connection: Connection, lane: str) -> int | None:
     """Backend pid of the session that holds the lane's lock."""
     return connection.execute(_HOLDER, {"key": lock_key(lane)}).scalars().first()
+
+
+def client(connection: Connection, pid: int) -> str | None:
+    """Address that a session comes from; None when it is gone, or not to be seen by this role."""
+    return connection.execute(_CLIENT, {"pid": pid}).scalars().first()
 
 
 def terminate(connection: Connection, pid: int) -> None:

@@ -11,7 +11,7 @@ from app.server_user import server_user
 LOG_TAIL_CHARACTERS = 2000
 
 
-def run_program(name: Literal["initdb", "pg_ctl"], words: list[str], log_file: Path) -> None:
+def run_program(name: Literal["initdb", "pg_ctl", "pg_basebackup"], words: list[str], log_file: Path) -> None:
     """Run the program as the server's user; what it says goes into the message when it fails.
 
     Not through a pipe: the server would inherit it and hold it open, and reading it would never end.

@@ -98,10 +98,7 @@ class Attempts:
             index_elements=["lane"], set_=values, where=table.c.generation <= attempt.generation
         )
         if not self._execute(statement).rowcount:
-            raise Fenced(
-                f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work",
-                hint="another `surelane run` took the lane over; look for it before starting this one again",
-            )
+            raise Fenced.out(f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work")
 
     def finish(self, generation: int) -> None:
         """Nothing is in progress any more."""

@@ -1,5 +1,6 @@
 """Reading and writing the ledger of one lane. Every method works in the caller's transaction and never ends it."""
 
+import datetime
 import os
 import socket
 from dataclasses import dataclass
@@ -27,6 +28,19 @@ class LaneState:
 
     state: str
     last_error: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimant:
+    """The process that claimed a generation: a lane's, or `surelane recover`."""
+
+    host: str
+    pid: int
+    since: datetime.datetime
+
+    def __str__(self) -> str:
+        at = self.since.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        return f"process {self.pid} on {self.host}, since {at}"
 
 
 class Ledger:
@@ -94,7 +108,7 @@ class Ledger:
             select(lane.c.generation).where(lane.c.lane == self.lane).with_for_update(read=True)
         ).scalar_one_or_none()
         if current != generation:
-            raise self._fenced(generation, current)
+            raise self._fenced(connection, generation, current)
 
     def claim(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
         """Take the next generation, above all earlier ones and `at_least`; older writers are fenced from its commit on.
@@ -145,13 +159,20 @@ class Ledger:
         """Raise Fenced if somebody claimed a generation after this one."""
         newest = self.newest_generation(connection)
         if newest != generation:
-            raise self._fenced(generation, newest)
+            raise self._fenced(connection, generation, newest)
 
-    def _fenced(self, mine: int, newest: int | None) -> Fenced:
-        return Fenced(
-            f"lane {self.lane}: this writer is generation {mine}, the lane is at {newest}",
-            hint="another `surelane run` took the lane over; look for it before starting this one again",
+    def _fenced(self, connection: Connection, mine: int, newest: int | None) -> Fenced:
+        by = self.claimant(connection, newest) if newest is not None else None
+        return Fenced.out(
+            f"lane {self.lane}: this writer is generation {mine}, the lane is at {newest}" + (f": {by}" if by else "")
         )
+
+    def claimant(self, connection: Connection, generation: int) -> Claimant | None:
+        """Which process claimed a generation; None when there is no such generation."""
+        table = self._tables.generation
+        mine = (table.c.lane == self.lane, table.c.generation == generation)
+        row = connection.execute(select(table).where(*mine)).first()
+        return Claimant(host=row.host, pid=row.pid, since=row.started_at) if row else None
 
     def checkpoints(self, connection: Connection) -> dict[int, str]:
         """Checkpoint id of every generation: tells which checkpoint a gid's epoch number belongs to."""

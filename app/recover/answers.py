@@ -68,6 +68,13 @@ class Answers:
         """The unfinished one to this transaction, of which there is at most one."""
         return next((row for row in self.unfinished(connection) if row.gid == gid), None)
 
+    def past(self, connection: Connection, gid: str | None, limit: int) -> tuple[Sequence[Row[Any]], int]:
+        """The newest `limit`, of all lanes or to one transaction, with how many there are."""
+        where = [] if gid is None else [self._table.c.gid == gid]
+        found = select(self._table).where(*where).order_by(self._table.c.id.desc()).limit(limit)
+        total = select(func.count()).select_from(self._table).where(*where)
+        return connection.execute(found).all(), connection.execute(total).scalar_one()
+
     def last(self, connection: Connection, gid: str) -> Row[Any] | None:
         """The newest that was given to this transaction."""
         where = (self._table.c.gid == gid, self._table.c.state == State.DONE)

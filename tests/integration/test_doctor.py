@@ -1,20 +1,37 @@
 """The doctor: every fault in one run, each with what to do, and nothing changed."""
 
+import json
 import uuid
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from app.cli.checks.finding import Level
 from app.cli.checks.kafka import order
+from app.cli.checks.snapshots import snapshots
 from app.cli.checks.target import migrations, prepared_slots
+from app.config.load import load
 from app.config.settings import Order
+from app.embedded import Kafka
 from app.kafka.broker import TopicInfo
 from app.ledger.store import Ledger
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
 from tests.fix_cli import LANE_ROLE, Ended, Site
+from tests.fix_doubt import EPOCH
+from tests.fix_recover import configure, forget
+from tests.fix_snapshot import Snapshotting
+from tests.fix_topic import Topic
+from tests.waiting import eventually
 
 TABLE = "create table public.orders (id int primary key, name text)"
 
@@ -159,3 +176,54 @@ def test_the_dead_letter_topic(healthy: Site) -> None:
     healthy.kafka.create_topic(f"{topic}.2", cleanup_policy="compact")
     healthy.configure(guard={"dead_letter": {"topic": f"{topic}.2"}})
     assert "cleanup.policy=delete" in finding(healthy.surelane("doctor", "--json"), "dead_letter")
+
+
+def test_the_snapshots(
+    snapshotting: Snapshotting, made_up: Topic, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Warnings, since the lane runs without: none, one that is too old, one that leads nowhere, a damaged one."""
+
+    def found() -> dict[Level, str]:
+        return {one.level: f"{one.message} -> {one.hint}" for one in snapshots(load())}
+
+    def keep(**more: int) -> None:
+        """Kafka keeps messages for so long."""
+        milliseconds = str(int(timedelta(**more).total_seconds() * 1000))
+        entry = ConfigEntry("retention.ms", milliseconds, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, made_up.name, incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        for done in admin.incremental_alter_configs([resource]).values():
+            done.result()
+
+    keep(days=30)
+    assert "there is none of lane orders" in found()[Level.WARN]
+    snapshotting.json("create", "--name", "one")
+    assert "h old; Kafka keeps what came after it for 30.0 days more" in found()[Level.OK]
+    keep(hours=5)
+    eventually(lambda: "h more -> surelane snapshot create" in found().get(Level.WARN, ""), why="the topic's setting")
+    keep(days=30)
+    eventually(lambda: Level.OK in found(), why="the topic's setting")
+    manifest = snapshotting.directory / "one" / "manifest.json"
+    told = json.loads(manifest.read_text())
+    told["made_at"] = (datetime.fromisoformat(told["made_at"]) - timedelta(days=8)).isoformat()
+    manifest.write_text(json.dumps(told))
+    assert f"one, is 8.0 days old: up to {EPOCH} messages would be replayed" in found()[Level.WARN]
+    forget(kafka, made_up.name, EPOCH + 1)
+    assert (
+        f"does not lead back any more: Kafka has forgotten what came after it ({made_up.name}[0] begins at"
+        in (found()[Level.WARN])
+    )
+    monkeypatch.setattr("app.kafka.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
+    configure(snapshotting, source={"bootstrap_servers": "127.0.0.1:1", "topics": [made_up.name]})
+    assert "whether one leads back is not known" in found()[Level.WARN]
+    manifest.write_text("{")
+    assert "one cannot be used" in str(snapshots(load())[0])
+    configure(snapshotting, lane="other", snapshots={"directory": str(snapshotting.folder / "nowhere")})
+    assert "there is none of lane other" in found()[Level.WARN]
+
+
+def test_nothing_is_said_of_snapshots_that_nobody_speaks_of(healthy: Site) -> None:
+    assert "snapshots" not in levels(healthy.surelane("doctor", "--json"))
+    healthy.configure(snapshots={"driver": "dump"})
+    ended = healthy.surelane("doctor", "--json")
+    assert (ended.status, levels(ended)["snapshots"]) == (0, "warn")

@@ -415,6 +415,32 @@ def test_each_partition_s_lane_has_its_own(doubt: Doubt) -> None:
     assert doubt("commit", part).status == 0
 
 
+def test_past_answers(doubt: Doubt) -> None:
+    """The newest first, forced and failed ones, those to other programs' transactions, too."""
+    assert doubt("answers").out == "no answers are on record\n"
+    gid, other = doubt.prepare(decided=True), doubt.foreign()
+    assert doubt("rollback", other, "--force", "--reason", "agreed [bold]\x1b[31m").status == 0
+    assert doubt("commit", gid).status == 0
+    head, newest, oldest, total = doubt("answers").out.splitlines()
+    assert head.split()[:2] == ["id", "at"]
+    for words in (gid, "commit", "done", "@"):
+        assert words in newest
+    for words in (other, "foreign", "rollback, forced", "agreed [bold]\\u001b[31m"):
+        assert words in oldest
+    assert total == "2 of 2"
+    found = doubt("answers", "--json", "--limit", "1").json
+    assert (found["lane"], found["total"]) == (LANE, 2)
+    (answer,) = found["answers"]
+    assert (answer["gid"], answer["answer"], answer["verdict"], answer["forced"]) == (gid, "commit", "commit", False)
+    assert (answer["state"], answer["outcome"], answer["reason"]) == ("done", "committed", None)
+    assert answer["evidence"]["complete"] is True
+    assert answer["ended_at"] >= answer["at"]
+    (answer,) = doubt("answers", other, "--json").json["answers"]
+    assert answer["gid"] == other
+    assert doubt("answers", "surelane:orders:9:9").out == "no answers are on record\n"
+    assert doubt("answers", "--limit", "0").status == ExitStatus.USAGE
+
+
 def test_the_record_cannot_be_changed(doubt: Doubt) -> None:
     doubt("commit", doubt.prepare(decided=True))
     for statement in (

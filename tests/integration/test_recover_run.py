@@ -39,9 +39,9 @@ CASES = [
 ]
 
 
-def go_on(made: Lost, place: Target, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+def go_on(made: Lost, place: Target, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
     """The operator has pointed the configuration to it; `run` has the session's Spark."""
-    back = made.at(place, folder)
+    back = made.lane.at(place)
     monkeypatch.setenv("SURELANE_CONFIG", str(back.config_file))
 
     def run(*words: str) -> Ended:
@@ -53,7 +53,7 @@ def go_on(made: Lost, place: Target, folder: Path, monkeypatch: pytest.MonkeyPat
     return run
 
 
-def test_from_a_base_backup(lost: MakeLost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_a_base_backup(lost: MakeLost, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the page. What came along prepared is rolled back there, and applied anew."""
     made = lost("basebackup")
     made.play("Plan")
@@ -66,10 +66,10 @@ def test_from_a_base_backup(lost: MakeLost, tmp_path: Path, monkeypatch: pytest.
     told = made("--json").json
     assert (told["finished"], told["ok"], told["url"]) == (True, True, None)
     assert (told["place"]["to"], len(told["steps"])) == (folder, len(RECOVER_NAMES))
-    made.play("Go on", go_on(made, made.copy, tmp_path, monkeypatch), other=str(made.target.url))
+    made.play("Go on", go_on(made, made.copy, monkeypatch), other=str(made.target.url))
 
 
-def test_from_a_dump(lost: MakeLost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_a_dump(lost: MakeLost, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the page, and once more by hand."""
     made = lost("dump")
     made.play("Recover from a dump", place=made.to[1])
@@ -78,7 +78,7 @@ def test_from_a_dump(lost: MakeLost, tmp_path: Path, monkeypatch: pytest.MonkeyP
     undo: list[Callable[[], None]] = []
     by_hand = new_database(made.target, "hand", undo)
     place = by_hand.server.url(by_hand.database, SUPERUSER)
-    made.play("By hand", go_on(made, by_hand, tmp_path, monkeypatch), place=place)
+    made.play("By hand", go_on(made, by_hand, monkeypatch), place=place)
     questions(by_hand, made.topic)
     for one in undo:
         one()

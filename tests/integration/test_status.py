@@ -1,9 +1,12 @@
 """Status: the same answer whether the lane runs or not, and `running` only when it does."""
 
+import os
+import socket
+
 import pytest
 from confluent_kafka import Producer
 
-from app.db.locks import try_lock
+from app.db.locks import lock_holder, try_lock
 from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
@@ -21,6 +24,7 @@ KEYS = [
     "plans",
     "in_doubt",
     "last_error",
+    "writer",
 ]
 
 
@@ -80,6 +84,8 @@ def test_position_and_lag(migrated: Site) -> None:
     applied(migrated, 2, epoch=7)
     found = migrated.surelane("status", "--json").json
     assert (found["generation"], found["epoch"]) == (1, 7)
+    assert (found["writer"]["host"], found["writer"]["pid"]) == (socket.gethostname(), os.getpid())
+    assert (found["writer"]["backend"], found["writer"]["client"]) == (None, None)
     assert found["position"] == {migrated.topic: {"0": 2}}
     assert found["lag_messages"] == 3
     applied(migrated, 5, epoch=8)
@@ -102,6 +108,9 @@ def test_running_only_while_somebody_holds_the_lock(migrated: Site) -> None:
         assert try_lock(connection, "orders")
         connection.commit()
         assert state() == "running"
+        writer = migrated.surelane("status", "--json").json["writer"]
+        assert (writer["backend"], writer["client"]) == (lock_holder(connection, "orders"), "127.0.0.1")
+        assert f"backend {writer['backend']} from 127.0.0.1 holds the lane's lock" in migrated.surelane("status").out
         said(migrated, "stopped")
         assert state() == "starting", "a new writer has not spoken yet"
         said(migrated, "running")

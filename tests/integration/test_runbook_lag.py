@@ -1,0 +1,74 @@
+"""ops/runbooks/lag.md: a lane that is behind, because of the target, of Kafka, of one message."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from tests.fix_bare_lane import Death
+from tests.fix_cli import Ended
+from tests.fix_clusters import superuser_url
+from tests.fix_doubt import EPOCH, Doubt, counted
+from tests.fix_lane import MakeLane
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.oracle import questions
+from tests.runbook import play, runner
+from tests.waiting import eventually
+from tests.workload import COUNTER
+
+PAGE = "lag.md"
+MESSAGES = 30
+PROGRAM = "somebody's report"
+
+
+def test_a_session_of_the_target_is_in_the_way(
+    lane: MakeLane, surelane: Callable[..., Ended], target: Target, topic: Topic
+) -> None:
+    """It is found, and ended; the lane goes on by itself."""
+    target.create(COUNTER)
+    made = lane("two-phase")
+
+    def call(*words: str) -> Ended:
+        if words[0] == "status" and not target.execute(waits):
+            made.until_caught_up(topic)
+        return surelane(*words, "--config", str(made.config_file))
+
+    waits = f"select from pg_stat_activity where application_name = 'surelane {made.name}' and wait_event_type = 'Lock'"
+    made.start()
+    topic.send(counted(0))
+    made.until_caught_up(topic)
+    with target.engine.connect() as blocking:
+        blocking.exec_driver_sql(f"set application_name = '{PROGRAM.replace(chr(39), chr(39) * 2)}'")
+        blocking.exec_driver_sql("lock table public.counter in share mode")
+        blocker = str(blocking.exec_driver_sql("select pg_backend_pid()").scalar_one())
+        topic.send(counted(EPOCH))
+        eventually(partial(target.execute, waits), why="the lane to wait")
+        ended = play(PAGE, "Look", runner(call), state="running", yes="yes, or was when its process died")
+        eventually(partial(target.execute, waits), why="the lane to wait, again if it gave way")
+        values = {"target": superuser_url(target), "lane": made.name, "blocker": blocker, "program": PROGRAM}
+        ended += play(PAGE, "The target", runner(call), **values, statement="select pg_backend_pid()")
+        assert [one.status for one in ended] == [0] * len(ended)
+        blocking.invalidate()
+    made.stop()
+    questions(target, topic)
+
+
+def test_kafka_is_away(doubt: Doubt, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the doubted lane's Kafka is."""
+    monkeypatch.setattr("app.kafka.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
+    assert [one.status for one in play(PAGE, "Kafka", runner(doubt.surelane))] == [0]
+
+
+def test_one_message_is_looked_for(doubt: Doubt) -> None:
+    """It kills whoever reads it; three deaths, and it is suspected alone."""
+    doubt.lane.killers = [EPOCH + 1]
+    for _ in range(2):
+        with pytest.raises(Death):
+            doubt.lane.apply(counted(EPOCH))
+        doubt.lane.reopen()
+    (ended,) = play(PAGE, "One message", runner(doubt.surelane), max="3", most="5")
+    assert ended.status == 0
+    doubt.lane.killers = []
+    doubt.lane.apply(counted(EPOCH))
+    doubt.lane.check()
