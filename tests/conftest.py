@@ -29,6 +29,7 @@ pytest_plugins = [
     "tests.fix_doubt",
     "tests.fix_snapshot",
     "tests.fix_recover",
+    "tests.fix_replay",
     "tests.fix_dead_letters",
     "tests.fix_bench",
 ]
