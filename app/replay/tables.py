@@ -139,6 +139,7 @@ def _give_sequences(connection: Connection, place: Place, one: Original) -> None
         value = row["value"].replace(f"{row['old']}::regclass", f"{literal(own)}::regclass")
         column = quoted(row["attname"])
         run(connection, f"alter table {_sql((schema, table))} alter column {column} set default {value}")
+        run(connection, f"alter sequence {own} owned by {_sql((schema, table))}.{column}")  # goes with it
 
 
 def _add_foreign_keys(connection: Connection, place: Place, one: Original, oids: Collection[int]) -> Iterator[str]:

@@ -83,6 +83,7 @@ def test_like_the_target(replays: Replays) -> None:
     assert counted == 1
     ((own,),) = target.execute("select is_called from public.child_counted_seq")
     assert own is False
+    replays.json("--from", "earliest", "--anew")
     definitions = [
         text
         for (text,) in target.execute(
@@ -257,6 +258,44 @@ def test_the_connection_is_lost(replays: Replays, shop: Shop, tmp_path: Path) ->
         _, said = running.communicate(timeout=60)
     assert running.returncode == 0, said.decode()
     replays.equals_fold(*TABLES)
+
+
+@pytest.mark.full
+def test_a_message_that_kills(replays: Replays) -> None:
+    """Each call begins where the one before died, until the message is found and skipped."""
+    replays.target.create(FLAT)
+    replays.configure(
+        transform={"function": "tests.transforms:obey", "where": "driver"},
+        guard={"max_attempts": 1},
+        epoch={"max_messages": 16},
+    )
+    replays.topic.send(row(n, "kill" if n == 20 else "good") for n in range(40))
+    calls = 0
+    while True:
+        calls += 1
+        with process(*replays.words("--from", "earliest"), failpoint="none") as running:
+            _, said = running.communicate(timeout=120)
+        if running.returncode != -signal.SIGKILL:
+            break
+        assert calls < 8
+    assert running.returncode == 0, said.decode()
+    assert calls > 1
+    assert replays.target.rows("shadow.flat").keys() == {(n,) for n in range(40)} - {(20,)}
+    assert replays.target.execute('select "offset" from shadow_replay.quarantine') == [(20,)]
+
+
+@pytest.mark.full
+def test_with_sql(replays: Replays) -> None:
+    """The one thing for which Spark is needed."""
+    replays.target.create(FLAT)
+    replays.configure(sql={"public.flat": {"select": "id, upper(v) as v", "where": "cast(id as int) < 30"}})
+    replays.topic.send(row(n) for n in range(50))
+    with process(*replays.words("--from", "earliest"), failpoint="none") as running:
+        _, said = running.communicate(timeout=300)
+    assert running.returncode == 0, said.decode()
+    assert {key: one["v"] for key, one in replays.target.rows("shadow.flat").items()} == {
+        (n,): "GOOD" for n in range(30)
+    }
 
 
 def test_several_partitions(replays: Replays, new_topic: NewTopic) -> None:
