@@ -40,6 +40,10 @@ RECOVER_NAMES = (
     "recover-replay",
     "recover-verify",
 )
+#: those of `surelane replay`, whose epochs pass NAMES, too
+REPLAY_NAMES = ("replay-tables",)  # they are made in another database, which is not marked yet
+#: of `surelane verify`
+VERIFY_NAMES = ("verify-table",)  # a table is through, and on record
 #: seconds between two looks at the file that holds a waiting failpoint
 _LOOK_SECONDS = 0.01
 

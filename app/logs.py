@@ -7,7 +7,8 @@ URL is masked at the end, so that no library's message can leak one.
 import logging
 import re
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -44,6 +45,27 @@ def configure(lane: str, pretty: bool | None = None) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name, level in QUIET.items():
         logging.getLogger(name).setLevel(level)
+
+
+@contextmanager
+def warnings_only() -> Iterator[None]:
+    """For a command that runs lanes in its own process: what they warn of goes to stderr, nothing else anywhere."""
+    people = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            mask_passwords,
+            structlog.dev.ConsoleRenderer() if people else structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
 
 
 def _processors(lane: str) -> list[Processor]:

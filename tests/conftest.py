@@ -32,6 +32,7 @@ pytest_plugins = [
     "tests.fix_recover",
     "tests.fix_runbook",
     "tests.fix_clusters",
+    "tests.fix_replay",
     "tests.fix_dead_letters",
     "tests.fix_bench",
 ]

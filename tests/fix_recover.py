@@ -114,8 +114,9 @@ def process(*words: str, failpoint: str) -> "subprocess.Popen[bytes]":
 
 
 def killed(failpoint: str, *words: str) -> None:
-    """SIGKILL of a command and of everything it started ends it there."""
-    with process(*words, failpoint=f"{failpoint}=kill") as running:
+    """SIGKILL of a command and of everything it started ends it there; at `name@3` the third time it comes by."""
+    name, _, count = failpoint.partition("@")
+    with process(*words, failpoint=f"{name}=kill@{count or 1}") as running:
         _, said = running.communicate(timeout=COMMAND_SECONDS)
         assert running.returncode == -signal.SIGKILL, said.decode()
 

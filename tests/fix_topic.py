@@ -3,7 +3,7 @@
 import itertools
 import uuid
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -52,6 +52,15 @@ class Topic:
         if self._producer is None:
             self._producer = Producer(self._settings())
         sent = self._produce(self._producer, messages)
+        self.sent += sent
+        return sent
+
+    def send_at(self, stamped: Iterable[tuple[Message, int]]) -> list[Sent]:
+        """The same, each with a timestamp, milliseconds since 1970."""
+        pairs = list(stamped)
+        if self._producer is None:
+            self._producer = Producer(self._settings())
+        sent = self._produce(self._producer, [message for message, _ in pairs], [stamp for _, stamp in pairs])
         self.sent += sent
         return sent
 
@@ -104,23 +113,25 @@ class Topic:
     def _settings(self) -> dict[str, object]:
         return {"bootstrap.servers": self.kafka.bootstrap, "enable.idempotence": True, "linger.ms": 2, "log_level": 0}
 
-    def _produce(self, producer: Producer, messages: Iterable[Message]) -> list[Sent]:
+    def _produce(self, producer: Producer, messages: Iterable[Message], stamps: Sequence[int] = ()) -> list[Sent]:
+        """`stamps`: none, or one for each; 0 is now."""
         wanted = list(messages)
         offsets: list[int | None] = [None] * len(wanted)
         for index, message in enumerate(wanted):
-            self._hand_over(producer, message, _Report(offsets, index))
+            self._hand_over(producer, message, _Report(offsets, index), stamps[index] if stamps else 0)
             producer.poll(0)
         left = producer.flush(TIMEOUT_SECONDS)
         assert left == 0, f"Kafka did not take {left} messages within {TIMEOUT_SECONDS:g} s"
         return [self._sent(message, offset) for message, offset in zip(wanted, offsets, strict=True)]
 
-    def _hand_over(self, producer: Producer, message: Message, report: "_Report") -> None:
+    def _hand_over(self, producer: Producer, message: Message, report: "_Report", stamp: int) -> None:
         producer.produce(
             self.name,
             value=message.value,
             key=message.key,
             partition=self.partition_of(message),
             headers=list(message.headers),
+            timestamp=stamp,
             on_delivery=report,
         )
 

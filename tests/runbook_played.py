@@ -1,5 +1,5 @@
-"""Which sections of which runbooks the tests play, read from their text: `play("Look", ...)`, `statuses(...)`, `of("Look")`, or
-`command.section == "Look"`, in a file that names the page."""
+"""Which sections of which runbooks the tests play, read from their text: `play("Look", ...)`, `statuses(...)`,
+`of("Look")`, or `command.section == "Look"`, in a file that names the page."""
 
 import ast
 import functools

@@ -18,7 +18,7 @@ from app.errors import ExitStatus, SurelaneError
 #: in the order in which they are needed; each is the module `app.cli.<verb>` with a typer application `app`,
 #: an underscore where the verb has a hyphen
 VERBS = (
-    *("run", "status", "doctor", "migrate", "recover", "verify", "snapshot", "indoubt"),
+    *("run", "status", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "indoubt"),
     *("guard", "quarantine", "stack", "demo"),
     *("bench", "bench-peers", "bench-costs", "bench-restart", "bench-burst", "bench-soak"),
 )

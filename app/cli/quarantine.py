@@ -3,7 +3,6 @@
 import datetime
 import enum
 import json
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +24,10 @@ from app.db.failures import translated
 from app.errors import Refused
 from app.guard.operator import Filter, Operator
 from app.guard.quarantine import OPEN, State
+from app.model.moment import EXAMPLE, moment
 
 #: entries of one `list`, whose messages are in memory together
 MAX_LISTED = 1_000
-_AGO = re.compile(r"(\d{1,6})([mhd])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 app = typer.Typer(
     name="quarantine",
@@ -49,14 +47,10 @@ class Part(enum.StrEnum):
 
 def _since(text: str) -> datetime.datetime:
     """A time, or how long ago."""
-    now = datetime.datetime.now(datetime.UTC)
     try:
-        if ago := _AGO.fullmatch(text):
-            return now - datetime.timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        time = datetime.datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter("write it like 30m, 2h, 7d, or 2026-01-31T12:00:00Z") from None
-    return time if time.tzinfo else time.replace(tzinfo=datetime.UTC)
+        return moment(text)
+    except ValueError:
+        raise typer.BadParameter(f"write it like {EXAMPLE}") from None
 
 
 Id = Annotated[int, typer.Argument(min=1, max=2**63 - 1, help="Number of the entry.", show_default=False)]

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from sqlalchemy.engine import URL
 
+from app.cli.comparing import Tables, Wait, comparing
 from app.cli.gap_view import gaps_json, gaps_told
 from app.cli.options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.recover_view import Telling, course_told, plan_json, plan_told, recovered_json, recovered_told
@@ -31,7 +33,6 @@ from app.recover.recovering import Recovering, Wishes
 from app.snapshot.driver import Destination
 from app.snapshot.folder import Directory
 from app.verify.pairs import Choice
-from app.verify.verify import Verify
 
 app = typer.Typer(name="recover", add_completion=False)
 
@@ -187,9 +188,8 @@ def run(
     same_names: Annotated[
         bool, typer.Option("--same-names", help="--against is a copy or a replay, with the target's own names.")
     ] = False,
-    wait: Annotated[
-        float, typer.Option("--wait", min=0, metavar="SECONDS", help="So long, look again at the keys that differ.")
-    ] = 0.0,
+    tables: Tables = None,
+    wait: Wait = 0.0,
     foreign: Annotated[
         bool, typer.Option("--roll-back-foreign", help="Also what other programs had prepared there.")
     ] = False,
@@ -214,13 +214,14 @@ def run(
     elif port is not None or slots is not None or no_owner:
         raise typer.BadParameter("--port, --max-prepared-transactions and --no-owner belong to --to")
     wishes = Wishes(destination=destination, url=database_url(url) if url else None, foreign=foreign, anew=anew)
+    choice, url_against = Choice(tuple(tables or ()), same_names=same_names), database_url(against) if against else None
     caller = who()
     with Telling(quiet=as_json) as telling:
         done = Recovering(
             settings,
             wishes,
             lane=_lane(config),
-            compare=_comparing(against, telling, wait, same_names=same_names) if against else None,
+            compare=_comparing(settings, url_against, choice, telling, wait) if url_against else None,
             who=(caller.user, caller.host),
             say=telling.say,
             progress=telling.progress,
@@ -236,12 +237,14 @@ def _lane(config: Path | None) -> list[str]:
     return [sys.executable, "-m", "app.cli", "run", "--until-caught-up", *options]
 
 
-def _comparing(against: str, telling: Telling, wait: float, *, same_names: bool) -> Callable[[Settings], Check]:
-    """The comparison that ends it."""
-    url = database_url(against)
+def _comparing(
+    original: Settings, against: URL, choice: Choice, telling: Telling, wait: float
+) -> Callable[[Settings], Check]:
+    """The comparison that ends it; what it is told wrongly is wrong before anything is done."""
+    comparing(original, against, choice, telling.progress)
 
     def compare(settings: Settings) -> Check:
-        outcome = Verify(settings, url, Choice(same_names=same_names), telling.progress).run(wait)
+        outcome = comparing(settings, against, choice, telling.progress).run(wait)
         hint = "" if outcome.equal else ". Which: surelane verify --against, with the restored target.url"
         return Check(what="comparison", ok=outcome.equal, said=f"{told(outcome)}{hint}")
 

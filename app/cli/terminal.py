@@ -1,6 +1,7 @@
 """The console that results are printed on, what is going on meanwhile, and what has to be confirmed."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -20,14 +21,26 @@ def console() -> Console:
 
 
 @contextmanager
-def progress(verb: str) -> Iterator[Callable[[str], None]]:
-    """What is being done, on stderr; nothing where that is no terminal."""
+def progress(verb: str, every_seconds: float | None = None) -> Iterator[Callable[[str], None]]:
+    """What is being done, on stderr; where that is no terminal a line every so many seconds, None: nothing."""
     stderr = Console(stderr=True)
     if not stderr.is_terminal:
-        yield lambda _: None
+        yield _lines(verb, every_seconds) if every_seconds is not None else lambda _: None
         return
     with stderr.status(f"{verb} ...") as status:
         yield lambda words: status.update(escape(words))
+
+
+def _lines(verb: str, every_seconds: float) -> Callable[[str], None]:
+    told_at = time.monotonic()
+
+    def say(words: str) -> None:
+        nonlocal told_at
+        if time.monotonic() - told_at > every_seconds:
+            told_at = time.monotonic()
+            typer.echo(f"{verb}: {words}", err=True)
+
+    return say
 
 
 def confirm(question: str) -> None:

@@ -11,6 +11,7 @@ from app.guard.document import HIDDEN
 from app.verify.pair import Pair
 from app.verify.result import Difference, Kind, TableResult, Values
 from app.verify.side import SHOWN_CHARACTERS, Key
+from app.verify.standing import Standing
 from app.verify.verify import Outcome
 
 
@@ -23,6 +24,7 @@ def as_json(outcome: Outcome, show: int) -> dict[str, Any]:
         "equal": outcome.equal,
         "rows": done.rows,
         "differing": done.differing,
+        **({"positions": _positions(outcome.standing)} if outcome.standing else {}),
         "tables": [_table(one, show) for one in outcome.tables],
         "skipped": [{"table": one.table, "why": one.why} for one in outcome.skipped],
     }
@@ -38,7 +40,12 @@ def _table(one: TableResult, show: int) -> dict[str, Any]:
         "equal": one.differing == 0,
         **{kind.value: count for kind, count in one.counts.items()},
         "differences": [_difference(one.pair, found) for found in one.differences[:show]],
+        **({"compared_at": one.compared_at.isoformat()} if one.compared_at else {}),
     }
+
+
+def _positions(found: Standing) -> dict[str, Any]:
+    return {"target": found.target.nested(), "other": found.other.nested(), "apart": found.apart}
 
 
 def _difference(pair: Pair, found: Difference) -> dict[str, Any]:
@@ -82,6 +89,13 @@ def differences(outcome: Outcome, show: int) -> Iterator[str]:
             yield printable(f"{one.pair}: not compared: {', '.join(one.pair.left_out)}")
     for one in outcome.skipped:
         yield printable(f"{one.table}: not compared: {one.why}")
+    for one in outcome.tables:
+        if one.compared_at:
+            yield printable(
+                f"{one.pair}: compared at {one.compared_at:%Y-%m-%d %H:%M:%S} UTC, by the call that was killed"
+            )
+    if (found := outcome.standing) and found.apart:
+        yield printable(f"the target is at {found.target}, the replay at {found.other}: {found.apart:,} offsets apart")
 
 
 def told(outcome: Outcome) -> str:

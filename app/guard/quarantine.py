@@ -85,6 +85,16 @@ class Release:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Skip:
+    """What is known of any entry, open or closed, in short."""
+
+    position: Position
+    state: State
+    #: schema.table of the source; None: not known
+    table: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Waiting:
     """Open entries of one source table."""
 
@@ -125,6 +135,18 @@ class Quarantine:
         """Every open entry, in the order of the positions."""
         rows = connection.execute(self._in_order(_HELD).where(self._is_open()))
         return [_held(row) for row in rows]
+
+    def skips(self, connection: Connection) -> list[Skip]:
+        """Every entry, in the order of the positions."""
+        columns = ("topic", "partition", "offset", "state", "source_schema", "source_table")
+        return [
+            Skip(
+                position=_position(row),
+                state=State(row.state),
+                table=f"{row.source_schema}.{row.source_table}" if row.source_table is not None else None,
+            )
+            for row in connection.execute(self._in_order(columns))
+        ]
 
     def still_open(self, connection: Connection, entries: Iterable[int]) -> set[int]:
         """Those of these entries that are open; they stay so until this transaction ends."""

@@ -123,6 +123,14 @@ class Broker:
         high = self._offsets(wanted, OffsetSpec.latest())  # pyright: ignore[reportArgumentType]  # its type says so
         return {tp: Watermarks(low[tp], high[tp]) for tp in wanted}
 
+    def offsets_at(self, timestamp_ms: int) -> Offsets:
+        """Of every partition the first message that is not older by its timestamp; its end, where there is none."""
+        wanted = sorted(self.partitions())
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        found = self._offsets(wanted, spec)
+        ends = self._offsets(wanted, OffsetSpec.latest())  # pyright: ignore[reportArgumentType]
+        return Offsets.of({tp: ends[tp] if found[tp] < 0 else min(found[tp], ends[tp]) for tp in wanted})
+
     def start_offsets(self, start: StartAt | Offsets) -> Offsets:
         """`source.start` in numbers, for every partition; raises ConfigInvalid for offsets Kafka does not have."""
         marks = self.watermarks(self.partitions())

@@ -14,6 +14,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.schema import CreateSchema
 
+from app.errors import TargetMismatch
+
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 VERSION_TABLE = "surelane_version"
 _LOCK = text("select pg_advisory_xact_lock(hashtextextended('surelane migrate ' || :schema, 0))")
@@ -49,6 +51,25 @@ def head() -> str:
     if revision is None:
         raise AssertionError(f"no migrations in {MIGRATIONS}")
     return revision
+
+
+def trouble(revision: str | None, schema: str) -> tuple[str, str] | None:
+    """What is wrong with a schema at this revision, and what to do; None: nothing."""
+    newest = head()
+    if revision == newest:
+        return None
+    if revision is None:
+        return f"schema {schema} is not there yet", "surelane migrate"
+    if is_known(revision):
+        return f"schema {schema} is at revision {revision}, needed is {newest}", "surelane migrate"
+    hint = "update this installation; migrations only go forward"
+    return f"schema {schema} is at {revision}, which is newer than this version's {newest}", hint
+
+
+def check_revision(connection: Connection, schema: str) -> None:
+    """Raises TargetMismatch for a schema that is not of this version."""
+    if found := trouble(current_revision(connection, schema), schema):
+        raise TargetMismatch(f"{found[0]} (in the target)", hint=found[1])
 
 
 def is_known(revision: str) -> bool:

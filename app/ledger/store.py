@@ -6,7 +6,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, desc, func, null, select
+from sqlalchemy import Connection, Row, delete, desc, func, literal, null, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from app.db.sql import run
@@ -59,6 +59,13 @@ class Ledger:
         ).first()
         return _record(row) if row else None
 
+    def counted(self, connection: Connection) -> Counts:
+        """Of all the rows together."""
+        ledger = self._tables.ledger
+        sums = (func.coalesce(func.sum(ledger.c[count]), 0) for count in COUNTS)
+        row = connection.execute(select(*sums).where(ledger.c.lane == self.lane)).one()
+        return Counts(**{name: int(value) for name, value in zip(COUNTS, row, strict=True)})
+
     def plans(self, connection: Connection, epochs: int) -> dict[str, int]:
         """How many of the last epochs took each plan."""
         ledger = self._tables.ledger
@@ -73,6 +80,20 @@ class Ledger:
         row = connection.execute(
             select(ledger).where(ledger.c.lane == self.lane, ledger.c.generation == generation, ledger.c.epoch == epoch)
         ).first()
+        return _record(row) if row else None
+
+    def numbered(self, connection: Connection, epoch: int) -> list[EpochRecord]:
+        """The rows of all epochs of this number, one for each generation that has it, in their order."""
+        ledger = self._tables.ledger
+        mine = select(ledger).where(ledger.c.lane == self.lane, ledger.c.epoch == epoch)
+        return [_record(row) for row in connection.execute(mine.order_by("generation"))]
+
+    def before(self, connection: Connection, generation: int, epoch: int) -> EpochRecord | None:
+        """The last row before that epoch."""
+        ledger = self._tables.ledger
+        earlier = tuple_(ledger.c.generation, ledger.c.epoch) < tuple_(literal(generation), literal(epoch))
+        mine = select(ledger).where(ledger.c.lane == self.lane, earlier)
+        row = connection.execute(mine.order_by(desc("generation"), desc("epoch")).limit(1)).first()
         return _record(row) if row else None
 
     def record(self, connection: Connection, record: EpochRecord) -> None:

@@ -160,10 +160,10 @@ class LaneMetrics:
 class AllMetrics(dict[str, LaneMetrics]):
     """The metrics of every lane of this process by name, made when they are first asked for."""
 
-    def __init__(self, restarts: Mapping[str, int]) -> None:
+    def __init__(self, restarts: Mapping[str, int], registry: CollectorRegistry | None = None) -> None:
         """`restarts` of the whole process, so of each of its lanes."""
         super().__init__()
-        self._restarts = restarts
+        self._restarts, self._registry = restarts, registry
 
     def __missing__(self, lane: str) -> LaneMetrics:
-        return self.setdefault(lane, LaneMetrics(lane, restarts=self._restarts))
+        return self.setdefault(lane, LaneMetrics(lane, self._registry, restarts=self._restarts))

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 
 from app.config.settings import Source
 from app.decode.driver import DriverDecoder
-from app.errors import JobFailed, SurelaneError
 from app.kafka.broker import RawMessage
-from app.kafka.spans import Batch, SpanReader
+from app.kafka.spans import SpanReader
 from app.model.offsets import Offsets, Span
 from app.source.ahead import Ahead, Decoded
+from app.source.decoding import Decoding, as_batches
 from app.source.size import EpochSize
 
 
@@ -35,9 +35,9 @@ class DriverMessages:
     ) -> None:
         """`size`: as many messages are decoded ahead, behind an epoch of so many; `is_suspicious`: whether the guard
         suspects anything."""
-        self._reader, self._decoder = SpanReader(source), decoder
-        self._transform, self._size, self._is_suspicious = transform, size, is_suspicious
-        self._ahead = Ahead(self._reader, self._decode)
+        self._reader, self._decoding = SpanReader(source), Decoding(decoder, transform)
+        self._size, self._is_suspicious = size, is_suspicious
+        self._ahead = Ahead(self._reader, self._decoding.decoded)
         #: lanes side by side share the reader
         self._using = threading.Lock()
 
@@ -51,22 +51,21 @@ class DriverMessages:
             rows, rest = self._taken(self._ahead.end(), span)
             if rest is not None and self._size is not None and not self._is_suspicious():
                 self._ahead.begin(rest, self._size.messages, self._size.bytes)
-        return self._transformed(rows)
+        return self._decoding.transformed(rows)
 
     def part(self, span: Span) -> pa.Table:
         """Wherever it is."""
         with self._using:
             self._ahead.end()
             rows = self._read(span)
-        return self._transformed(rows)
+        return self._decoding.transformed(rows)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
         """One after the other."""
-        batches = [Batch(one.position.tp, [one.position.offset], [one.key], [one.value]) for one in messages]
         with self._using:
             self._ahead.end()
-            rows = self._decode(batches)
-        return self._transformed(rows)
+            rows = self._decoding.decoded(as_batches(messages))
+        return self._decoding.transformed(rows)
 
     def close(self) -> None:
         """End the connection to Kafka. Spark's thread may be in the midst of an epoch that nobody wants any more: a
@@ -92,21 +91,4 @@ class DriverMessages:
         return rows, rest if is_backlog or rest.tables else None
 
     def _read(self, span: Span) -> pa.Table:
-        return self._decode(self._reader.read(span))
-
-    def _decode(self, batches: Sequence[Batch]) -> pa.Table:
-        return _poison(lambda: self._decoder.decode(batches))
-
-    def _transformed(self, rows: pa.Table) -> pa.Table:
-        function = self._transform
-        return rows if function is None else _poison(lambda: function(rows))
-
-
-def _poison(work: Callable[[], pa.Table]) -> pa.Table:
-    """One of the messages may be the cause of whatever goes wrong."""
-    try:
-        return work()
-    except SurelaneError:
-        raise
-    except Exception as error:
-        raise JobFailed(f"could not be decoded: {type(error).__name__}: {error}") from error
+        return self._decoding.decoded(self._reader.read(span))

@@ -59,13 +59,15 @@ def add_writers(
     partitions: list[TopicPartition],
     watch: Watch,
     metrics: Mapping[str, LaneMetrics],
+    who: str = "surelane",
 ) -> None:
-    """Add a writer for each lane that has none yet: one for everything, or one for each partition."""
+    """Add a writer for each lane that has none yet: one for everything, or one for each partition. `who`: what the
+    server calls their sessions."""
     target = settings.target
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
-            engine = make_engine(target.url, target.owner_role, f"surelane {name}")
-            guard = _guard(settings, name, watch, metrics[name])
+            engine = make_engine(target.url, target.owner_role, f"{who} {name}")
+            guard = _guard(settings, name, watch, metrics[name], who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
             writers[name] = Writer(name, engine, ledger, partition, guard, quarantine)
 
@@ -151,13 +153,13 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
-def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics) -> Guard:
+def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics, who: str) -> Guard:
     """The guard of a lane, with connections of its own."""
     told = settings.guard
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
     if not told.enabled:
         return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics)
-    engine = guard_engine(settings, f"surelane {lane} guard")
+    engine = guard_engine(settings, f"{who} {lane} guard")
     attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact))
     return Guard(attempts, limits, watch, metrics)
 

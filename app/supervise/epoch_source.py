@@ -2,14 +2,27 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
-from app.kafka.broker import Broker, RawMessage
+from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span
 
 #: offsets that are read over without being wanted
 READ_ON = 100
+
+
+class Singles(Protocol):
+    """What gives single messages as they are."""
+
+    def message(self, position: Position) -> RawMessage | None:
+        """The message at `position`; None where there is none (offsets have gaps)."""
+        ...
+
+    def messages(self, start: Position, limit: int) -> list[RawMessage]:
+        """Up to `limit` messages from `start` on; fewer where the partition ends."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -18,7 +31,7 @@ class EpochSource:
 
     planned: Callable[[], pa.Table]
     read: Callable[[Span], pa.Table]
-    broker: Broker
+    singles: Singles
 
     def all(self) -> pa.Table:
         """Every row of the epoch."""
@@ -30,13 +43,13 @@ class EpochSource:
 
     def message(self, position: Position) -> RawMessage | None:
         """One message as it lies in Kafka."""
-        return self.broker.message(position)
+        return self.singles.message(position)
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
         """Several of them, neighbours with one request."""
         found: dict[Position, RawMessage] = {}
         for first, last in runs(positions):
-            for message in self.broker.messages(first, last.offset - first.offset + 1):
+            for message in self.singles.messages(first, last.offset - first.offset + 1):
                 found[message.position] = message
         return [found[position] for position in positions]
 

@@ -1,29 +1,45 @@
 """Messages that the quarantine has kept, decoded once more: Kafka need not have them any longer."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
 from app.decode.schema import Fields, fields_of
-from app.kafka.broker import Broker, RawMessage
+from app.kafka.broker import RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
-from app.source.messages import Messages
+
+
+class Decoder(Protocol):
+    """What decodes them."""
+
+    def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """Their rows (`app.model.rows`)."""
+        ...
+
+
+class Keeper(Protocol):
+    """What may have a message that was not stored."""
+
+    def messages(self, start: Position, limit: int) -> list[RawMessage]:
+        """Up to `limit` messages from `start` on."""
+        ...
 
 
 class StoredMessages:
     """Decodes stored messages as the lane decodes those that Kafka has; remembers the last ones."""
 
-    def __init__(self, messages: Messages, broker: Broker) -> None:
-        self._messages, self._broker = messages, broker
+    def __init__(self, decoder: Decoder, keeper: Keeper) -> None:
+        self._decoder, self._keeper = decoder, keeper
         self._last: dict[Position, RawMessage] = {}
 
     def decode(self, messages: Sequence[RawMessage]) -> pa.Table:
         """See `app.lane.releasing.Decode`."""
         self._last = {one.position: one for one in messages}
-        return self._messages.stored(messages)
+        return self._decoder.stored(messages)
 
     def schema(self, position: Position, layout: Layout) -> Fields:
         """Connect schema of the columns of the message there, be it one of the last or one that Kafka has."""
-        message = self._last.get(position) or self._broker.messages(position, 1)[0]
+        message = self._last.get(position) or self._keeper.messages(position, 1)[0]
         return fields_of(message.key, message.value, layout)

@@ -11,19 +11,30 @@ from app.config.redaction import Redaction
 from app.config.routes import Routes, halves, pattern
 from app.config.settings import ColumnNames, Settings
 from app.config.table_rules import TableRules
+from app.errors import Refused
 from app.verify.pair import Pair
 
 Name = tuple[str, str]
 
+#: how the comment of a schema begins that is a replay's: what is in it is not the lane's
+REPLAY_MARK = "Surelane: replay "
 #: partitions are compared as their table, if they can be
 _TABLES = text("""
     select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where c.relkind in ('r', 'p') and c.relpersistence <> 't' and (:partitions or not c.relispartition)
-      and n.nspname !~ '^pg_' and n.nspname not in ('information_schema', :own)
+      and case when cast(:only as text) is not null then n.nspname = :only else
+          n.nspname !~ '^pg_' and n.nspname not in ('information_schema', :own)
+          and not starts_with(coalesce(obj_description(n.oid, 'pg_namespace'), ''), :mark) end
     order by n.nspname collate "C", c.relname collate "C"
 """)
 _EVERY_COLUMN = ColumnNames()
 _PATTERN = 'write it like "public.orders" or "public.*"'
+
+
+def table_names(connection: Connection, own: str, *, only: str | None = None, partitions: bool = False) -> list[Name]:
+    """Tables that are neither Postgres' own, nor of the schema `own`, nor a replay's; `only`: those of one schema."""
+    values = {"own": own, "only": only, "partitions": partitions, "mark": REPLAY_MARK}
+    return [(row[0], row[1]) for row in connection.execute(_TABLES, values)]
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,13 @@ class Choice:
     after: str | None = None
     #: the other database has the target's own names
     same_names: bool = False
+    #: the other side's tables are all in this schema, by the target's own names
+    schema: str | None = None
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the other side has the target's columns, not the source's."""
+        return self.same_names or self.schema is not None
 
     def takes(self, name: Name) -> bool:
         """Whether a table of the target is meant."""
@@ -78,13 +96,25 @@ class Pairing:
     def _named(self, target: Connection, other: Connection) -> list[tuple[Name, Sequence[Name]]]:
         """Target tables with their sources. A partition counts where its table does not go there as a whole, and where
         the target's is none."""
-        there = set(self._names(target, partitions=False))
-        sources = self._placed(self._names(other, partitions=False))
-        for place, partitions in self._placed(self._names(other, partitions=True)).items():
+        there = set(table_names(target, self._told.db_schema))
+        if self._choice.schema is not None:
+            return self._in_schema(there, other, self._choice.schema)
+        sources = self._placed(table_names(other, self._told.db_schema))
+        for place, partitions in self._placed(table_names(other, self._told.db_schema, partitions=True)).items():
             if place in there and place not in sources:
                 sources[place] = partitions
         names = sorted({*sources, *there})
         return [(name, sources[name]) for name in names if self._routes.reaches(*name) and self._choice.takes(name)]
+
+    def _in_schema(self, there: Collection[Name], other: Connection, schema: str) -> list[tuple[Name, Sequence[Name]]]:
+        """Each table of the target with the one of its name in the schema."""
+        found = {name[1]: name for name in table_names(other, self._told.db_schema, only=schema)}
+        if not found:
+            hint = "names are as in pg_catalog; `surelane replay` prints the command that fits"
+            raise Refused(f"the other database has no schema {schema} with tables", hint=hint)
+        mine = [name for name in sorted(there) if self._routes.reaches(*name) and self._choice.takes(name)]
+        mine = [name for name in mine if name[0] != schema]
+        return [(name, [found[name[1]]] if name[1] in found else []) for name in mine]
 
     def _placed(self, names: Collection[Name]) -> defaultdict[Name, list[Name]]:
         """By where they go in the target."""
@@ -94,10 +124,6 @@ class Pairing:
             if place is not None:
                 found[place].append(name)
         return found
-
-    def _names(self, connection: Connection, *, partitions: bool) -> list[Name]:
-        rows = connection.execute(_TABLES, {"own": self._told.db_schema, "partitions": partitions})
-        return [(row[0], row[1]) for row in rows]
 
     def _pair(self, target: Connection, other: Connection, name: Name, sources: Sequence[Name]) -> Pair | str:
         mine = load_table(target, *name)
@@ -118,7 +144,7 @@ class Pairing:
         called = {
             there: column.name
             for column in theirs.columns
-            if (there := column.name if self._choice.same_names else names.target(column.name)) is not None
+            if (there := column.name if self._choice.is_copy else names.target(column.name)) is not None
         }
         columns = tuple(
             (column.name, called[column.name])
@@ -143,7 +169,7 @@ class Pairing:
 
     def _hidden(self, columns: Sequence[tuple[str, str]], source: Name) -> frozenset[str]:
         """Redaction names columns of the source; a copy of the target does not say which table that is."""
-        if not self._choice.same_names:
+        if not self._choice.is_copy:
             hidden = self._redaction.columns(*source)
             return frozenset(name for name, theirs in columns if theirs in hidden)
         hidden = self._redaction.columns(None, None)

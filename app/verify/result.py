@@ -1,5 +1,6 @@
 """What a comparison finds."""
 
+import datetime
 import enum
 from dataclasses import dataclass, field
 
@@ -45,6 +46,8 @@ class TableResult:
     counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
     #: the first of them, in the order of their ranges
     differences: list[Difference] = field(default_factory=list)
+    #: by an earlier call that this one goes on with; None: by this one
+    compared_at: datetime.datetime | None = None
 
     @property
     def differing(self) -> int:

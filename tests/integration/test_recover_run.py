@@ -200,6 +200,10 @@ def test_refused_before_anything_is_done(
     assert (ended.status, "is not what was made" in ended.err) == (ExitStatus.REFUSED, True)
     data.write_bytes(whole)
 
+    ended = run(*copy.to, "--against", str(snapshotting.target.url), "--tables", "orders")
+    assert (ended.status, "is not a target schema.table" in ended.err) == (ExitStatus.USAGE, True)
+    assert not is_there(copy)
+
     forget(kafka, made_up.name, EPOCH + 2)
     ended = run(*copy.to)
     assert (ended.status, "Kafka has no longer" in ended.err) == (ExitStatus.DIVERGED, True)

@@ -1,6 +1,7 @@
 """Two real databases compared from the command line: what is the same, what is found, and how little of it travels."""
 
 import json
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +22,9 @@ from app.verify.pair import Pair
 from app.verify.record import Verifications
 from app.verify.side import Side, snapshot
 from tests.fix_cli import Ended
+from tests.fix_recover import killed
 from tests.fix_target import Target
+from tests.waiting import eventually
 
 ITEM = "create table public.item (id bigint primary key, name text, price numeric(12,2))"
 FILL = "insert into public.item select n, 'item ' || n, n / 100.0 from generate_series(1, {rows}) n"
@@ -346,6 +349,118 @@ def test_waiting_until_it_agrees(verify: Verifying) -> None:
     assert found(table) == [("missing", "6")]
     verify.target.execute("insert into public.item values (6, 'item 6', 0.06)")
     assert verify.table("--wait", "60")["equal"]
+
+
+def test_against_a_schema(verify: Verifying, surelane: Callable[..., Ended]) -> None:
+    """Of the target's own database, or of the other one; columns are the target's."""
+    verify.configure({"tables": {"shop.*": "public.*"}, "columns": {"shop.a": {"rename": {"x": "y"}}}})
+    verify.both("create schema shadow", "create table shadow.a (id int primary key, y text)")
+    verify.target.execute("create table public.a (id int primary key, y text)")
+    verify.target.execute("create table public.b (id int primary key)")
+    verify.target.execute("insert into public.a values (1, 'one'), (2, 'two')")
+    verify.target.execute("insert into shadow.a values (1, 'one'), (2, 'other')")
+    verify.other.execute("insert into shadow.a values (1, 'one'), (2, 'two')")
+    here = surelane("verify", "--against-schema", "shadow", "--json")
+    (table,) = here.json["tables"]
+    assert (table["table"], table["other"], found(table)) == ("public.a", "shadow.a", [("differing", "2")])
+    assert table["differences"][0]["columns"] == {"y": {"target": "two", "other": "other"}}
+    assert here.json["against"].endswith(f"/{verify.target.database} schema shadow")
+    assert here.json["skipped"] == [{"table": "public.b", "why": "not in the other database"}]
+    assert verify.json("--against-schema", "shadow")["equal"]
+    nothing = surelane("verify", "--against-schema", "nothing")
+    assert (nothing.status, "schema nothing" in nothing.err) == (ExitStatus.REFUSED, True)
+    assert surelane("verify").status == ExitStatus.USAGE
+
+
+def test_killed_and_gone_on(verify: Verifying, surelane: Callable[..., Ended], fetched: list[int]) -> None:
+    """Behind the tables that it was through with: they are not looked at again, and count as they were."""
+    verify.both(*(f"create table public.{name} (id int primary key, v text)" for name in "abc"))
+    verify.target.execute("insert into public.a values (1, 'x')")
+    verify.other.execute("insert into public.a values (1, 'y'), (2, null)")
+    against = ("verify", "--against", str(verify.other.url))
+    killed("verify-table@2", *against)
+    verify.target.execute("delete from public.a")
+    verify.target.execute("insert into public.c values (5, 'c')")
+    got = verify.json("--resume")
+    differing = {one["table"]: found(one) for one in got["tables"]}
+    assert differing == {
+        "public.a": [("differing", "1"), ("missing", "2")],
+        "public.b": [],
+        "public.c": [("surplus", "5")],
+    }
+    assert [one["table"] for one in got["tables"] if "compared_at" in one] == ["public.a", "public.b"]
+    assert fetched == [1, 0]  # of c, at both sides
+    assert got["tables"][0]["differences"][0]["columns"] == {"v": {"target": "x", "other": "y"}}
+    assert verify.target.execute("select from surelane.verification_part") == []
+    assert found(verify.json("--resume")["tables"][0]) == [("missing", "1"), ("missing", "2")]
+    killed("verify-table", *against)
+    told = verify("--resume", "--wait", "1")
+    assert "public.a: compared at" in told.out
+    killed("verify-table", *against)
+    verify.other.execute("delete from public.a")
+    assert found(verify.json("--tables", "public.a", "--resume")["tables"][0]) == []  # another comparison
+    assert found(verify.json()["tables"][0]) == []  # begun anew
+
+
+def test_the_tables_have_changed_since_it_was_killed(verify: Verifying) -> None:
+    """What was compared then is not what is to be compared now."""
+    verify.both(ITEM, FILL.format(rows=3))
+    killed("verify-table", "verify", "--against", str(verify.other.url))
+    verify.both("alter table public.item add more int")
+    verify.target.execute("update public.item set more = 1 where id = 2")
+    table = verify.table("--resume")
+    assert (found(table), "compared_at" in table) == ([("differing", "2")], False)
+
+
+def test_an_older_schema(verify: Verifying) -> None:
+    """Said as such, not as a table that is missing."""
+    verify.both(ITEM)
+    verify.target.execute("update surelane.surelane_version set version_num = '0009'")
+    ended = verify()
+    assert (ended.status, "at revision 0009" in ended.err, "surelane migrate" in ended.err) == (
+        ExitStatus.TARGET,
+        True,
+        True,
+    )
+
+
+def test_both_sides_move(verify: Verifying) -> None:
+    """Writing goes on at the other side, and comes to the target a moment later, as by a lane. One row never comes."""
+    verify.both(ITEM, FILL.format(rows=500))
+    verify.target.execute("update public.item set name = 'lost' where id = 77")
+    stop, numbers = threading.Event(), random.Random(5)
+    written = 0
+
+    def write() -> None:
+        nonlocal written
+        waiting: list[tuple[int, int]] = []
+        while not stop.is_set():
+            one = (numbers.choice([n for n in range(1, 501) if n != 77]), numbers.randrange(1_000_000))
+            verify.other.execute(
+                "update public.item set price = :price / 100.0 where id = :id", id=one[0], price=one[1]
+            )
+            waiting.append(one)
+            if len(waiting) > 5:
+                number, price = waiting.pop(0)
+                verify.target.execute(
+                    "update public.item set price = :price / 100.0 where id = :id", id=number, price=price
+                )
+            written += 1
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        eventually(lambda: written > 50)
+        assert verify.table()["differing"] > 1
+        before = written
+        table = verify.table("--wait", "8")
+        assert found(table) == [("differing", "77")]
+        verify.target.execute("update public.item set name = 'item 77' where id = 77")
+        assert verify.table("--wait", "60")["equal"]
+        assert written > before
+    finally:
+        stop.set()
+        writer.join()
 
 
 def test_the_record(verify: Verifying) -> None:

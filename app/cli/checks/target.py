@@ -103,15 +103,9 @@ def owner_role(connection: Connection, settings: Settings) -> list[Finding]:
 
 def migrations(revision: str | None, schema: str) -> Finding:
     """Whether Surelane's own schema is of this version."""
-    head = migrate.head()
-    if revision == head:
-        return ok("migrations", f"schema {schema} is at revision {head}")
-    if revision is None:
-        return fault("migrations", f"schema {schema} is not there yet", "surelane migrate")
-    if migrate.is_known(revision):
-        return fault("migrations", f"schema {schema} is at revision {revision}, needed is {head}", "surelane migrate")
-    hint = "update this installation; migrations only go forward"
-    return fault("migrations", f"schema {schema} is at {revision}, which is newer than this version's {head}", hint)
+    if found := migrate.trouble(revision, schema):
+        return fault("migrations", *found)
+    return ok("migrations", f"schema {schema} is at revision {revision}")
 
 
 def own_schema(connection: Connection, schema: str) -> Finding:

@@ -1,0 +1,99 @@
+"""Where a replay goes, and what its lane is told there."""
+
+from dataclasses import dataclass
+
+from pydantic_core import PydanticCustomError
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL
+
+from app.config.settings import Breaker, Commit, Delivery, Settings
+from app.config.values import MAX_NAME_BYTES, postgres_url, schema_name
+from app.db.engine import make_engine
+from app.verify.standing import OWN
+
+#: of its sessions
+NAME = "surelane replay"
+
+#: schema, table
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A schema of the target's database, or another database."""
+
+    #: of the lane that is replayed
+    settings: Settings
+    #: None: the tables keep their schemas, in another database
+    schema: str | None
+    #: of that database
+    url: URL
+
+    @classmethod
+    def parse(cls, settings: Settings, into: str) -> "Place":
+        """Of `--into`; raises ValueError whose text holds no password."""
+        try:
+            if "://" in into:
+                return cls(settings=settings, schema=None, url=postgres_url(into))
+            found = cls(settings=settings, schema=schema_name(into), url=settings.target.url)
+        except PydanticCustomError as error:
+            raise ValueError(error.message()) from None
+        if "*" in into or "." in into or len(found.own.encode()) > MAX_NAME_BYTES:
+            raise ValueError("a schema's name without * and ., not too long to put _replay behind it; or postgresql://")
+        return found
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is another database."""
+        return self.schema is None
+
+    @property
+    def own(self) -> str:
+        """The schema of the replay's own ledger, guard and quarantine."""
+        return f"{self.schema or self.settings.target.db_schema}{OWN}"
+
+    @property
+    def owner_role(self) -> str | None:
+        """Roles of the target need not be known elsewhere."""
+        return None if self.is_elsewhere else self.settings.target.owner_role
+
+    @property
+    def shown(self) -> str:
+        """For people: no password."""
+        return self.schema or self.url.set(password=None).render_as_string()
+
+    def engine(self) -> Engine:
+        """Of its database."""
+        return make_engine(self.url, self.owner_role, NAME)
+
+    def target(self) -> Engine:
+        """Of the lane's target."""
+        return make_engine(self.settings.target.url, self.settings.target.owner_role, NAME)
+
+    def name_of(self, name: Name) -> Name:
+        """What a table of the target is called there."""
+        return name if self.schema is None else (self.schema, name[1])
+
+    def replaying(self, known_skips: int) -> Settings:
+        """What the lane of the replay is told: the same, at this place, with a ledger of its own, committing in one
+        phase. It sends no dead letters, and its breaker takes `known_skips` more: so many the lane skipped."""
+        told, guard = self.settings.target, self.settings.guard
+        breaker = guard.breaker
+        if breaker is not None:
+            breaker = Breaker(messages=breaker.messages + known_skips, minutes=breaker.minutes)
+        target = {"url": self.url, "owner_role": self.owner_role, "db_schema": self.own}
+        if self.schema is not None:
+            target["tables"] = {source: self._moved(table) for source, table in told.tables.items()}
+            target["keys"] = {self._moved(table): key for table, key in told.keys.items()}
+        return self.settings.model_copy(
+            update={
+                "target": told.model_copy(update=target),
+                "guard": guard.model_copy(update={"url": None, "dead_letter": None, "breaker": breaker}),
+                "delivery": Delivery.EXACTLY_ONCE,
+                "commit": Commit.LEDGER,
+            }
+        )
+
+    def _moved(self, table: str) -> str:
+        """`schema.table` of the target, there."""
+        return f"{self.schema}.{table.partition('.')[2]}"

@@ -1,0 +1,145 @@
+"""One call of a replay: opened, run epoch by epoch to its end, looked at."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from threading import Event
+
+from sqlalchemy import Connection, Engine
+
+from app.config.settings import Order, Settings
+from app.db.failures import translated
+from app.errors import TopicChanged
+from app.kafka.broker import Broker
+from app.ledger.migrate import check_revision
+from app.ledger.store import Ledger
+from app.model.counts import Counts
+from app.model.offsets import Offsets
+from app.replay.bounds import Known
+from app.replay.decoding import decoding
+from app.replay.kafka import KafkaOrigin
+from app.replay.mark import Mark
+from app.replay.opening import Opening, Wishes, alone
+from app.replay.place import Place
+from app.replay.running import Run
+from app.replay.skipped import Skips, within
+from app.snapshot.looking import pinned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What came of it."""
+
+    place: Place
+    mark: Mark
+    #: where the replay's ledger ends: applied up to there
+    position: Offsets
+    #: messages behind it, before the end, that wait for the rest of a source transaction or of a changed key
+    held: int
+    #: of all calls together
+    counts: Counts
+    #: of this call
+    messages: int
+    seconds: float
+    skips: Skips
+    left_out: tuple[str, ...]
+
+
+class Replaying:
+    """`progress` is told what is going on; `stop` ends it at the end of an epoch."""
+
+    def __init__(self, place: Place, wishes: Wishes, *, stop: Event, progress: Callable[[str], None]) -> None:
+        self._place, self._wishes = place, wishes
+        self._stop, self._progress = stop, progress
+
+    def run(self) -> Replayed:
+        """Up to its end; raises Refused when it was told to stop before."""
+        settings = self._place.settings
+        with ExitStack() as stack:
+            broker = stack.enter_context(Broker(settings.source))
+            target = stack.enter_context(_asking(self._place.target(), "the target"))
+            with translated("replay: reading the target's ledger"):
+                check_revision(target, settings.target.db_schema)
+            identity = _identity(target, settings, broker)
+            origin = KafkaOrigin(settings.source, broker)
+            stack.callback(origin.close)
+            there = stack.enter_context(_asking(self._place.engine(), self._place.shown))
+            stack.enter_context(alone(self._place, target, there))
+            lanes = _lanes(settings, broker)
+            ledgers = [Ledger(settings.target.db_schema, lane) for lane in lanes]
+            opening = Opening(
+                place=self._place,
+                wishes=self._wishes,
+                known=Known(origin, target, ledgers),
+                target=target,
+                there=there,
+                progress=self._progress,
+            )
+            mark = opening.open()
+            with translated("replay: reading the target's quarantine"):
+                known = within(target, settings.target.db_schema, lanes, mark.start, mark.goal)
+            told = self._place.replaying(len(known))
+            decodes = stack.enter_context(decoding(told))
+            run = Run(told, mark, origin, decodes, identity, opening, self._stop, self._progress)
+            begun_at = time.monotonic()
+            run.to_the_end()
+            seconds = time.monotonic() - begun_at
+            counts = [_counted(there, told, lane) for lane in lanes]
+            with translated("replay: reading its quarantine"):
+                here = within(there, told.target.db_schema, lanes, mark.start, mark.goal)
+            return Replayed(
+                place=self._place,
+                mark=mark,
+                position=run.position,
+                held=run.held,
+                counts=_sum(counts),
+                messages=run.messages,
+                seconds=seconds,
+                skips=Skips(there=tuple(known), here=tuple(here)),
+                left_out=tuple(opening.left_out),
+            )
+
+
+@contextmanager
+def _asking(engine: Engine, where: str) -> Iterator[Connection]:
+    """A connection on which every statement is by itself: nothing is held up by it."""
+    with ExitStack() as stack:
+        with translated(f"replay: connecting to {where}"):
+            connection = stack.enter_context(engine.execution_options(isolation_level="AUTOCOMMIT").connect())
+        yield connection
+
+
+def _identity(target: Connection, settings: Settings, broker: Broker) -> tuple[str, dict[str, str]]:
+    """Cluster and topics by Kafka's ids; raises TopicChanged where the lane is pinned to others."""
+    with translated("replay: reading the target's ledger"):
+        cluster, topics = pinned(target, settings)
+    found = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
+    other = [name for name, topic_id in found[1].items() if topics.get(name, topic_id) != topic_id]
+    if other or cluster not in (None, found[0]):
+        what = (
+            f"topic {', '.join(other)} was deleted and created again" if other else "these brokers are another cluster"
+        )
+        raise TopicChanged(
+            f"{what}: the lane's own messages are not there any more",
+            hint="the target cannot be rebuilt of them; restore a snapshot: surelane snapshot list",
+        )
+    return found
+
+
+def _lanes(settings: Settings, broker: Broker) -> list[str]:
+    if settings.source.order is Order.TOTAL:
+        return [settings.lane]
+    return [f"{settings.lane}.{tp.partition}" for tp in sorted(broker.partitions())]
+
+
+def _counted(connection: Connection, settings: Settings, lane: str) -> Counts:
+    with translated("replay: reading its ledger"):
+        return Ledger(settings.target.db_schema, lane).counted(connection)
+
+
+def _sum(each: Sequence[Counts]) -> Counts:
+    total = Counts()
+    for one in each:
+        total += one
+    return total

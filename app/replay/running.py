@@ -1,0 +1,192 @@
+"""The lanes of a replay: opened as often as it takes, fed epoch by epoch."""
+
+import datetime
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event
+
+import pyarrow as pa
+import structlog
+from prometheus_client import CollectorRegistry
+
+from app.config.settings import Settings
+from app.db.failures import translated
+from app.errors import Diverged, Refused, SurelaneError, Verdict
+from app.lane.lane import Lane
+from app.metrics.lane import AllMetrics
+from app.model.epoch import GENESIS, EpochRecord
+from app.model.offsets import Offsets, Span, TopicPartition
+from app.replay.cutting import Cutting
+from app.replay.decoding import Decodes
+from app.replay.mark import Mark
+from app.replay.opening import Opening
+from app.replay.origin import Origin
+from app.replay.place import NAME
+from app.supervise.assembly import add_writers, make_lane
+from app.supervise.epoch_source import EpochSource
+from app.supervise.link import Link
+from app.supervise.opening import Writer
+from app.supervise.stored import StoredMessages
+
+log = structlog.get_logger()
+
+#: failures in a row, of kinds that pass, without an epoch between them
+MAX_FAILURES = 6
+#: seconds of the first and of the longest pause after one
+PAUSE_SECONDS = (0.5, 10.0)
+#: in place of a checkpoint's id and of a delivery: neither has a part in it
+_REPLAY = "replay"
+
+
+class Run:
+    """The lanes of a replay, as often as they have to be opened."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        mark: Mark,
+        origin: Origin,
+        decodes: Decodes,
+        identity: tuple[str, dict[str, str]],
+        opening: Opening,
+        stop: Event,
+        progress: Callable[[str], None],
+    ) -> None:
+        self._settings, self._mark, self._origin, self._decodes = settings, mark, origin, decodes
+        self._identity, self._opening, self._stop, self._progress = identity, opening, stop, progress
+        self._metrics = AllMetrics({}, CollectorRegistry())
+        self._writers: dict[str, Writer] = {}
+        self._lanes: dict[TopicPartition | None, Lane] = {}
+        self._cutting = Cutting(settings.epoch)
+        self._number = 0
+        self._failures = 0
+        self._begun_at = time.monotonic()
+        #: offsets that were left when this call began
+        self._first_left: int | None = None
+        #: that this call has applied or skipped
+        self.messages = 0
+
+    @property
+    def position(self) -> Offsets:
+        """Applied up to there."""
+        return _joined([lane.position for lane in self._lanes.values()])
+
+    @property
+    def held(self) -> int:
+        """Offsets that were read and not applied."""
+        return _left(self.position, self._read())
+
+    def to_the_end(self) -> None:
+        """Through failures that pass; raises Refused when it was told to stop before."""
+        while True:
+            try:
+                with self._opened():
+                    self._epochs()
+                return
+            except SurelaneError as error:
+                self._failures += 1
+                if error.verdict is not Verdict.RETRY or self._failures > MAX_FAILURES:
+                    raise
+                first, longest = PAUSE_SECONDS
+                log.warning("trying again", because=error.message)
+                self._stop.wait(min(longest, first * 2**self._failures))
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        try:
+            add_writers(self._settings, self._writers, sorted(self._mark.goal), Link(), self._metrics, NAME)
+            stored = StoredMessages(self._decodes, self._origin)
+            for writer in self._writers.values():
+                self._open(writer)
+                metrics = self._metrics[writer.name]
+                self._lanes[writer.partition] = make_lane(self._settings, writer, metrics, stored, lambda: None)
+            self._number = 0
+            yield
+        finally:
+            for writer in self._writers.values():
+                writer.close()
+
+    def _open(self, writer: Writer) -> None:
+        """Claim the next generation, in which epochs are numbered anew."""
+        ledger, start = writer.ledger, writer.mine(self._mark.start)
+        with translated(f"replay of lane {writer.name}: opening"):
+            writer.connection = connection = writer.engine.connect()
+            with connection.begin():
+                writer.generation = ledger.claim(connection, checkpoint=_REPLAY, delivery=_REPLAY, at_least=0)
+                ledger.activate(connection, writer.generation, _REPLAY)
+                ledger.pin(connection, *self._identity)
+                if ledger.last(connection) is None:
+                    span, generation = Span(start=start, end=start), writer.generation
+                    first = EpochRecord(lane=writer.name, generation=generation, epoch=GENESIS, span=span)
+                    ledger.record(connection, first)
+
+    def _epochs(self) -> None:
+        goal = self._mark.goal
+        self._check_goal(goal)
+        self._opening.check_there(self.position, goal)
+        while left := _left(self._read(), goal):
+            if self._stop.is_set():
+                raise Refused(
+                    f"the replay was stopped before its end, {left:,} messages are left at most",
+                    hint="the same call goes on with it",
+                )
+            self._tell(left)
+            self._epoch(self._cutting.next(self._read(), goal))
+        self._tell(0)
+
+    def _check_goal(self, goal: Offsets) -> None:
+        """A call may not move the end to before what is applied."""
+        if behind := [f"{tp}@{offset}" for tp, offset in self.position.items() if offset > goal[tp]]:
+            raise Refused(
+                f"the replay is past --to already, at {', '.join(behind)}",
+                hint="what is applied is not taken back: name a later end, or begin anew with --anew",
+            )
+
+    def _epoch(self, span: Span) -> None:
+        """Of every lane that has something in it."""
+        sizes: list[int] = []
+        for tp, lane in self._lanes.items():
+            own = span if tp is None else Span(start=span.start.only({tp}), end=span.end.only({tp}))
+            if own.start == own.end:
+                continue
+
+            def planned(own: Span = own) -> pa.Table:
+                rows = self._part(own)
+                sizes.append(rows.nbytes)
+                return rows
+
+            try:
+                lane.process_epoch(self._number, own, EpochSource(planned, self._part, self._origin))
+            except Diverged:
+                self._opening.check_there(self.position, self._mark.goal)  # says exactly what is gone
+                raise
+        self.messages += _left(span.start, span.end)
+        if sizes:
+            self._cutting.learn(span, sum(sizes))
+        self._number += 1
+        self._failures = 0
+
+    def _part(self, span: Span) -> pa.Table:
+        return self._decodes.rows(self._origin.read(span))
+
+    def _read(self) -> Offsets:
+        return _joined([lane.read for lane in self._lanes.values()])
+
+    def _tell(self, left: int) -> None:
+        if self._first_left is None:
+            self._first_left, self._begun_at = left, time.monotonic()
+        done, seconds = self._first_left - left, time.monotonic() - self._begun_at
+        words = f"{left:,} messages left"
+        if done and seconds:
+            rate = done / seconds
+            words += f", {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
+        self._progress(words)
+
+
+def _joined(each: Sequence[Offsets]) -> Offsets:
+    return Offsets.of({tp: offset for one in each for tp, offset in one.items()})
+
+
+def _left(position: Offsets, goal: Offsets) -> int:
+    return sum(max(0, offset - position.get(tp, 0)) for tp, offset in goal.items())

@@ -1,0 +1,49 @@
+"""Messages decoded by the driver, and sent through the user's function if there is one."""
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from app.decode.driver import DriverDecoder
+from app.errors import JobFailed, SurelaneError
+from app.kafka.broker import RawMessage
+from app.kafka.spans import Batch
+
+
+class Decoding:
+    """Batches become rows (`app.model.rows`). Not safe for several threads at once."""
+
+    def __init__(self, decoder: DriverDecoder, transform: Callable[[pa.Table], pa.Table] | None = None) -> None:
+        self._decoder, self._transform = decoder, transform
+
+    def decoded(self, batches: Sequence[Batch]) -> pa.Table:
+        """Without the user's function; raises a SurelaneError of verdict POISON where a message may be the cause."""
+        return _poison(lambda: self._decoder.decode(batches))
+
+    def transformed(self, rows: pa.Table) -> pa.Table:
+        """With it; raises the same."""
+        function = self._transform
+        return rows if function is None else _poison(lambda: function(rows))
+
+    def rows(self, batches: Sequence[Batch]) -> pa.Table:
+        """Both."""
+        return self.transformed(self.decoded(batches))
+
+    def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """The rows of messages that somebody has kept."""
+        return self.rows(as_batches(messages))
+
+
+def as_batches(messages: Sequence[RawMessage]) -> list[Batch]:
+    """One for each message, in their order."""
+    return [Batch(one.position.tp, [one.position.offset], [one.key], [one.value]) for one in messages]
+
+
+def _poison(work: Callable[[], pa.Table]) -> pa.Table:
+    """One of the messages may be the cause of whatever goes wrong."""
+    try:
+        return work()
+    except SurelaneError:
+        raise
+    except Exception as error:
+        raise JobFailed(f"could not be decoded: {type(error).__name__}: {error}") from error

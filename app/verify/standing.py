@@ -1,0 +1,52 @@
+"""How far the lane is at either side, where the other one is a replay: where they differ, so may their tables."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from app.config.settings import Order, Settings
+from app.db.failures import translated
+from app.ledger.store import Ledger
+from app.ledger.tables import Tables, lanes_of
+from app.model.offsets import Offsets
+from app.verify.pairs import Choice
+from app.verify.side import Side
+
+#: behind the name of the schema that a replay goes to, or that Surelane has in the target: where it keeps its own
+OWN = "_replay"
+_EXISTS = text("""
+    select count(*) = 2 from pg_class c join pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = :schema and c.relname in ('lane', 'ledger') and has_schema_privilege(n.oid, 'usage')
+      and has_table_privilege(c.oid, 'select')
+""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Up to where messages are applied at each side, in the very snapshots that are compared."""
+
+    target: Offsets
+    other: Offsets
+
+    @property
+    def apart(self) -> int:
+        """Offsets between the two."""
+        return sum(abs(self.target.get(tp, 0) - self.other.get(tp, 0)) for tp in {*self.target, *self.other})
+
+
+def standing(target: Side, other: Side, settings: Settings, choice: Choice) -> Standing | None:
+    """None: the other side is no replay."""
+    own = f"{choice.schema or settings.target.db_schema}{OWN}"
+    mine, theirs = _position(target, settings, settings.target.db_schema), _position(other, settings, own)
+    return Standing(target=mine, other=theirs) if mine and theirs else None
+
+
+def _position(side: Side, settings: Settings, schema: str) -> Offsets | None:
+    several = settings.source.order is Order.PARTITION
+    lane = Tables.in_schema(schema).lane.c.lane
+    with translated(f"verify: reading the ledger of {side.name}"):
+        if not side.connection.execute(_EXISTS, {"schema": schema}).scalar_one():
+            return None
+        names = side.connection.execute(lane.table.select().where(lanes_of(lane, settings.lane, several=several)))
+        each = [Ledger(schema, row.lane).last(side.connection) for row in names.all()]
+    return Offsets.of({tp: offset for one in each if one for tp, offset in one.span.end.items()})
