@@ -173,8 +173,11 @@ class Running:
         for writer in writers:
             self._closing.callback(writer.close)
         begin = self._broker.start_offsets(settings.source.start) if any_is_new(writers) else Offsets()
-        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value)
         cluster = self._broker.cluster_id()
+        for writer in writers:
+            if writer.archive is not None:
+                writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
+        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value)
         for writer in writers:
             assert writer.connection is not None, "just opened"
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
