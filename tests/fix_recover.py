@@ -133,10 +133,10 @@ def lost(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MakeLost]:
-    """`lost("basebackup")`; SURELANE_CONFIG names the lane's configuration."""
+    """`lost("basebackup")`, with `archived=True` of a lane with an archive; SURELANE_CONFIG names its configuration."""
     undo: list[Callable[[], None]] = []
 
-    def make(driver: str) -> Lost:
+    def make(driver: str, *, archived: bool = False) -> Lost:
         target.create(*TABLES)
         shop = Shop(seed=5)
         told = {
@@ -145,7 +145,7 @@ def lost(
             "url": target.server.url(target.database, SUPERUSER),
             "bin_dir": str(bin_dir()),
         }
-        made = lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}, snapshots=told)
+        made = lane("two-phase", archived=archived, epoch={"max_messages": EPOCH_MESSAGES}, snapshots=told)
         monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
         held = hold("before-commit", at=2)
         topic.send(shop.messages(MESSAGES))
@@ -160,7 +160,7 @@ def lost(
         topic.send(shop.messages(MORE))
         made.until_caught_up(topic)
         made.stop()
-        questions(target, topic)
+        questions(target, topic, archive=made.archive)
         copy, to = place(driver)
         return Lost(made, target, topic, json.loads(line)["name"], gid, copy, to, surelane)
 

@@ -9,6 +9,7 @@ from app.archive.lines import Head
 from app.archive.names import PART, EpochId, Name
 from app.archive.stretches import Stretch
 from app.archive.trouble import telling
+from app.errors import Diverged
 from app.model.offsets import TopicPartition
 
 
@@ -46,10 +47,12 @@ class Folder:
         """`root`: `archive.path`."""
         self.root, self.lane, self.path = root, lane, root / lane
         self._known: dict[str, ArchiveFile] = {}
+        #: what is wrong with files that say nothing of themselves, by path, as of the last look
+        self.unreadable: dict[Path, str] = {}
 
     def files(self) -> list[ArchiveFile]:
-        """Committed ones that no other contains, by epoch; none where there is no folder. Raises Diverged for a file
-        that says nothing of itself."""
+        """Committed ones that no other contains, by epoch; none where there is no folder. One that does not even say
+        what is in it is passed over, see `unreadable`."""
         files = self.all_files()
         contained = {one.name for one in _contained(files)}
         return [one for one in files if one.name not in contained]
@@ -60,6 +63,7 @@ class Folder:
 
     def all_files(self) -> list[ArchiveFile]:
         """Every committed one, by epoch."""
+        self.unreadable = {}
         with telling(self.path, "looking for files"):
             found = [self._file(path, name) for path, name in self._named("")]
         self._known = {one.path.name: one for one in found if one}
@@ -88,6 +92,9 @@ class Folder:
                 return known
             return ArchiveFile(path=path, name=name, head=head_of(path), bytes=size)
         except FileNotFoundError:  # combined with others meanwhile
+            return None
+        except Diverged as error:
+            self.unreadable[path] = error.message
             return None
 
 

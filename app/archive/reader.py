@@ -61,7 +61,7 @@ class ArchiveReader:
                 continue
             except SurelaneError as error:
                 found.append(error.message)
-        return found
+        return found + sorted(self._folder.unreadable.values())
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[RawMessage]:
         """The messages from `start` up to `end` (exclusive), in order. Raises Diverged in front of the first offset
@@ -75,18 +75,14 @@ class ArchiveReader:
                     at = message.position.offset + 1
             at = max(at, until)
 
-    def epochs(
-        self, position: Offsets, goal: Mapping[TopicPartition, int]
-    ) -> Iterator[tuple[Offsets, list[RawMessage]]]:
-        """What lies behind `position`, epoch by epoch as it was applied, until `goal` is reached: where each one ends,
-        and its messages. Raises Diverged in front of what is not held."""
+    def epochs(self, position: Offsets) -> Iterator[tuple[Offsets, list[RawMessage]]]:
+        """What lies behind `position`, epoch by epoch as it was applied: where each one ends, and its messages. Raises
+        Diverged in front of what is not held, which is the archive's end at last."""
         at = position
-        while not reached(at, goal):
+        while True:
             for end, found in self._file_epochs(self._next(at), at):
                 yield end, found
                 at = end
-                if reached(at, goal):
-                    return
 
     def _opened(self, tp: TopicPartition, at: int) -> tuple[Iterator[RawMessage], int]:
         """The file that has `at`, open, and up to where it is whole from there on."""

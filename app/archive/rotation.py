@@ -3,7 +3,7 @@
     .part-<first>..<last>  written -> fsync -> rename -> the files it is made of are deleted
 
 Before the rename nothing has changed. After it, readers take the larger file (`Folder.files`), and the next round
-deletes what is left of the others. A file that is broken is left as it is, and nothing is combined across it.
+deletes what is left of the others. A file that is broken is left as it is.
 """
 
 import threading
@@ -21,7 +21,7 @@ from app.archive.folder import ArchiveFile, Folder
 from app.archive.lines import VERSION, Head
 from app.archive.names import Name
 from app.archive.trouble import telling
-from app.errors import SurelaneError
+from app.errors import Diverged, SurelaneError
 from app.model.offsets import TopicPartition
 
 log = structlog.get_logger()
@@ -84,15 +84,24 @@ class Rotation:
         """Look at everything once, and do what is due."""
         self._delete(self._folder.superseded())
         for group in groups(self._folder.files(), self._policy, time.time()):
-            self._combine(group)
+            sound = [one for one in group if self._is_sound(one)]
+            if len(sound) > 1:
+                self._combine(sound)
         old = outdated(self._folder.files(), self._policy, time.time())
         if old:
             log.info("archive: outdated files deleted", lane=self._folder.lane, files=[str(one.name) for one in old])
             self._delete(old)
 
+    def _is_sound(self, one: ArchiveFile) -> bool:
+        try:
+            with telling(self._folder.path, f"reading {one.name}"):
+                verify(one.path)
+        except Diverged as error:
+            log.warning("archive: a file is broken", lane=self._folder.lane, because=error.message)
+            return False
+        return True
+
     def _combine(self, group: Sequence[ArchiveFile]) -> None:
-        for one in group:
-            verify(one.path)
         first, last = group[0], group[-1]
         name = Name(self._folder.lane, first.name.first, last.name.last)
         topics = {topic: known for one in group for topic, known in one.head.topics.items()}

@@ -13,8 +13,10 @@ from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.errors import Diverged, Refused
 from app.kafka.broker import Broker
+from app.kafka.replayable import replayable
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
+from app.recover.archived import archive_reach
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +35,13 @@ class LaneRunning(Refused):
 
 
 def recover_from_ledger(settings: Settings, engine: Engine, broker: Broker, *, dry_run: bool) -> list[Recovery]:
-    """Check that Kafka still holds everything from the ledger's end on, then ask the next start to resume there."""
+    """Check that Kafka, or the archive and Kafka, hold everything from the ledger's end on, then ask the next start to
+    resume there."""
     schema, found = settings.target.db_schema, []
     with translated("recovering from the ledger"), engine.begin() as connection:
         for name in _names(settings, broker):
             ledger = Ledger(schema, name)
-            found.append(_check(connection, ledger, broker))
+            found.append(_check(connection, ledger, broker, settings))
             if not dry_run:
                 ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0)
     return found
@@ -50,7 +53,7 @@ def _names(settings: Settings, broker: Broker) -> list[str]:
     return [f"{settings.lane}.{tp.partition}" for tp in sorted(broker.partitions())]
 
 
-def _check(connection: Connection, ledger: Ledger, broker: Broker) -> Recovery:
+def _check(connection: Connection, ledger: Ledger, broker: Broker, settings: Settings) -> Recovery:
     holder = lock_holder(connection, ledger.lane)
     if holder is not None:
         raise LaneRunning(
@@ -63,13 +66,13 @@ def _check(connection: Connection, ledger: Ledger, broker: Broker) -> Recovery:
             f"lane {ledger.lane}: the ledger knows nothing of it, so there is no position to resume from",
             hint="is this the right database? A new lane starts with `surelane run` and an empty checkpoint folder",
         )
-    marks = broker.watermarks(last.span.end)
-    gone = {tp: mark.low for tp, mark in marks.items() if last.span.end[tp] < mark.low}
-    if gone:
-        missing = ", ".join(f"{tp} {last.span.end[tp]} to {low - 1}" for tp, low in gone.items())
+    archived = archive_reach(settings, last.span.end)
+    kept = replayable(broker, last.span.end, archived)
+    if kept.gone:
+        missing = ", ".join(f"{tp} {archived[tp]} to {low - 1}" for tp, low in kept.gone.items())
+        nobody = "Kafka no longer holds" if settings.archive is None else "neither Kafka nor the archive holds"
         raise Diverged(
-            f"lane {ledger.lane}: Kafka no longer holds offsets {missing}, which the target still needs",
+            f"lane {ledger.lane}: {nobody} offsets {missing}, which the target still needs",
             hint="restore a newer snapshot of the target, or let Debezium snapshot into a new lane",
         )
-    behind = sum(max(0, mark.high - last.span.end[tp]) for tp, mark in marks.items())
-    return Recovery(lane=ledger.lane, position=last.span.end, messages=behind)
+    return Recovery(lane=ledger.lane, position=last.span.end, messages=kept.messages)

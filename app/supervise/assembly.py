@@ -150,6 +150,12 @@ def make_lane(
     return lane
 
 
+def commit_at_once(lane: Lane, writer: Writer) -> None:
+    """Until it is opened again: no checkpoint decides its epochs, and nobody else takes part in them."""
+    assert writer.connection is not None, "just opened"
+    lane.committer = OnePhase(OneCommitTarget(writer.connection), reapplies=False)
+
+
 def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str, TopicPartition | None]:
     if settings.source.order is Order.PARTITION:
         return {f"{settings.lane}.{tp.partition}": tp for tp in partitions}

@@ -17,13 +17,23 @@ class StoredMessages:
     def __init__(self, messages: Messages, broker: Broker) -> None:
         self._messages, self._broker = messages, broker
         self._last: dict[Position, RawMessage] = {}
+        self._epoch: dict[Position, RawMessage] = {}
 
     def decode(self, messages: Sequence[RawMessage]) -> pa.Table:
         """See `app.lane.releasing.Decode`."""
         self._last = {one.position: one for one in messages}
         return self._messages.stored(messages)
 
+    def epoch(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """The same for an epoch's, or a part of it: what is asked of them later Kafka may not know."""
+        self._epoch |= {one.position: one for one in messages}
+        return self._messages.stored(messages)
+
+    def forget(self) -> None:
+        """The epoch is through."""
+        self._epoch = {}
+
     def schema(self, position: Position, layout: Layout) -> Fields:
         """Connect schema of the columns of the message there, be it one of the last or one that Kafka has."""
-        message = self._last.get(position) or self._broker.messages(position, 1)[0]
+        message = self._last.get(position) or self._epoch.get(position) or self._broker.messages(position, 1)[0]
         return fields_of(message.key, message.value, layout)
