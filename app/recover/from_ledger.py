@@ -13,7 +13,6 @@ from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.errors import Diverged, Refused
 from app.kafka.broker import Broker
-from app.kafka.replayable import replayable
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
 from app.recover.archived import archive_reach
@@ -67,12 +66,14 @@ def _check(connection: Connection, ledger: Ledger, broker: Broker, settings: Set
             hint="is this the right database? A new lane starts with `surelane run` and an empty checkpoint folder",
         )
     archived = archive_reach(settings, last.span.end)
-    kept = replayable(broker, last.span.end, archived)
-    if kept.gone:
-        missing = ", ".join(f"{tp} {archived[tp]} to {low - 1}" for tp, low in kept.gone.items())
+    marks = broker.watermarks(last.span.end)
+    gone = {tp: mark.low for tp, mark in marks.items() if archived[tp] < mark.low}
+    if gone:
+        missing = ", ".join(f"{tp} {archived[tp]} to {low - 1}" for tp, low in gone.items())
         nobody = "Kafka no longer holds" if settings.archive is None else "neither Kafka nor the archive holds"
         raise Diverged(
             f"lane {ledger.lane}: {nobody} offsets {missing}, which the target still needs",
             hint="restore a newer snapshot of the target, or let Debezium snapshot into a new lane",
         )
-    return Recovery(lane=ledger.lane, position=last.span.end, messages=kept.messages)
+    behind = sum(max(0, mark.high - last.span.end[tp]) for tp, mark in marks.items())
+    return Recovery(lane=ledger.lane, position=last.span.end, messages=behind)
