@@ -110,5 +110,5 @@ def agree(target: Target, folder: Path, epochs: int) -> None:
     assert (reader.faults(), Folder(folder, target.lane).parts()) == ([], [])
     kept = {(one.generation, one.epoch) for file in Folder(folder, target.lane).files() for one in file.head.epochs}
     assert kept == {(row.generation, row.epoch) for row in target.epochs()}
-    expected = [one.value for number in range(epochs) for one in counted(number * EPOCH)]
-    assert [one.value for one in reader.read(*TOPIC, 0, end)] == expected
+    rows = [json.loads(one.value or b"")["after"] for one in reader.read(*TOPIC, 0, end)]
+    assert rows == [{"id": number, "hits": number} for number in range(end)]
