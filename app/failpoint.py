@@ -19,8 +19,12 @@ NAMES = (
     "after-begin",  # the transaction is open and fenced
     "after-merge",
     "after-ledger",  # everything is written, nothing decided
+    "archive-before-fsync",  # these four with an archive only: its file has all messages, and no end yet
+    "archive-after-fsync",  # it is whole and durable, the target is not asked
     "after-pre-commit",  # prepared, or committed in the one-phase modes; the checkpoint does not know
     "before-commit",  # commits/N exists, COMMIT PREPARED was not sent
+    "archive-before-rename",  # the target has committed
+    "archive-after-rename",
     "after-commit",
 )
 #: those of `surelane snapshot`, which an epoch does not pass
@@ -44,6 +48,11 @@ RECOVER_NAMES = (
 REPLAY_NAMES = ("replay-tables",)  # they are made in another database, which is not marked yet
 #: of `surelane verify`
 VERIFY_NAMES = ("verify-table",)  # a table is through, and on record
+#: those of the archive when it combines files
+ARCHIVE_NAMES = (
+    "archive-before-combined",  # the new file is whole and durable under another name
+    "archive-after-combined",  # it is there, and so are those that it is made of
+)
 #: seconds between two looks at the file that holds a waiting failpoint
 _LOOK_SECONDS = 0.01
 

@@ -12,6 +12,8 @@ from app.apply.applier import Applier
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.commit.participant import Participant
+from app.commit.target import OneCommitTarget, PreparedTarget
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import Breaker, CommitMode
@@ -120,6 +122,8 @@ class BareLane:
         self._lane_metrics = LaneMetrics(name, self.metrics)
         self._ledger = Ledger(SCHEMA, name)
         self._epoch = 0
+        #: who takes part in epochs beside the target; looked at when the lane opens
+        self.others: Sequence[Participant] = ()
         self._open(self._new_guard())
 
     def reopen(self) -> None:
@@ -235,8 +239,10 @@ class BareLane:
 
     def _committer(self) -> Committer:
         if self._mode is CommitMode.TWO_PHASE:
-            return TwoPhase(self._engine, self._ledger, lambda: self.lane.publish())
-        return OnePhase(reapplies=self._mode is CommitMode.AT_LEAST_ONCE)
+            target = PreparedTarget(self._connection, self._engine, self._ledger, self._generation)
+            return TwoPhase(target, self.others, lambda: self.lane.publish())
+        target = OneCommitTarget(self._connection)
+        return OnePhase(target, self.others, reapplies=self._mode is CommitMode.AT_LEAST_ONCE)
 
     def _decode(self, messages: Sequence[RawMessage]) -> pa.Table:
         """Stored messages, once more."""

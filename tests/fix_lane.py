@@ -81,6 +81,8 @@ class LaneUnderTest:
         self.exactly_once = self.settings.mode is not CommitMode.AT_LEAST_ONCE
         self.checkpoint = Path(self.settings.checkpoint)
         self.checkpoint_files = CheckpointFiles(self.checkpoint)
+        #: where it keeps what it consumed, if it does
+        self.archive = Path(self.settings.archive.path) if self.settings.archive else None
         self.health = Health()
         self.error: BaseException | None = None
         self._stop = threading.Event()
@@ -340,11 +342,14 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def lane(request: pytest.FixtureRequest, kafka: Kafka, target: Target, tmp_path: Path) -> Iterator[MakeLane]:
     """`lane(mode, **overrides)`: overrides as in surelane.yaml, e.g. `epoch={"max_messages": 50}`.
 
-    `topics`, a shorthand for source.topics, takes Topics; without it the test's `topic` is read.
+    `topics`, a shorthand for source.topics, takes Topics; without it the test's `topic` is read. `archived=True`: with
+    an archive, in a folder of its own.
     """
     made: list[LaneUnderTest] = []
 
-    def make(mode: CommitMode | str, *, topics: tuple[Topic, ...] = (), **overrides: Any) -> LaneUnderTest:
+    def make(
+        mode: CommitMode | str, *, topics: tuple[Topic, ...] = (), archived: bool = False, **overrides: Any
+    ) -> LaneUnderTest:
         chosen = topics or (() if _names_topics(overrides) else (request.getfixturevalue("topic"),))
         source = {"bootstrap_servers": kafka.bootstrap} | ({"topics": [t.name for t in chosen]} if chosen else {})
         raw = {
@@ -356,6 +361,9 @@ def lane(request: pytest.FixtureRequest, kafka: Kafka, target: Target, tmp_path:
             "metrics": {"port": 0},
             **_DELIVERY[CommitMode(mode)],
         }
+        if archived:
+            (tmp_path / "archive").mkdir(exist_ok=True)
+            raw["archive"] = {"path": str(tmp_path / "archive")}
         raw = merged(raw, overrides)
         file = tmp_path / f"{raw['lane']}-{len(made)}.yaml"
         file.write_text(yaml.safe_dump(raw))

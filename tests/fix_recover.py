@@ -136,10 +136,13 @@ def lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[MakeLost]:
     """`lost("basebackup")`; SURELANE_CONFIG names the lane's configuration. `lost(driver, several)`: a topic of several
-    partitions, each a lane of its own. With "rds" the copy is there already: what RDS would have made of it."""
+    partitions, each a lane of its own. With "rds" the copy is there already: what RDS would have made of it.
+    `archived=True`: a lane with an archive."""
     undo: list[Callable[[], None]] = []
 
-    def make(driver: str, several: Topic | None = None, rds: Mapping[str, Any] | None = None) -> Lost:
+    def make(
+        driver: str, several: Topic | None = None, rds: Mapping[str, Any] | None = None, *, archived: bool = False
+    ) -> Lost:
         target.create(*TABLES)
         shop, read = Shop(seed=5), several or topic
         send = read.send if several is None else lambda messages: read.send(spread(read, len(list(messages))))
@@ -152,7 +155,7 @@ def lost(
         }
         order = {"order": "total" if several is None else "partition"}
         epoch = {"max_messages": EPOCH_MESSAGES}
-        made = lane("two-phase", topics=(read,), epoch=epoch, snapshots=told, source=order)
+        made = lane("two-phase", topics=(read,), archived=archived, epoch=epoch, snapshots=told, source=order)
         monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
         held = hold("before-commit", at=1 + read.partitions)
         send(shop.messages(MESSAGES))
@@ -169,7 +172,7 @@ def lost(
         send(shop.messages(MORE))
         made.until_caught_up(read)
         made.stop()
-        questions(target, read)
+        questions(target, read, archive=made.archive)
         copy, to = place(driver)
         return Lost(made, target, read, json.loads(line)["name"], gids, copy, to, surelane)
 

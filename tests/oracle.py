@@ -8,9 +8,15 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from app.archive.folder import Folder
+from app.archive.names import PART
+from app.archive.reader import ArchiveReader
+from app.kafka.broker import RawMessage
 from tests.messages import Key, Row
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from app.model.offsets import Offsets
     from tests.fix_target import Target
     from tests.fix_topic import Sent, Topic
@@ -155,12 +161,13 @@ def questions(
     exactly_once: bool = True,
     exact_end: bool = True,
     quarantined: int = 0,
+    archive: "Path | None" = None,
 ) -> None:
     """What every run has to answer at its end, after whatever happened on the way.
 
     The target equals the oracle; the ledger ends where the topics end; no prepared transaction is left; the counts add
     up, and with exactly-once each message counts once; so many messages are in quarantine; a reader (if one watched)
-    never saw part of an epoch.
+    never saw part of an epoch; the archive (if there is one) has exactly what was consumed.
     """
     lane = lane or target.lane
     equals_oracle(target, *topics)
@@ -173,9 +180,44 @@ def questions(
     assert len(kept) == quarantined, "messages in quarantine"
     counted = target.ledger_sum(lane).quarantined
     assert counted == quarantined if exactly_once else counted >= quarantined
+    if archive is not None:
+        archived(target, *topics, lane=lane, archive=archive)
     if reader is not None:
         reader.stop()
         reader.check()
+
+
+def archived(target: "Target", *topics: "Topic", lane: str, archive: "Path") -> None:
+    """The archive has exactly what the committed epochs consumed: every message as it was sent, once, whole, in order;
+    only epochs that the ledger has, with the very offsets; and nothing that is not committed."""
+    lanes = sorted(
+        {row.lane for row in target.execute("select distinct lane from surelane.ledger") if _is_of(row, lane)}
+    )
+    found: list[RawMessage] = []
+    for name in lanes:
+        folder, reader = Folder(archive, name), ArchiveReader(archive, name)
+        assert [path.name for path in folder.path.iterdir() if path.name.startswith(PART)] == []
+        assert (reader.faults(), reader.gaps(), folder.superseded()) == ([], [], [])
+        rows = {(row.generation, row.epoch): row for row in target.epochs(name)}
+        for epoch in (epoch for file in folder.files() for epoch in file.head.epochs):
+            row = rows[epoch.id]
+            for tp, start, end in epoch.stretches:
+                low, high = (side[tp.topic][str(tp.partition)] for side in (row.start_position, row.end_position))
+                assert low <= start < end <= high, f"{epoch.id} has {tp} {start} to {end}, the ledger {low} to {high}"
+        for tp, offset in target.position(name).items():
+            if offset:
+                assert reader.spans()[tp] == [(0, offset)], "all of it, from the beginning to the ledger's end"
+            found += reader.read(tp.topic, tp.partition, 0, offset)
+    wanted = {one.position: one.message for topic in topics for one in topic.sent}
+    assert [one.position for one in found] == sorted(wanted), "every message once, in order"
+    for one in found:
+        sent = wanted[one.position]
+        assert (one.key, one.value, one.headers) == (sent.key, sent.value, tuple(sent.headers))
+
+
+def _is_of(row: Any, lane: str) -> bool:
+    """Whether it is the lane, or that of one partition."""
+    return row.lane == lane or row.lane.rpartition(".")[0] == lane
 
 
 def _counts_add_up(target: "Target", topics: "Sequence[Topic]", lane: str, *, exactly_once: bool) -> None:

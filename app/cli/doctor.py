@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.checks.archive import archive
 from app.cli.checks.dead_letters import dead_letters
 from app.cli.checks.finding import Finding, Level
 from app.cli.checks.guard import guard
@@ -47,7 +48,8 @@ def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """All findings; a part that cannot be reached is one fault and does not hide the others."""
     in_kafka = [*kafka(settings, ledger_position(settings)), *dead_letters(settings)]
-    return [*machine(settings), *in_kafka, *target(settings), *guard(settings), *snapshots(settings)]
+    there = [*machine(settings), *archive(settings), *in_kafka, *target(settings), *guard(settings)]
+    return [*there, *snapshots(settings)]
 
 
 def _print(settings: Settings, findings: list[Finding], faults: int) -> None:

@@ -1,20 +1,18 @@
-"""The three committers behind one interface."""
+"""The committers behind one interface: in which order the participants of an epoch are asked, and what decides."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
 from typing import Protocol
 
-import psycopg2
-from sqlalchemy import Connection, Engine, TwoPhaseTransaction
-from sqlalchemy.exc import DBAPIError
+import structlog
 
 from app import failpoint
-from app.db.failures import UNDEFINED_OBJECT, sqlstate, translated
-from app.errors import Diverged
-from app.ledger.store import Ledger
+from app.commit.participant import Participant, Work
+from app.errors import SurelaneError
 from app.model.gid import Gid
+
+log = structlog.get_logger()
 
 
 class Committer(Protocol):
@@ -23,8 +21,8 @@ class Committer(Protocol):
     #: whether an epoch that the ledger already has is applied again when Spark replays it
     reapplies: bool
 
-    def transaction(self, connection: Connection, gid: Gid) -> AbstractContextManager[None]:
-        """Transaction of one epoch on `connection`; leaving it normally pre-commits, an exception rolls back."""
+    def transaction(self, work: Work) -> AbstractContextManager[None]:
+        """Transaction of one epoch; leaving it normally pre-commits, an exception rolls back."""
         ...
 
     def commit(self, only: Gid | None = None) -> bool:
@@ -50,24 +48,30 @@ class Committer(Protocol):
 
 
 class OnePhase:
-    """At-least-once and `commit: ledger`: data and ledger row in one COMMIT.
+    """At-least-once and `commit: ledger`: the target's COMMIT decides, so everybody else is ready before it.
 
     They differ in what a replayed epoch does: at-least-once applies it again, the ledger mode finds its row and skips.
     """
 
     pending: Gid | None = None
 
-    def __init__(self, *, reapplies: bool) -> None:
+    def __init__(self, target: Participant, others: Sequence[Participant] = (), *, reapplies: bool) -> None:
+        self._target, self._others = target, others
         self.reapplies = reapplies
 
     @contextmanager
-    def transaction(self, connection: Connection, gid: Gid) -> Iterator[None]:
-        """See Committer."""
-        del gid  # a one-phase transaction needs no name
-        with connection.begin():
+    def transaction(self, work: Work) -> Iterator[None]:
+        """See Committer. What fails after the target was asked leaves the others as they are: nobody here knows what it
+        has answered, so the next opening asks the ledger."""
+        with _undone(work, self._target, self._others):
             yield
             failpoint.reach("after-ledger")
+            for other in self._others:
+                other.pre_commit()
+        self._target.pre_commit()
         failpoint.reach("after-pre-commit")
+        for other in self._others:
+            other.commit(work.gid)
 
     def commit(self, only: Gid | None = None) -> bool:
         """Nothing is left to do."""
@@ -79,44 +83,39 @@ class OnePhase:
 
 
 class TwoPhase:
-    """PREPARE TRANSACTION before Spark's checkpoint entry, COMMIT PREPARED after it."""
+    """Everybody pre-commits before Spark's checkpoint entry, and commits after it."""
 
     reapplies = False
 
-    def __init__(self, engine: Engine, ledger: Ledger, on_commit: Callable[[], None]) -> None:
-        self._engine = engine
-        self._ledger = ledger
+    def __init__(
+        self, target: Participant, others: Sequence[Participant] = (), on_commit: Callable[[], None] = lambda: None
+    ) -> None:
+        self._target, self._others = target, others
         self._on_commit = on_commit
         self._ending = Lock()
-        self._transaction: TwoPhaseTransaction | None = None
         self.pending: Gid | None = None
-        #: monotonic time at which `pending` was prepared
-        self.prepared_at = 0.0
 
     @contextmanager
-    def transaction(self, connection: Connection, gid: Gid) -> Iterator[None]:
-        """See Committer. If PREPARE itself loses the connection the outcome is unknown: the next start settles it."""
-        transaction = connection.begin_twophase(str(gid))
-        try:
+    def transaction(self, work: Work) -> Iterator[None]:
+        """See Committer. The target last: until it has prepared, an epoch is undone without asking anybody."""
+        with _undone(work, self._target, self._others):
             yield
             failpoint.reach("after-ledger")
-            transaction.prepare()
-        except BaseException:
-            transaction.rollback()
-            raise
-        self._transaction, self.pending, self.prepared_at = transaction, gid, time.monotonic()
+            for other in self._others:
+                other.pre_commit()
+            self._target.pre_commit()
+        self.pending = work.gid
         failpoint.reach("after-pre-commit")
 
     def commit(self, only: Gid | None = None) -> bool:
-        """See Committer. The connection that prepared is used while it lives, a new one after it died."""
+        """See Committer. The target first: its ledger tells the next start what the others have to do."""
         with self._ending:
             gid = self.pending
             if gid is None or only not in (None, gid):
                 return False
             failpoint.reach("before-commit")
-            transaction, self._transaction = self._transaction, None
-            if transaction is None or not self._ended(transaction, gid):
-                end_prepared(self._engine, self._ledger, gid)
+            for participant in (self._target, *self._others):
+                participant.commit(gid)
             self.pending = None
             failpoint.reach("after-commit")
             self._on_commit()  # under the lock: the next epoch, which waits for it, would take this one's place
@@ -125,48 +124,25 @@ class TwoPhase:
     def abort(self) -> None:
         """See Committer."""
         with self._ending:
-            gid, self.pending, self._transaction = self.pending, None, None
-            if gid is None:
-                return
-            with translated(f"ROLLBACK PREPARED {gid}"), self._engine.connect() as connection:
-                try:
-                    connection.rollback_prepared(str(gid), recover=True)
-                except (DBAPIError, psycopg2.Error) as error:
-                    connection.rollback()
-                    if sqlstate(error) != UNDEFINED_OBJECT:
-                        raise
-
-    def _ended(self, transaction: TwoPhaseTransaction, gid: Gid) -> bool:
-        try:
-            transaction.commit()
-        except (DBAPIError, psycopg2.Error):
-            return False
-        return True
+            gid, self.pending = self.pending, None
+            if gid is not None and self._target.abort(gid):
+                for other in self._others:
+                    other.abort(gid)
 
 
-def end_prepared(engine: Engine, ledger: Ledger, gid: Gid) -> None:
-    """COMMIT PREPARED; a gid that the server does not know is fine only if the ledger has its epoch.
-
-    The server answers 42704 both after a commit and after a rollback: only the ledger row tells which it was.
-    """
-    with translated(f"COMMIT PREPARED {gid}"), engine.connect() as connection:
-        try:
-            connection.commit_prepared(str(gid), recover=True)
-        except (DBAPIError, psycopg2.Error) as error:
-            connection.rollback()
-            if sqlstate(error) != UNDEFINED_OBJECT:
-                raise
-            if ledger.find(connection, gid.generation, gid.epoch) is None:
-                ledger.check_newest(connection, gid.generation)  # a newer writer rolled it back before it was decided
-                raise lost(gid) from error
-
-
-def lost(gid: Gid) -> Diverged:
-    """A decided epoch whose transaction is gone."""
-    return Diverged.target_behind(
-        f"lane {gid.lane}: epoch {gid.epoch} was decided to commit, but its prepared transaction {gid} is gone and the "
-        "ledger has no row for it: somebody rolled it back, or the database is an older copy",
-        lane=gid.lane,
-        position="the ledger's end",
-        gid=gid,
-    )
+@contextmanager
+def _undone(work: Work, target: Participant, others: Sequence[Participant]) -> Iterator[None]:
+    """All begin; an exception inside undoes it for all."""
+    begun: list[Participant] = []
+    try:
+        for participant in (target, *others):
+            begun.append(participant)
+            participant.begin(work)
+        yield
+    except BaseException:
+        for participant in begun:
+            try:
+                participant.abort(work.gid)
+            except SurelaneError as error:  # what went wrong first is what matters
+                log.warning("left for the next start to settle", gid=str(work.gid), because=error.message)
+        raise

@@ -409,6 +409,30 @@ class Snapshots(_Section):
     rds: Rds = Rds()
 
 
+class ArchiveFormat(enum.StrEnum):
+    """How the archive's files are written."""
+
+    JSONL_ZST = "jsonl.zst"  #: a line of JSON for each message, compressed with zstd
+
+
+class Archive(_Section):
+    """Files that keep what was consumed beyond Kafka's retention."""
+
+    #: has to be there
+    path: Annotated[str, AfterValidator(values.folder)]
+    format: ArchiveFormat = ArchiveFormat.JSONL_ZST
+    #: of zstd
+    level: Annotated[int, Field(ge=1, le=19)] = 3
+    #: files of epochs are combined until they have so many bytes, compressed
+    file_bytes: Annotated[int, Field(ge=1)] = 32 << 20
+    #: ... or until the oldest of them is so old
+    file_age: _SomeTime = datetime.timedelta(hours=1)
+    #: files whose newest epoch is older are deleted; None: never
+    keep_age: _SomeTime | None = None
+    #: compressed bytes of a lane beyond which its oldest files are deleted; None: all are kept
+    keep_bytes: Annotated[int, Field(ge=1)] | None = None
+
+
 class Settings(BaseSettings):
     """Everything one lane is told. The constructor looks at its arguments only; `app.config.load` reads the rest."""
 
@@ -438,6 +462,8 @@ class Settings(BaseSettings):
     restart: Restart = Restart()
     metrics: Metrics = Metrics()
     snapshots: Snapshots = Snapshots()
+    #: None: nothing is kept beside the target
+    archive: Archive | None = None
 
     @field_validator("guard")
     @classmethod

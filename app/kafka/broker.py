@@ -170,7 +170,7 @@ class Broker:
                 raise self._unreachable(f"no message within {timeout_seconds:g} s at {start}")
             error = message.error()
             if error is None:
-                found.append(_raw(message))
+                found.append(raw(message))
             elif error.code() == KafkaError._PARTITION_EOF:  # the name the library gives it
                 break
             else:
@@ -247,7 +247,8 @@ class Broker:
         self._complaint = error.str()
 
 
-def _raw(message: Message) -> RawMessage:
+def raw(message: Message) -> RawMessage:
+    """A message that librdkafka gave, without an error."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     if topic is None or partition is None or offset is None:
         raise AssertionError("librdkafka gave a message without a position")

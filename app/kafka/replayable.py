@@ -12,8 +12,10 @@ from app.model.offsets import Offsets, Position, TopicPartition
 class Replayable:
     """How it is at one moment."""
 
-    #: partitions of which something is deleted already, with the first offset that is left
+    #: partitions of which something is deleted already that nobody else keeps, with the first offset that is left
     gone: dict[TopicPartition, int]
+    #: the same, kept elsewhere
+    elsewhere: dict[TopicPartition, int]
     #: offsets between the position and the end
     messages: int
     #: at least so long will all of it be there; infinite without a limit, not-a-number when nobody can tell
@@ -24,14 +26,20 @@ class Replayable:
         return not self.gone
 
 
-def replayable(broker: Broker, position: Offsets) -> Replayable:
-    """Look at the partitions of `position`; raises EnvironmentMissing when one is not there."""
+def replayable(broker: Broker, position: Offsets, kept_until: Offsets | None = None) -> Replayable:
+    """Look at the partitions of `position`; raises EnvironmentMissing when one is not there.
+
+    `kept_until`: up to where somebody else keeps everything from the position on (`app.recover.archived`): it is what
+    comes behind that is asked of Kafka.
+    """
     marks = broker.watermarks(position)
-    gone = {tp: mark.low for tp, mark in marks.items() if position[tp] < mark.low}
-    left = [_headroom(broker, tp, position[tp], mark) for tp, mark in marks.items()]
+    needed = {tp: max(offset, (kept_until or position).get(tp, 0)) for tp, offset in position.items()}
+    gone = {tp: mark.low for tp, mark in marks.items() if needed[tp] < mark.low}
+    left = [_headroom(broker, tp, needed[tp], mark) for tp, mark in marks.items()]
     unknown = any(math.isnan(one) for one in left)
     return Replayable(
         gone=gone,
+        elsewhere={tp: mark.low for tp, mark in marks.items() if position[tp] < mark.low <= needed[tp]},
         messages=sum(max(0, mark.high - position[tp]) for tp, mark in marks.items()),
         headroom_seconds=0.0 if gone else math.nan if unknown else min(left, default=math.inf),
     )

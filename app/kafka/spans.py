@@ -1,9 +1,10 @@
 """Reading exact spans of topics with librdkafka, one after the other; what lies behind a span is fetched ahead."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
+from typing import Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
@@ -63,10 +64,34 @@ class Batch:
         return True
 
 
-class SpanReader:
+B = TypeVar("B", bound=Batch)
+
+
+@dataclass
+class WholeBatch(Batch):
+    """The same with timestamps and headers, for those who keep messages."""
+
+    messages: list[Message] = field(default_factory=list)
+
+    def add(self, offset: int, message: Message) -> None:
+        """One more."""
+        super().add(offset, message)
+        self.messages.append(message)
+
+    def add_all(self, messages: Sequence[Message], end: int) -> bool:
+        """See Batch."""
+        taken = super().add_all(messages, end)
+        if taken:
+            self.messages += messages
+        return taken
+
+
+class SpanReader(Generic[B]):
     """A consumer that belongs to no group. Used by one thread at a time."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, batch: Callable[[TopicPartition], B] = Batch) -> None:
+        """`batch`: what messages are gathered in."""
+        self._batch = batch
         self._servers = source.bootstrap_servers
         self._complaint = ""
         config = {**librdkafka_config(source.bootstrap_servers, source.options), **_OPTIONS, "log_level": 0}
@@ -87,12 +112,12 @@ class SpanReader:
         """End the connections; when nobody reads any more."""
         self._consumer.close()
 
-    def read(self, span: Span) -> list[Batch]:
+    def read(self, span: Span) -> list[B]:
         """Every message of the span. Raises MessagesGone for offsets that Kafka no longer has, Unreachable when it does
         not answer."""
         if self._abandoned.is_set():
             raise self._unreachable("the lane is closed")
-        batches = {tp: Batch(tp) for tp in span.end if span.end[tp] > span.start[tp]}
+        batches = {tp: self._batch(tp) for tp in span.end if span.end[tp] > span.start[tp]}
         if any(self._at.get(tp) != span.start[tp] for tp in batches):
             self._go_to(span.start)
         try:
@@ -102,9 +127,9 @@ class SpanReader:
             raise
         return list(batches.values())
 
-    def more(self, tp: TopicPartition, limit: int, wait_seconds: float) -> Batch:
+    def more(self, tp: TopicPartition, limit: int, wait_seconds: float) -> B:
         """What comes next of a partition: `limit` messages at most, those that are there. Raises what `read` raises."""
-        batch, end = Batch(tp), Offsets.of({tp: _FAR})
+        batch, end = self._batch(tp), Offsets.of({tp: _FAR})
         self._from_left(batch, _FAR)
         try:
             if not batch.offsets:

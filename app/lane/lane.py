@@ -20,6 +20,7 @@ from app.apply.arrange import Epoch
 from app.apply.plan import FALLBACKS, Plan
 from app.apply.shapes import Shape
 from app.commit.committer import Committer
+from app.commit.participant import Work
 from app.db.failures import is_connection_loss, translated
 from app.errors import AccountingBroken, Diverged, SurelaneError
 from app.guard.guard import Guard
@@ -168,7 +169,7 @@ class Lane:
         # 6. Write and pre-commit, all in one transaction.
         gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
         discreet = self._guard.discreet
-        with translated(doing, discreet=discreet), self.committer.transaction(self._connection, gid):
+        with translated(doing, discreet=discreet), self.committer.transaction(Work(gid=gid, span=span)):
             self._ledger.hold(self._connection, self._generation)
             self._check_continuity(number, self._ledger.last(self._connection), planned)
             failpoint.reach("after-begin")

@@ -29,8 +29,9 @@ class Recovery:
 
 
 def recover_from_ledger(settings: Settings, engine: Engine, broker: Broker, *, dry_run: bool) -> list[Recovery]:
-    """Check that Kafka still holds everything from the ledger's end on, then ask the next start to resume there."""
-    schema, found, seen = settings.target.db_schema, [], Look.of(broker)
+    """Check that Kafka, or the archive and Kafka, hold everything from the ledger's end on, then ask the next start to
+    resume there."""
+    schema, found, seen = settings.target.db_schema, [], Look.of(settings, broker)
     with translated("recovering from the ledger"), engine.begin() as connection:
         for name in lane_names(settings, broker):
             ledger = Ledger(schema, name)

@@ -1,6 +1,6 @@
 """A gap: messages that a lane has yet to apply, and that nobody can read any more.
 
-    deleted    Kafka's retention, or somebody, deleted them: which offsets is known
+    deleted    Kafka's retention, or somebody, deleted them, and no archive has them: which offsets is known
     made anew  the topic was deleted and created again, or it is another cluster: nobody knows what the old one had left
 
 `Look.at` says what is missing and from where on everything is there. `accept` moves the lane there: the position in the
@@ -25,6 +25,7 @@ from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.recover.archived import archive_reach
 from app.recover.gaps import Gaps
 from app.recover.resting import check_stopped, lane_names
 
@@ -41,7 +42,9 @@ class Gap:
     lane: str
     #: where its ledger ends
     position: Offsets
-    #: from where on Kafka has everything
+    #: up to where the archive has what comes next; the position where there is none
+    archived: Offsets
+    #: from where on everything is there
     onward: Offsets
     #: first and last offset that is deleted, of topics that are the pinned ones
     deleted: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
@@ -94,16 +97,18 @@ class Gap:
 class Look:
     """What Kafka has, looked at once for all lanes."""
 
+    settings: Settings
     cluster: str
     #: topic -> id
     topics: Mapping[str, str]
     marks: Mapping[TopicPartition, Watermarks]
 
     @classmethod
-    def of(cls, broker: Broker) -> Self:
+    def of(cls, settings: Settings, broker: Broker) -> Self:
         """Ask; raises Unreachable, or EnvironmentMissing for a topic that is not there."""
         topics = {name: info.topic_id for name, info in broker.topics().items()}
-        return cls(cluster=broker.cluster_id(), topics=topics, marks=broker.watermarks(broker.partitions()))
+        marks = broker.watermarks(broker.partitions())
+        return cls(settings=settings, cluster=broker.cluster_id(), topics=topics, marks=marks)
 
     def at(self, connection: Connection, ledger: Ledger) -> Gap:
         """What the lane lacks; raises Diverged for one that never started."""
@@ -117,13 +122,15 @@ class Look:
         was = None if row is None else row.cluster_id
         pinned = ledger.pinned_topics(connection)
         anew = {name: (old, self.topics.get(name)) for name, old in pinned.items() if self.topics.get(name) != old}
-        onward = {tp: self._onward(tp, offset, anew) for tp, offset in position.items() if tp in self.marks}
+        archived = archive_reach(self.settings, position)
+        onward = {tp: self._onward(tp, position[tp], archived[tp], anew) for tp in position if tp in self.marks}
         deleted = {
-            tp: (position[tp], low - 1) for tp, low in onward.items() if tp.topic not in anew and low > position[tp]
+            tp: (archived[tp], low - 1) for tp, low in onward.items() if tp.topic not in anew and low > position[tp]
         }
         return Gap(
             lane=ledger.lane,
             position=position,
+            archived=archived,
             onward=Offsets.of(onward),
             deleted=deleted,
             anew=anew,
@@ -131,10 +138,10 @@ class Look:
             behind=sum(max(0, self.marks[tp].high - offset) for tp, offset in onward.items()),
         )
 
-    def _onward(self, tp: TopicPartition, offset: int, anew: Mapping[str, Any]) -> int:
-        """In a topic that was made anew everything is new."""
+    def _onward(self, tp: TopicPartition, offset: int, archived: int, anew: Mapping[str, Any]) -> int:
+        """In a topic that was made anew everything is new; what the archive has up to Kafka's first is not missing."""
         low = self.marks[tp].low
-        return low if tp.topic in anew else max(offset, low)
+        return low if tp.topic in anew or archived < low else offset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +154,7 @@ class Found:
 
 def look(settings: Settings, connection: Connection, broker: Broker) -> Found:
     """Change nothing."""
-    schema, seen = settings.target.db_schema, Look.of(broker)
+    schema, seen = settings.target.db_schema, Look.of(settings, broker)
     names = lane_names(settings, broker)
     gaps = tuple(seen.at(connection, Ledger(schema, name)) for name in names)
     return Found(gaps=gaps, accepted=Gaps(schema).of(connection, settings))
@@ -177,13 +184,14 @@ def accept(
 
     Raises Refused, with nothing changed, while a lane runs, has something prepared, or lacks nothing at all.
     """
-    schema, seen, done = settings.target.db_schema, Look.of(broker), []
+    schema, seen, done = settings.target.db_schema, Look.of(settings, broker), []
     _same_partitions(settings, connection, seen)
     for name in lane_names(settings, broker):
         ledger = Ledger(schema, name)
         check_stopped(connection, name)
         _nothing_prepared(connection, name)
         gap = seen.at(connection, ledger)
+        _archive_is_applied(gap)
         if gap.is_one:
             done.append((gap, _accept(connection, ledger, gap, seen, settings, reason=reason, who=who)))
     if not done:
@@ -225,6 +233,16 @@ def _accept(
         os_user=who[0],
         host=who[1],
     )
+
+
+def _archive_is_applied(gap: Gap) -> None:
+    """What the archive has must not be passed over."""
+    if any(gap.archived[tp] > gap.position[tp] for tp in gap.deleted):
+        raise Refused(
+            f"lane {gap.lane}: the archive goes on to {gap.archived}, and the target does not have it yet. Nothing was "
+            "changed",
+            hint="start it once: it applies what the archive has, and stops again in front of what is missing",
+        )
 
 
 def _nothing_prepared(connection: Connection, lane: str) -> None:

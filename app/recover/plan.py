@@ -19,6 +19,7 @@ from app.errors import EnvironmentMissing, SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.replayable import Replayable, replayable
 from app.model.offsets import Offsets
+from app.recover.archived import archive_reach
 from app.snapshot.folder import Stored
 from app.snapshot.looking import rate
 from app.snapshot.manifest import Manifest
@@ -90,19 +91,21 @@ def make_plan(settings: Settings, stored: Stored, broker: Broker) -> Plan:
     manifest = stored.manifest
     position = manifest.seen.position
     there = broker.partitions()
-    kept = replayable(broker, position.only(there))
+    archived = archive_reach(settings, position)
+    kept = replayable(broker, position.only(there), archived)
     target = _ask(settings, manifest)
     speed = target.rate or manifest.rate
     checks = (
         *_content(manifest),
         _identity(manifest, broker),
-        _kept(position, kept, {str(tp) for tp in position if tp not in there}),
+        _kept(position, archived, kept, {str(tp) for tp in position if tp not in there}),
+        *_archived(settings, position, kept),
         *_server(settings, manifest),
     )
     return Plan(
         manifest=manifest,
         checks=checks,
-        lost=tuple(_lost(position, kept, target)),
+        lost=tuple(_lost(archived, kept, target)),
         steps=tuple(_steps(manifest, target)),
         messages=kept.messages,
         seconds=kept.messages / speed if speed else None,
@@ -130,11 +133,20 @@ def _identity(manifest: Manifest, broker: Broker) -> Check:
     )
 
 
-def _kept(position: Offsets, kept: Replayable, missing: set[str]) -> Check:
-    gone = [f"{tp} {position[tp]} to {low - 1}" for tp, low in kept.gone.items()]
+def _kept(position: Offsets, archived: Offsets, kept: Replayable, missing: set[str]) -> Check:
+    gone = [f"{tp} {archived[tp]} to {low - 1}" for tp, low in kept.gone.items()]
     gone += [f"all of {tp}" for tp in sorted(missing)]
-    said = f"Kafka has everything from there on, at most {kept.messages:,} messages"
+    whose = "archive and Kafka have" if kept.elsewhere else "Kafka has"
+    said = f"{whose} everything from there on, at most {kept.messages:,} messages"
     return Check(what="retention", ok=not gone, said=f"Kafka has no longer: {', '.join(gone)}" if gone else said)
+
+
+def _archived(settings: Settings, position: Offsets, kept: Replayable) -> Iterator[Check]:
+    """Only where it is needed: what Kafka has is read from Kafka."""
+    parts = [f"{tp} {position[tp]} to {low - 1}" for tp, low in kept.elsewhere.items()]
+    if settings.archive is not None and parts:
+        said = f"{settings.archive.path} has what Kafka has no longer: {', '.join(parts)}"
+        yield Check(what="archive", ok=True, said=said)
 
 
 def _server(settings: Settings, manifest: Manifest) -> Iterator[Check]:
@@ -154,9 +166,9 @@ def _server(settings: Settings, manifest: Manifest) -> Iterator[Check]:
         yield Check(what="programs", ok=False, said=str(error.message))
 
 
-def _lost(position: Offsets, kept: Replayable, target: _Target) -> Iterator[str]:
+def _lost(archived: Offsets, kept: Replayable, target: _Target) -> Iterator[str]:
     for tp, low in kept.gone.items():
-        yield f"changes at {tp} {position[tp]} to {low - 1}: deleted by Kafka before they were replayed"
+        yield f"changes at {tp} {archived[tp]} to {low - 1}: deleted by Kafka before they were replayed"
     if target.done_since:
         yield f"{target.done_since} things that operators did to the quarantine since (release, discard): do them again"
     yield "whatever others than the lane wrote to the target since"

@@ -218,7 +218,8 @@ class _Run:
                 f"snapshot {name} is not what was made: {'; '.join(faults[:FAULTS_SHOWN])}",
                 hint="take another one: surelane snapshot list. Nothing was done",
             )
-        said = f"{name} is sound, Kafka has everything from there on; at most {plan.messages:,} messages to replay"
+        whose = "archive and Kafka have" if any(one.what == "archive" for one in plan.checks) else "Kafka has"
+        said = f"{name} is sound, {whose} everything from there on; at most {plan.messages:,} messages to replay"
         trouble = self._original.trouble
         return f"{said}. The original does not answer: see that no lane runs on it ({trouble})" if trouble else said
 

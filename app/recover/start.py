@@ -1,17 +1,14 @@
 """The start table as code: `decide` is pure, `settle` looks and acts."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import psycopg2
 import structlog
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
-from app.commit.committer import lost
-from app.db.failures import UNDEFINED_OBJECT, sqlstate, translated
-from app.db.prepared import prepared
+from app.commit.participant import Participant
+from app.db.failures import translated
 from app.errors import Diverged
 from app.ledger.store import Ledger
 from app.model.gid import Gid
@@ -77,36 +74,46 @@ def decide(lane: str, planned: Planned | None, ledger_end: Offsets | None) -> St
     raise _target_behind(lane, planned, ledger_end)
 
 
-def settle(connection: Connection, ledger: Ledger, checkpoint: Entries, identity: str | None) -> None:
-    """End every prepared transaction of this lane as the checkpoint decided; foreign ones are not touched.
+def settle(
+    connection: Connection,
+    ledger: Ledger,
+    checkpoint: Entries,
+    identity: str | None,
+    *,
+    target: Participant,
+    others: Sequence[Participant] = (),
+) -> None:
+    """End whatever this lane's participants pre-committed; nothing of anybody else is touched.
 
-    `connection` holds the lane's lock and has no transaction open.
+    The target as the checkpoint decided. Then the others, as the target: they have an epoch when its ledger row is
+    visible, or when the checkpoint says so though the target has lost it. `connection` holds the lane's lock and has no
+    transaction open.
     """
-    with translated(f"settling prepared transactions of lane {ledger.lane}"):
+    with translated(f"settling what lane {ledger.lane} left"):
         of_generation = ledger.checkpoints(connection)
-        found = [gid for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(ledger.lane)]
         connection.rollback()
-        for gid in found:
+        for gid in target.handles():
             how = ending(gid, of_generation, identity, checkpoint.is_complete(gid.epoch))
-            log.info("settling", lane=ledger.lane, gid=str(gid), decision=how.name.lower(), because=how.value)
-            _end(connection, ledger, gid, how)
+            _end(target, gid, how.name.lower(), how.value, commit=how is Ending.COMMIT)
+        for participant in others:
+            for gid in participant.handles():
+                found = ledger.find(connection, gid.generation, gid.epoch)
+                connection.rollback()
+                how = ending(gid, of_generation, identity, checkpoint.is_complete(gid.epoch))
+                commit = found is not None or how is Ending.COMMIT
+                decision, because = (
+                    ("commit", "the ledger has it") if found is not None else (how.name.lower(), how.value)
+                )
+                _end(participant, gid, decision, because, commit=commit)
 
 
-def _end(connection: Connection, ledger: Ledger, gid: Gid, how: Ending) -> None:
-    try:
-        if how is Ending.COMMIT:
-            connection.commit_prepared(str(gid), recover=True)
-        else:
-            connection.rollback_prepared(str(gid), recover=True)
-    except (DBAPIError, psycopg2.Error) as error:
-        connection.rollback()
-        if sqlstate(error) != UNDEFINED_OBJECT:
-            raise
-        # somebody ended it between our look and our word; the ledger tells how
-        if how is Ending.COMMIT and ledger.find(connection, gid.generation, gid.epoch) is None:
-            raise lost(gid) from error
-    finally:
-        connection.rollback()
+def _end(participant: Participant, gid: Gid, decision: str, because: str, *, commit: bool) -> None:
+    kind = type(participant).__name__
+    log.info("settling", lane=gid.lane, gid=str(gid), decision=decision, because=because, of=kind)
+    if commit:
+        participant.commit(gid)
+    else:
+        participant.abort(gid)
 
 
 def _same(left: Offsets, right: Offsets) -> bool:

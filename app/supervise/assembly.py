@@ -1,13 +1,19 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from app.apply.applier import Applier
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
+from app.archive.folder import Folder
+from app.archive.from_kafka import KafkaMessages
+from app.archive.participant import Archive
+from app.archive.rotation import Policy, Rotation
 from app.commit.committer import Committer, OnePhase, TwoPhase
+from app.commit.target import OneCommitTarget
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import Align, CommitMode, Decode, Order, Settings
@@ -69,7 +75,25 @@ def add_writers(
             engine = make_engine(target.url, target.owner_role, f"{who} {name}")
             guard = _guard(settings, name, watch, metrics[name], who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
-            writers[name] = Writer(name, engine, ledger, partition, guard, quarantine)
+            archive = make_archive(settings, name)
+            writers[name] = Writer(name, engine, ledger, partition, guard, quarantine, archive=archive)
+
+
+def make_archive(settings: Settings, lane: str) -> Archive | None:
+    """Of a lane; None where nothing is kept."""
+    told = settings.archive
+    if told is None:
+        return None
+    folder = Folder(Path(told.path), lane)
+    policy = Policy(
+        file_bytes=told.file_bytes,
+        file_age=told.file_age.total_seconds(),
+        keep_age=told.keep_age.total_seconds() if told.keep_age else None,
+        keep_bytes=told.keep_bytes,
+        level=told.level,
+    )
+    rotation = Rotation(Folder(Path(told.path), lane), policy)
+    return Archive(folder, lambda: KafkaMessages(settings.source), told.level, rotation.notice)
 
 
 def any_is_new(writers: list[Writer]) -> bool:
@@ -128,6 +152,12 @@ def make_lane(
     return lane
 
 
+def commit_at_once(lane: Lane, writer: Writer) -> None:
+    """Until it is opened again: no checkpoint decides its epochs, and nobody else takes part in them."""
+    assert writer.connection is not None, "just opened"
+    lane.committer = OnePhase(OneCommitTarget(writer.connection), reapplies=False)
+
+
 def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str, TopicPartition | None]:
     if settings.source.order is Order.PARTITION:
         return {f"{settings.lane}.{tp.partition}": tp for tp in partitions}
@@ -149,8 +179,9 @@ def check_total(partitions: Iterable[TopicPartition]) -> None:
 
 def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) -> Committer:
     if mode is CommitMode.TWO_PHASE:
-        return TwoPhase(writer.engine, writer.ledger, publish)
-    return OnePhase(reapplies=mode is CommitMode.AT_LEAST_ONCE)
+        return TwoPhase(writer.prepared(), writer.others, publish)
+    assert writer.connection is not None, "just opened"
+    return OnePhase(OneCommitTarget(writer.connection), writer.others, reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
 def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics, who: str) -> Guard:

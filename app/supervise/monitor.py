@@ -19,6 +19,7 @@ from app.kafka.replayable import replayable
 from app.metrics.lane import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
+from app.recover.archived import archive_reach
 from app.snapshot.record import Recorded, Records
 from app.supervise.opening import Writer
 from app.verify.record import Verifications
@@ -108,7 +109,8 @@ class Monitor:
         if newest is not None and (due or newest != self._looked_at):
             self._looked_at = newest
             try:
-                show_snapshot(self._broker, newest, [self._metrics[writer.name] for writer in self._writers.values()])
+                metrics = [self._metrics[writer.name] for writer in self._writers.values()]
+                show_snapshot(self._broker, newest, metrics, archive_reach(self._settings, newest.position))
             except SurelaneError as error:  # of a topic that is gone, say: no reason to stop the lanes
                 log.debug("monitor", because=error.message)
 
@@ -123,13 +125,16 @@ class Monitor:
         self._metrics[writer.name].set_lag(lag.by_partition, lag.seconds)
 
 
-def show_snapshot(broker: Broker, newest: Recorded, metrics: Iterable[LaneMetrics]) -> None:
-    """The newest snapshot of the target, and whether Kafka still has what comes after it."""
+def show_snapshot(
+    broker: Broker, newest: Recorded, metrics: Iterable[LaneMetrics], kept_until: Offsets | None = None
+) -> None:
+    """The newest snapshot of the target, and whether archive and Kafka still have what comes after it; `kept_until`: up
+    to where the archive has it."""
     metrics = list(metrics)
     for one in metrics:
         one.set_snapshot(newest.at, newest.position)
     there = newest.position.only(broker.partitions())
-    found = replayable(broker, there)
+    found = replayable(broker, there, kept_until)
     whole = len(there) == len(newest.position)
     for one in metrics:
         one.set_replayable(found.ok and whole, found.headroom_seconds if whole else 0.0)

@@ -11,6 +11,9 @@ from threading import Event
 import structlog
 from sqlalchemy import Connection, Engine
 
+from app.archive.participant import Archive
+from app.commit.participant import Participant
+from app.commit.target import PreparedTarget
 from app.db.failures import translated
 from app.db.locks import lock_holder, terminate, try_lock
 from app.errors import Diverged, Unreachable
@@ -48,14 +51,27 @@ class Writer:
     connection: Connection | None = None
     #: somebody may have asked for a release: see `app.lane.releasing`
     release_wanted: Event = field(default_factory=Event)
+    #: what keeps its messages, if anything does
+    archive: Archive | None = None
+
+    @property
+    def others(self) -> tuple[Participant, ...]:
+        """Who takes part in its epochs beside the target."""
+        return () if self.archive is None else (self.archive,)
 
     def mine(self, offsets: Offsets) -> Offsets:
         """The part of `offsets` that is this lane's."""
         return offsets if self.partition is None else offsets.only({self.partition})
 
+    def prepared(self) -> PreparedTarget:
+        """The target as a participant with two phases, which may also have left something where it has one now."""
+        return PreparedTarget(_open(self), self.engine, self.ledger, self.generation)
+
     def close(self) -> None:
         """Give the connection back, and with it the lock; what was not prepared is rolled back."""
         self.guard.close()
+        for other in self.others:
+            other.close()
         connection, self.connection = self.connection, None
         if connection is not None:
             connection.invalidate()
@@ -79,7 +95,8 @@ def open_writers(writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, 
     wanted = [_claim_and_lock(writer, known, delivery, identity.generation if identity else 0) for writer in writers]
     identity = checkpoint.identity()  # once more: before the lock was ours, another writer may have replaced it
     for writer in writers:
-        settle(_open(writer), writer.ledger, checkpoint, identity.checkpoint if identity else None)
+        of = identity.checkpoint if identity else None
+        settle(_open(writer), writer.ledger, checkpoint, of, target=writer.prepared(), others=writer.others)
     planned = None if FROM_LEDGER in wanted else _planned(checkpoint)
     how = {writer.name: _decide(writer, planned) for writer in writers}
     ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned).items()}

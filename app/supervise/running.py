@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.archive.reader import ArchiveReader
 from app.commit.watcher import CheckpointWatcher
 from app.config.settings import Settings
 from app.db.failures import translated
@@ -33,9 +35,10 @@ from app.source.size import EpochSize
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
 from app.spark.errors import spark_errors
-from app.supervise.assembly import add_writers, any_is_new, check_total, make_lane, make_messages
+from app.supervise.assembly import add_writers, any_is_new, check_total, commit_at_once, make_lane, make_messages
 from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
+from app.supervise.filling import Filling
 from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
@@ -75,6 +78,7 @@ class Running:
         self._messages = make_messages(settings, spark, self._size, self._is_suspicious)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
+        self._stored: dict[TopicPartition | None, StoredMessages] = {}
         self._closing = ExitStack()
         self._closing.callback(self._broker.close)
         self._closing.callback(self._messages.close)
@@ -111,6 +115,11 @@ class Running:
         """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
         self._stop = stop
         start = self._open()
+        while self._fill():
+            self._death = None  # it was told of
+            for writer in self._writers.values():
+                writer.close()
+            start = self._open()
         self._send_dead_letters()
         self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._is_complete)
         self._closing.callback(self._end_pending)
@@ -173,16 +182,42 @@ class Running:
         for writer in writers:
             self._closing.callback(writer.close)
         begin = self._broker.start_offsets(settings.source.start) if any_is_new(writers) else Offsets()
-        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value)
         cluster = self._broker.cluster_id()
+        for writer in writers:
+            if writer.archive is not None:
+                writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
+        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value)
         for writer in writers:
             assert writer.connection is not None, "just opened"
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
                 writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
             publish = partial(self._publish, writer.partition)
-            metrics, stored = self._metrics[writer.name], self._stored()
+            metrics, stored = self._metrics[writer.name], StoredMessages(self._messages, self._broker)
+            self._stored[writer.partition] = stored
             self._lanes[writer.partition] = make_lane(settings, writer, metrics, stored, publish, self._death)
         return opened.start
+
+    def _fill(self) -> bool:
+        """Apply from the archive what Kafka no longer has, if there is anything; see `app.supervise.filling`."""
+        told, is_filled = self._settings.archive, False
+        for writer in self._writers.values() if told is not None else ():
+            assert told is not None
+            lane, stored = self._lanes[writer.partition], self._stored[writer.partition]
+            lows = {tp: mark.low for tp, mark in self._broker.watermarks(lane.position).items()}
+            gone = {tp: low for tp, low in lows.items() if lane.position[tp] < low}
+            if not gone:
+                continue
+
+            def go_on(stored: StoredMessages = stored) -> None:
+                stored.forget()
+                if self._stop.is_set():
+                    raise StopRequested
+
+            commit_at_once(lane, writer)
+            reader = ArchiveReader(Path(told.path), writer.name)
+            Filling(lane, reader, stored.epoch, self._settings.epoch.max_messages, go_on).run(gone)
+            is_filled = True
+        return is_filled
 
     def _publish(self, partition: TopicPartition | None) -> None:
         self._lanes[partition].publish()
@@ -225,9 +260,6 @@ class Running:
 
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())
-
-    def _stored(self) -> StoredMessages:
-        return StoredMessages(self._messages, self._broker)
 
     def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table]) -> None:
         """One lane for each partition, side by side; the first failure wins, the others finish first."""

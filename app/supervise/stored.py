@@ -33,13 +33,24 @@ class StoredMessages:
     def __init__(self, decoder: Decoder, keeper: Keeper) -> None:
         self._decoder, self._keeper = decoder, keeper
         self._last: dict[Position, RawMessage] = {}
+        self._epoch: dict[Position, RawMessage] = {}
 
     def decode(self, messages: Sequence[RawMessage]) -> pa.Table:
         """See `app.lane.releasing.Decode`."""
         self._last = {one.position: one for one in messages}
         return self._decoder.stored(messages)
 
+    def epoch(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """The same for an epoch's, or a part of it: what is asked of them later Kafka may not know."""
+        self._epoch |= {one.position: one for one in messages}
+        return self._decoder.stored(messages)
+
+    def forget(self) -> None:
+        """The epoch is through."""
+        self._epoch = {}
+
     def schema(self, position: Position, layout: Layout) -> Fields:
         """Connect schema of the columns of the message there, be it one of the last or one that Kafka has."""
-        message = self._last.get(position) or self._keeper.messages(position, 1)[0]
+        known = self._last.get(position) or self._epoch.get(position)
+        message = known or self._keeper.messages(position, 1)[0]
         return fields_of(message.key, message.value, layout)

@@ -61,7 +61,8 @@ class Play:
 
     def questions(self, reader: Reader) -> None:
         """What every run has to answer."""
-        questions(self.target, self.topic, reader=reader, exactly_once=self.lane.exactly_once)
+        exactly_once, archive = self.lane.exactly_once, self.lane.archive
+        questions(self.target, self.topic, reader=reader, exactly_once=exactly_once, archive=archive)
 
 
 @pytest.fixture
@@ -73,7 +74,10 @@ def play(case: Case, seed: int, lane: MakeLane, target: Target, topic: Topic, pr
     topic.send(shop.messages(BEFORE))
     align = chance.choice(["none", "source-transaction"])
     made = lane(
-        case.mode, epoch={"max_messages": EPOCH_MESSAGES, "align": align}, target={"url": str(proxy.url(target.url))}
+        case.mode,
+        archived=case.archived,
+        epoch={"max_messages": EPOCH_MESSAGES, "align": align},
+        target={"url": str(proxy.url(target.url))},
     )
     return Play(case, made, target, topic, shop, at=chance.choice(FAULT_AT))
 
@@ -99,3 +103,4 @@ def test_every_sample_has_each_place_mode_and_fault() -> None:
         assert {case.fault for case in cases} == set(Fault)
         assert len(set(cases)) == len(cases)
         assert set(cases) <= set(matrix())
+        assert {case.archived for case in cases} == {True, False}

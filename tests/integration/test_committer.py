@@ -7,15 +7,19 @@ import pytest
 from sqlalchemy import Connection, text
 
 from app.commit.committer import TwoPhase
+from app.commit.participant import Work
+from app.commit.target import PreparedTarget
 from app.errors import Diverged, Fenced
 from app.ledger.store import Ledger
 from app.model.gid import Gid
+from app.model.offsets import Offsets, Span
 from tests.fix_target import SCHEMA, Target
 
 WAIT_SECONDS = 30.0
 #: long enough for a thread that is not held up to be through
 SOON_SECONDS = 0.5
 CHECKPOINT = "a checkpoint"
+NOTHING = Span(start=Offsets(), end=Offsets())
 
 
 @pytest.fixture
@@ -40,7 +44,7 @@ def claim(target: Target, ledger: Ledger) -> int:
 
 def prepare(committer: TwoPhase, connection: Connection, gid: Gid) -> None:
     """An epoch, up to PREPARE TRANSACTION."""
-    with committer.transaction(connection, gid):
+    with committer.transaction(Work(gid=gid, span=NOTHING)):
         connection.execute(text("insert into public.t values (:id)"), {"id": gid.epoch})
 
 
@@ -60,8 +64,9 @@ def test_the_next_epoch_waits_until_the_last_one_is_published(
         committer.commit()
         order.append("next epoch")
 
-    committer = TwoPhase(target.engine, ledger, publish)
-    prepare(committer, connection, Gid(target.lane, claim(target, ledger), 0))
+    gid = Gid(target.lane, claim(target, ledger), 0)
+    committer = TwoPhase(PreparedTarget(connection, target.engine, ledger, gid.generation), (), publish)
+    prepare(committer, connection, gid)
     watcher, lane = threading.Thread(target=committer.commit), threading.Thread(target=settle)
     watcher.start()
     assert publishing.wait(WAIT_SECONDS)
@@ -81,7 +86,7 @@ def test_a_decided_epoch_that_is_gone_says_who_took_it(
 ) -> None:
     """Rolled back by hand it is lost, and an operator has to act; rolled back by a newer writer it is applied there."""
     gid = Gid(target.lane, claim(target, ledger), 0)
-    committer = TwoPhase(target.engine, ledger, lambda: None)
+    committer = TwoPhase(PreparedTarget(connection, target.engine, ledger, gid.generation))
     prepare(committer, connection, gid)
     with target.engine.connect() as other:
         other.rollback_prepared(str(gid), recover=True)
@@ -93,8 +98,9 @@ def test_a_decided_epoch_that_is_gone_says_who_took_it(
 
 def test_committing_needs_no_living_connection(target: Target, connection: Connection, ledger: Ledger) -> None:
     """The connection that prepared may die; any other of the role can end what it left."""
-    committer = TwoPhase(target.engine, ledger, lambda: None)
-    prepare(committer, connection, Gid(target.lane, claim(target, ledger), 0))
+    gid = Gid(target.lane, claim(target, ledger), 0)
+    committer = TwoPhase(PreparedTarget(connection, target.engine, ledger, gid.generation))
+    prepare(committer, connection, gid)
     target.cut_connections("%")
     assert committer.commit()
     assert not committer.commit(), "there is nothing more"

@@ -37,6 +37,9 @@ def test_headroom(kafka: Kafka) -> None:
         forget(kafka, name, 2)
         found = replayable(broker, at)
         assert (found.ok, found.gone, found.headroom_seconds) == (False, {tp: 2}, 0)
+        kept = replayable(broker, at, Offsets.of({tp: 2}))
+        assert (kept.ok, kept.gone, kept.elsewhere, kept.messages) == (True, {}, {tp: 2}, 2)
+        assert 6.9 * DAY < kept.headroom_seconds <= 7 * DAY, "of what is Kafka's to keep"
 
 
 @pytest.mark.parametrize(

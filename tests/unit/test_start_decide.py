@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.commit.committer import lost
+from app.commit.target import lost
 from app.errors import Diverged, ExitStatus
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
-from sqlalchemy import Connection
 
+from app.commit.participant import Work
 from app.commit.watcher import CheckpointWatcher
 from app.errors import Diverged, Unreachable
 from app.model.gid import Gid
@@ -24,9 +24,9 @@ class Recorder:
         self.committed: list[Gid] = []
         self.failures: list[Exception] = list(failures)
 
-    def transaction(self, connection: Connection, gid: Gid) -> AbstractContextManager[None]:
+    def transaction(self, work: Work) -> AbstractContextManager[None]:
         """Not used here."""
-        del connection, gid
+        del work
         return nullcontext()
 
     def commit(self, only: Gid | None = None) -> bool:

@@ -1,0 +1,92 @@
+"""What a restored target still needs and Kafka no longer has, applied from the archive before the query starts.
+
+Each step is an epoch of the lane like any other, made of epochs as they were archived: under guard, one COMMIT of data
+and ledger row in every mode (there is no checkpoint entry that could decide it, and no need for one: the ledger alone
+says where to go on, whenever this dies). Archived again nothing is: the archive has it. Afterwards the lanes are opened
+once more, so that a new checkpoint begins where this ended.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import structlog
+
+from app.archive.reader import ArchiveReader, reached
+from app.kafka.broker import RawMessage
+from app.lane.lane import Lane
+from app.model.offsets import Offsets, Position, Span, TopicPartition
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class ArchivedSource:
+    """The messages of one epoch. See `app.lane.reading.Source`."""
+
+    #: in any order
+    found: Sequence[RawMessage]
+    decode: Callable[[Sequence[RawMessage]], pa.Table]
+
+    def all(self) -> pa.Table:
+        """Every row."""
+        return self.decode(self.found)
+
+    def part(self, span: Span) -> pa.Table:
+        """The rows of a part."""
+        return self.decode([one for one in self.found if _is_in(one.position, span)])
+
+    def message(self, position: Position) -> RawMessage | None:
+        """One of them."""
+        return next((one for one in self.found if one.position == position), None)
+
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+        """Several of them."""
+        wanted = set(positions)
+        found = {one.position: one for one in self.found if one.position in wanted}
+        return [found[position] for position in positions]
+
+
+class Filling:
+    """Of one lane, whose epochs one COMMIT decides."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        reader: ArchiveReader,
+        decode: Callable[[Sequence[RawMessage]], pa.Table],
+        most: int,
+        go_on: Callable[[], None],
+    ) -> None:
+        """`most`: messages of an epoch, about; `go_on` is called before each and may raise."""
+        self._lane, self._reader, self._decode, self._most, self._go_on = lane, reader, decode, most, go_on
+
+    def run(self, goal: Mapping[TopicPartition, int]) -> None:
+        """Apply until the lane's position is at `goal` or past it. Raises Diverged where the archive ends first."""
+        lane, held = self._lane, list[RawMessage]()
+        log.info("filling from the archive", lane=lane.name, position=lane.position.nested(), until=_text(goal))
+        for number, (end, found) in enumerate(self._steps(goal)):
+            self._go_on()
+            # what waits for the rest of its transaction comes once more
+            held = [one for one in held if one.position.offset >= lane.position[one.position.tp]] + found
+            span = Span(start=lane.position, end=end)
+            lane.process_epoch(number, span, ArchivedSource(held, self._decode))
+            if reached(lane.position, goal):
+                return
+
+    def _steps(self, goal: Mapping[TopicPartition, int]) -> Iterator[tuple[Offsets, list[RawMessage]]]:
+        """Archived epochs, several at once where they are small."""
+        gathered: list[RawMessage] = []
+        for end, found in self._reader.epochs(self._lane.position):
+            gathered += found
+            if len(gathered) >= self._most or reached(end, goal):
+                yield end, gathered
+                gathered = []
+
+
+def _is_in(position: Position, span: Span) -> bool:
+    return span.start[position.tp] <= position.offset < span.end[position.tp]
+
+
+def _text(goal: Mapping[TopicPartition, int]) -> str:
+    return ", ".join(f"{tp}@{offset}" for tp, offset in goal.items())
