@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from app.errors import ExitStatus, Refused
+from app.errors import ExitStatus, TargetMismatch
 from tests.fix_cli import Ended
 from tests.fix_lane import MakeLane
 from tests.fix_target import Target
@@ -18,7 +18,7 @@ def test_every_command(lane: MakeLane, surelane: Callable[..., Ended], target: T
     stopped = lane("ledger")
     stopped.start()
     error = stopped.join()
-    assert isinstance(error, Refused), "no table is there"
+    assert isinstance(error, TargetMismatch), "no table is there"
     found = commands(PAGE)
     played = [
         command.check(lambda _, *words: surelane(*words, "--config", str(stopped.config_file)), lane=target.lane)
