@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.fix_decode",
     "tests.fix_lane",
     "tests.fix_http",
+    "tests.fix_prometheus",
     "tests.fix_bare_lane",
     "tests.fix_cli",
     "tests.fix_doubt",

@@ -2,6 +2,8 @@
 
 import threading
 import weakref
+from dataclasses import dataclass
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
@@ -12,32 +14,61 @@ STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5,
 PREFIX = "surelane"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """One of them, as docs/METRICS.md shows it."""
+
+    #: as Prometheus has it; of a histogram without `_bucket`, `_sum` and `_count`
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    labels: tuple[str, ...]
+    text: str
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """Names that can be asked for."""
+        ends = ("_bucket", "_sum", "_count") if self.kind == "histogram" else ("",)
+        return tuple(f"{self.name}{end}" for end in ends)
+
+
 class Families:
     """The metric families of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        #: every one of them, in the order of their making
+        self.all: list[Family] = []
+
+        def noted(name: str, kind: Literal["counter", "gauge", "histogram"], text: str, *labels: str) -> str:
+            self.all.append(Family(name=f"{PREFIX}_{name}", kind=kind, labels=("lane", *labels), text=text))
+            return text
+
         def counter(name: str, text: str, *labels: str) -> Counter:
+            noted(f"{name}_total", "counter", text, *labels)
             return Counter(name, text, ("lane", *labels), namespace=PREFIX, registry=registry)
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
+            noted(name, "gauge", text, *labels)
             return Gauge(name, text, ("lane", *labels), namespace=PREFIX, registry=registry)
 
         self.epochs = counter("epochs", "Epochs applied")
         self.consumed = counter("messages_consumed", "Messages read from Kafka, the sum of all outcomes")
         self.messages = counter("messages", "Messages by what became of them", "outcome")
-        self.restarts = counter("restarts", "Times the lane was started again after a failure", "cause")
+        self.restarts = counter(
+            "restarts", "Times the lane was started again after a failure, or its worker after a death", "cause"
+        )
         self.fallbacks = counter(
             "fallbacks", "Epochs that the first plan was not enough for, by the plan they took", "plan"
         )
         self.step = Histogram(
             "epoch_step_seconds",
-            "Duration of each step of an epoch",
+            noted("epoch_step_seconds", "histogram", "Duration of each step of an epoch", "step"),
             ("lane", "step"),
             namespace=PREFIX,
             registry=registry,
             buckets=STEP_BUCKETS,
         )
         self.freshness = Freshness(f"{PREFIX}_freshness_seconds", registry)
+        noted("freshness_seconds", "histogram", self.freshness.text)
         self.generation = gauge("generation", "Generation of the lane's writer")
         self.epoch = gauge("epoch", "Number of the last epoch applied")
         self.position = gauge("position", "Next offset to apply", "topic", "partition")
@@ -47,10 +78,22 @@ class Families:
         self.lag_messages = gauge(
             "lag_messages", "Offsets between the position and the topic's end", "topic", "partition"
         )
-        self.lag_seconds = gauge("lag_seconds", "Age of the oldest message not applied, 0 when caught up")
-        self.in_doubt = gauge("in_doubt_transactions", "Prepared transactions of this lane that are not settled")
-        self.in_doubt_age = gauge("in_doubt_age_seconds", "Age of the oldest of them, 0 when there is none")
-        self.slots_used = gauge("prepared_slots_used", "Prepared transactions on the whole server")
+        self.lag_seconds = gauge(
+            "lag_seconds", "Age of the oldest message not applied, 0 when caught up, NaN when it has no timestamp"
+        )
+        self.monitored_at = gauge(
+            "monitor_last_timestamp_seconds",
+            "When the lane last looked at lag, prepared transactions, quarantine and snapshots, Unix time: every "
+            "second, while Kafka and the target answer. What these metrics say is as old as that",
+        )
+        self.in_doubt = gauge(
+            "in_doubt_transactions",
+            "Prepared transactions of this lane that are not settled; one is prepared for a moment in each epoch",
+        )
+        self.in_doubt_age = gauge(
+            "in_doubt_age_seconds", "Age of the oldest of them by the server's clock, 0 when there is none"
+        )
+        self.slots_used = gauge("prepared_slots_used", "Prepared transactions on the whole server, whoever made them")
         self.slots_limit = gauge("prepared_slots_limit", "max_prepared_transactions of the server")
         self.suspects = gauge("guard_suspects", "Spans that are suspected of a failure")
         self.narrowing = gauge(
@@ -67,28 +110,51 @@ class Families:
         self.lost = counter(
             "guard_lost_seconds",
             "Seconds between the first begin of an epoch of which something failed (or whose process died) and the "
-            "moment when nothing was suspected any more, pauses and restarts included; added at that moment",
+            "moment when nothing was suspected any more, pauses and restarts included; added at that moment, and not "
+            "at all when the lane stops instead",
         )
-        self.parked_keys = gauge("guard_parked_keys", "Keys whose changes wait in quarantine, because on_skip is park")
-        self.open = gauge("quarantine_open", "Messages in quarantine that wait for somebody", "state")
-        self.quarantined = counter("quarantined", "Messages skipped, by SQLSTATE class or error class", "reason")
+        self.parked_keys = gauge(
+            "guard_parked_keys",
+            "Keys whose changes wait in quarantine because on_skip is park, counted every 5 seconds",
+        )
+        self.breaker_messages = gauge(
+            "guard_breaker_messages",
+            "Messages quarantined (not parked) within the last guard.breaker.minutes, counted every 30 seconds; absent "
+            "without a breaker",
+        )
+        self.breaker_limit = gauge(
+            "guard_breaker_limit", "guard.breaker.messages: one more, and the lane stops with exit status 14"
+        )
+        self.open = gauge(
+            "quarantine_open", "Messages in quarantine that wait for somebody, counted every 5 seconds", "state"
+        )
+        self.quarantined = counter(
+            "quarantined", "Messages skipped, by SQLSTATE class, error class, or `parked`", "reason"
+        )
         self.letters = counter("dead_letters_sent", "Messages sent to the topic of guard.dead_letter")
         self.letters_waiting = gauge("dead_letters_waiting", "Messages in quarantine that were not sent to it")
         self.letter_failures = counter("dead_letter_failures", "Times that sending to it failed and was put off")
-        self.verified_at = gauge("verify_last_timestamp_seconds", "When `surelane verify` was last done, Unix time")
+        self.verified_at = gauge(
+            "verify_last_timestamp_seconds", "When `surelane verify` was last done, Unix time; absent before the first"
+        )
         self.verify_differences = gauge("verify_last_differences", "Keys that it found to differ")
-        self.snapshot_at = gauge("snapshot_last_timestamp_seconds", "When the newest snapshot was begun, Unix time")
+        self.snapshot_at = gauge(
+            "snapshot_last_timestamp_seconds",
+            "When the newest snapshot was begun, Unix time; absent before the first",
+        )
         self.snapshot_position = gauge(
             "snapshot_position", "Next offset to apply after its restore, at least", "topic", "partition"
         )
         self.snapshot_replayable = gauge(
-            "snapshot_replayable", "1 while Kafka has everything from its position on, else 0"
+            "snapshot_replayable",
+            "1 while Kafka has everything from its position on, else 0; looked at every minute, and when it is new",
         )
         self.snapshot_headroom = gauge(
             "snapshot_headroom_seconds",
-            "So long will it have that, at least; +Inf without a limit of time, NaN when nobody can tell",
+            "So long will it have that, at least, by the first message's timestamp and retention.ms; +Inf without a "
+            "limit of time, NaN for a topic that is compacted or limited by bytes",
         )
-        self.state = gauge("state", "1 for the state the lane is in", "state")
+        self.state = gauge("state", "1 for the state the lane is in: starting, running, stopped, failed", "state")
         self.up = gauge("up", "1 while the lane is running")
 
 

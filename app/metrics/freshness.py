@@ -50,6 +50,8 @@ class _Lane:
 class Freshness(Collector):
     """A histogram, by lane, that takes arrays."""
 
+    text = "Source commit to visible in the target, every change"
+
     def __init__(self, name: str, registry: CollectorRegistry) -> None:
         self._name = name
         self._lanes: dict[str, _Lane] = {}
@@ -79,6 +81,4 @@ class Freshness(Collector):
         yield family
 
     def _family(self) -> HistogramMetricFamily:
-        return HistogramMetricFamily(
-            self._name, "Source commit to visible in the target, every change", labels=["lane"]
-        )
+        return HistogramMetricFamily(self._name, self.text, labels=["lane"])

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from app.metrics.families import families_of
+from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, TopicPartition
 
 #: as in the ledger's lane_state
 STATES = ("starting", "running", "stopped", "failed")
+OUTCOMES = tuple(outcome for outcome in Counts().as_dict() if outcome != "consumed")
 
 
 class LaneMetrics:
@@ -28,7 +30,10 @@ class LaneMetrics:
         self._families = families_of(registry or REGISTRY)
         #: begin of the attempt in progress, monotonic
         self._begun_at: float | None = None
-        self._families.lost.labels(lane)  # a counter is there before it counts
+        for counter in (self._families.epochs, self._families.consumed, self._families.lost):
+            counter.labels(lane)  # a counter is there before it counts: else its first increase is none
+        for outcome in OUTCOMES:
+            self._outcome(outcome)
         self._families.attempt_seconds.labels(lane).set_function(self._attempt_seconds)
         self.set_state("starting")
         for cause, count in (restarts or {}).items():
@@ -41,7 +46,7 @@ class LaneMetrics:
         families = self._families
         families.epochs.labels(self._lane).inc()
         for outcome, count in record.counts.as_dict().items():
-            counter = families.consumed.labels(self._lane) if outcome == "consumed" else self._outcome(outcome)
+            counter = self._outcome(outcome) if outcome in OUTCOMES else families.consumed.labels(self._lane)
             counter.inc(count)
         for step, seconds in steps.items():
             families.step.labels(self._lane, step).observe(seconds)
@@ -64,6 +69,10 @@ class LaneMetrics:
         for tp, count in messages.items():
             self._at(self._families.lag_messages, tp).set(count)
         self._families.lag_seconds.labels(self._lane).set(math.nan if seconds is None else seconds)
+
+    def monitored(self, at: float) -> None:
+        """Everything was looked at, at that Unix time."""
+        self._families.monitored_at.labels(self._lane).set(at)
 
     def set_in_doubt(self, count: int, age_seconds: float) -> None:
         """Prepared transactions of this lane, and the age of the oldest."""
@@ -93,6 +102,11 @@ class LaneMetrics:
         for state, count in open_entries.items():
             self._families.open.labels(self._lane, state).set(count)
         self._families.parked_keys.labels(self._lane).set(parked_keys)
+
+    def set_breaker(self, messages: int, limit: int) -> None:
+        """Messages that count for the breaker now, and how many it allows."""
+        self._families.breaker_messages.labels(self._lane).set(messages)
+        self._families.breaker_limit.labels(self._lane).set(limit)
 
     def quarantined(self, reason: str) -> None:
         """A message was skipped; `reason` is a class of failures, not a message."""

@@ -2,17 +2,18 @@
 whether somebody wants a message released."""
 
 import threading
+import time
 from collections.abc import Iterable, Mapping
 
 import structlog
 from sqlalchemy import Connection
 
 from app.config.on_skip import OnSkip, SkipPolicy
-from app.config.settings import Settings
+from app.config.settings import Breaker, Settings
 from app.db.failures import translated
 from app.db.prepared import prepared, slots
 from app.errors import SurelaneError, Verdict
-from app.guard.quarantine import State
+from app.guard.quarantine import Quarantine, State
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.kafka.replayable import replayable
@@ -30,6 +31,8 @@ log = structlog.get_logger()
 ROUND_SECONDS = 1.0
 #: rounds between two counts of the open entries, which may be many
 COUNT_EVERY_ROUNDS = 5
+#: between two counts of what the breaker counts, for which there is no index
+BREAKER_EVERY_ROUNDS = 30
 #: and between two looks at whether the newest snapshot can be replayed, which read a message far behind
 REPLAYABLE_EVERY_ROUNDS = 60
 
@@ -77,6 +80,7 @@ class Monitor:
         cluster = self._broker.cluster_id()
         partitions = self._broker.partitions()
         counts = self._rounds % COUNT_EVERY_ROUNDS == 0
+        counts_recent = self._rounds % BREAKER_EVERY_ROUNDS == 0
         self._rounds += 1
         for writer in list(self._writers.values()):
             with translated(f"lane {writer.name}: monitoring"), writer.engine.begin() as connection:
@@ -88,10 +92,15 @@ class Monitor:
                     self._waiting(connection, writer)
                     show_verified(connection, self._verifications, self._settings.lane, self._metrics[writer.name])
                     self._newest = self._snapshots.newest(connection, self._settings.lane)
+                if counts_recent:
+                    show_breaker(
+                        connection, self._settings.guard.breaker, writer.quarantine, self._metrics[writer.name]
+                    )
                 if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
             if last is not None:
                 self._lag(writer, last.span.end, partitions)
+            self._metrics[writer.name].monitored(time.time())
         self._snapshot()
 
     def _waiting(self, connection: Connection, writer: Writer) -> None:
@@ -138,6 +147,12 @@ def show_snapshot(
     whole = len(there) == len(newest.position)
     for one in metrics:
         one.set_replayable(found.ok and whole, found.headroom_seconds if whole else 0.0)
+
+
+def show_breaker(connection: Connection, breaker: Breaker | None, quarantine: Quarantine, metrics: LaneMetrics) -> None:
+    """How near the lane is to being stopped."""
+    if breaker is not None:
+        metrics.set_breaker(quarantine.since(connection, breaker.minutes), breaker.messages)
 
 
 def show_verified(connection: Connection, records: Verifications, lane: str, metrics: LaneMetrics) -> None:

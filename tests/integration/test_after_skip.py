@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Sequence
 
 import pytest
+from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine, event
 
 from app.config.on_skip import OnSkip
 from app.config.settings import Breaker, CommitMode
 from app.errors import BadMessage, BreakerTripped, ExitStatus, Fenced, Refused
 from app.guard.operator import Operator
-from app.guard.quarantine import RELEASES_AT_ONCE
+from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine
 from app.ledger.store import Ledger
+from app.metrics.lane import LaneMetrics
+from app.supervise.monitor import show_breaker
 from app.transform import Change
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, BareLane, Death, MakeBareLane
@@ -565,11 +568,25 @@ def test_too_many_at_once_trip_the_breaker(epochs: int, bare_lane: MakeBareLane)
 
 
 def test_the_breaker_closes_with_time(bare_lane: MakeBareLane) -> None:
-    lane = bare_lane(on_skip=OnSkip.CONTINUE, breaker=Breaker(messages=2, minutes=10))
+    breaker = Breaker(messages=2, minutes=10)
+    lane = bare_lane(on_skip=OnSkip.CONTINUE, breaker=breaker)
+    registry = CollectorRegistry()
+    metrics = LaneMetrics(lane.name, registry)
+
+    def shown(name: str, breaker: Breaker | None = breaker) -> float | None:
+        with lane.target.engine.connect() as connection:
+            show_breaker(connection, breaker, Quarantine(SCHEMA, lane.name), metrics)
+        return registry.get_sample_value(f"surelane_guard_breaker_{name}", {"lane": lane.name})
+
+    assert shown("messages", breaker=None) is None
+    assert (shown("messages"), shown("limit")) == (0, 2)
     lane.apply([row(1, BAD), row(2, BAD)])
+    assert shown("messages") == 2
     with pytest.raises(BreakerTripped):
         lane.apply([row(3, BAD)])
+    assert shown("messages") == 2
     lane.target.execute("update surelane.quarantine_event set at = at - interval '11 minutes'")
+    assert shown("messages") == 0
     lane.apply([row(3, BAD)])
     assert len(states(lane)) == 3
 

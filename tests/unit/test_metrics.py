@@ -96,6 +96,23 @@ def test_gauges(registry: CollectorRegistry) -> None:
     assert value(registry, "prepared_slots_limit") == 64
 
 
+def test_counters_are_there_before_they_count(registry: CollectorRegistry) -> None:
+    """Else Prometheus would not see their first increase."""
+    LaneMetrics("orders", registry)
+    for outcome in ("applied", "compacted", "filtered", "duplicate", "quarantined"):
+        assert value(registry, "messages_total", outcome=outcome) == 0
+    for name in ("epochs_total", "messages_consumed_total", "guard_lost_seconds_total"):
+        assert value(registry, name) == 0
+    assert value(registry, "messages_total", outcome="consumed") is None
+
+
+def test_when_it_was_looked_at(registry: CollectorRegistry) -> None:
+    metrics = LaneMetrics("orders", registry)
+    assert value(registry, "monitor_last_timestamp_seconds") is None, "absent, not 1970"
+    metrics.monitored(1_700_000_000.5)
+    assert value(registry, "monitor_last_timestamp_seconds") == 1_700_000_000.5
+
+
 def test_the_guard(registry: CollectorRegistry) -> None:
     metrics = LaneMetrics("orders", registry)
     metrics.set_guard(suspects=2, narrowing=25, depth=1, begun_at=time.monotonic() - 100)

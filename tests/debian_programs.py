@@ -1,0 +1,102 @@
+"""Programs of Prometheus for the tests of ops/: the machine's own, else out of Debian's or Ubuntu's packages.
+
+No package index has them, so apt-get fetches the packages, which it checks by the distribution's signatures. They are
+unpacked into the cache, not installed: no root is needed, nothing of the machine changes, and no service is started.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from app.cache import cache_dir, locked
+
+#: of each program the packages that have it; the first was split from the second in newer releases
+PACKAGES = {
+    "promtool": ("promtool", "prometheus"),
+    "prometheus": ("prometheus",),
+    "amtool": ("amtool", "prometheus-alertmanager"),
+    "prometheus-alertmanager": ("prometheus-alertmanager",),
+    "prometheus-postgres-exporter": ("prometheus-postgres-exporter",),
+}
+#: where Debian's Alertmanager has its templates, for good: unpacked, they are beside it, and it is started there
+TEMPLATES = b"/usr/share/prometheus/alertmanager"
+HERE = b"/proc/self/cwd".ljust(len(TEMPLATES), b"/")
+#: seconds for one call of apt-get
+APT_TIMEOUT_SECONDS = 120
+
+
+def program(name: str) -> Path:
+    """The program; the test is skipped, and says why, where there is none and none can be had."""
+    if found := shutil.which(name):
+        return Path(found)
+    folder, said = cache_dir() / "debian" / "bin", ""
+    if not (folder / name).is_file():
+        with locked(cache_dir() / ".debian.lock"):
+            said = _fetch_missing(folder) if not (folder / name).is_file() else ""
+    if not (folder / name).is_file():
+        pytest.skip(f"{name} is not on PATH and could not be fetched: {said}")
+    return folder / name
+
+
+def _fetch_missing(folder: Path) -> str:
+    """All that are not there, in one go, since it takes long to ask what there is; gives why one was not had."""
+    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+        return "this machine has no apt-get"
+    folder.mkdir(parents=True, exist_ok=True)
+    said = ""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as scratch:
+        for lists in ("the machine's", "our own"):
+            missing = [name for name in PACKAGES if not shutil.which(name) and not (folder / name).is_file()]
+            if missing:
+                said = _fetch(missing, folder, Path(scratch), own_lists=lists == "our own")
+    return said
+
+
+def _fetch(names: list[str], folder: Path, scratch: Path, *, own_lists: bool) -> str:
+    options = _options(scratch, own_lists=own_lists)
+    said = _run(["apt-get", *options, "update"], scratch) if own_lists else ""
+    for package in dict.fromkeys(package for name in names for package in PACKAGES[name]):
+        said = _run(["apt-get", *options, "download", package], scratch) or said
+        for archive in scratch.glob(f"{package}_*.deb"):
+            said = _run(["dpkg-deb", "--extract", str(archive), str(scratch / "whole")], scratch) or said
+            archive.unlink()
+    for name in names:
+        if (binary := scratch / "whole" / "usr" / "bin" / name).is_file():
+            for template in (scratch / "whole").glob(f"{TEMPLATES.decode()[1:]}/*.tmpl"):
+                template.replace(folder / template.name)
+            binary.write_bytes(binary.read_bytes().replace(TEMPLATES, HERE))
+            binary.rename(folder / name)
+    return said.splitlines()[-1] if said else ""
+
+
+def _options(scratch: Path, *, own_lists: bool) -> list[str]:
+    """The machine's lists of packages may be missing or old, and only root may renew them."""
+    for sub in ("lists/partial", "archives/partial"):
+        (scratch / sub).mkdir(parents=True, exist_ok=True)
+    told = {"Dir::Cache": str(scratch), "Debug::NoLocking": "true", "APT::Sandbox::User": ""}
+    if own_lists:
+        told["Dir::State::Lists"] = str(scratch / "lists")
+    return ["--quiet=2", *(word for key, value in told.items() for word in ("-o", f"{key}={value}"))]
+
+
+def _run(command: list[str], folder: Path) -> str:
+    """What it says on stderr; a failure is seen by what is not there afterwards."""
+    environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=APT_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} took longer than {APT_TIMEOUT_SECONDS} s"
+    return done.stderr.strip()
