@@ -147,11 +147,12 @@ class Families:
         )
         self.snapshot_replayable = gauge(
             "snapshot_replayable",
-            "1 while Kafka has everything from its position on, else 0; looked at every minute, and when it is new",
+            "1 while the archive and Kafka have everything from its position on, else 0; looked at every minute, and "
+            "when it is new",
         )
         self.snapshot_headroom = gauge(
             "snapshot_headroom_seconds",
-            "So long will it have that, at least, by the first message's timestamp and retention.ms; +Inf without a "
+            "So long will they have that, at least, by the first message's timestamp and retention.ms; +Inf without a "
             "limit of time, NaN for a topic that is compacted or limited by bytes",
         )
         self.state = gauge("state", "1 for the state the lane is in: starting, running, stopped, failed", "state")
