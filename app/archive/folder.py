@@ -1,6 +1,6 @@
 """The committed files of one lane, by what they hold."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from app.archive.lines import Head
 from app.archive.names import PART, EpochId, Name
 from app.archive.stretches import Stretch
 from app.archive.trouble import telling
-from app.errors import Diverged
+from app.errors import Diverged, TopicChanged
 from app.model.offsets import TopicPartition
 
 
@@ -77,6 +77,17 @@ class Folder:
     def stretches(self) -> Iterable[Stretch]:
         """Everything that is kept."""
         return [stretch for one in self.files() for stretch in one.head.stretches]
+
+    def check_topics(self, cluster: str, topics: Mapping[str, str]) -> None:
+        """Raises TopicChanged for files of other topics than these (name -> Kafka's id)."""
+        for one in self.files():
+            for topic, known in one.head.topics.items():
+                if topics.get(topic, known) != known or one.head.cluster != cluster:
+                    raise TopicChanged(
+                        f"archive {one.path} holds messages of another topic {topic} (id {known}, cluster "
+                        f"{one.head.cluster})",
+                        hint="its offsets mean other messages: give this lane another archive.path",
+                    )
 
     def _named(self, prefix: str) -> list[tuple[Path, Name]]:
         paths = list(self.path.iterdir()) if self.path.is_dir() else []

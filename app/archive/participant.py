@@ -19,7 +19,7 @@ from app.archive.names import Name
 from app.archive.stretches import Kept, Stretch, missing, union
 from app.archive.trouble import telling
 from app.commit.participant import Work
-from app.errors import Diverged, EnvironmentMissing, TopicChanged
+from app.errors import Diverged, EnvironmentMissing
 from app.kafka.broker import RawMessage
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -83,7 +83,7 @@ class Archive:
         with telling(path, "is it writable"):
             path.mkdir(exist_ok=True)
             self._sweep()
-        self._check_topics()
+        self._folder.check_topics(cluster, topics)
 
     def _sweep(self) -> None:
         """Parts of files that were to combine others: the others are still there."""
@@ -92,16 +92,6 @@ class Archive:
         for name in self._folder.parts():
             if name.gid is None:
                 (self._folder.path / name.part).unlink(missing_ok=True)
-
-    def _check_topics(self) -> None:
-        for one in self._folder.files():
-            for topic, known in one.head.topics.items():
-                if self._topics.get(topic, known) != known or one.head.cluster != self._cluster:
-                    raise TopicChanged(
-                        f"archive {one.path} holds messages of another topic {topic} (id {known}, cluster "
-                        f"{one.head.cluster})",
-                        hint="its offsets mean other messages: give this lane another archive.path",
-                    )
 
     def begin(self, work: Work) -> None:
         """A thread writes beside the lane's; nothing where everything is kept already."""

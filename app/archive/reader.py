@@ -51,6 +51,10 @@ class ArchiveReader:
                 topics.setdefault(topic, set()).add(known)
         return clusters, topics
 
+    def check_topics(self, cluster: str, topics: Mapping[str, str]) -> None:
+        """Raises TopicChanged for files of other topics than these (name -> Kafka's id)."""
+        self._folder.check_topics(cluster, topics)
+
     def faults(self) -> list[str]:
         """What is wrong with which file, after reading all of them."""
         found: list[str] = []

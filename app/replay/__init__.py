@@ -4,7 +4,7 @@ Promise: beside a running lane, and without touching anything of it, the tables 
 the lane itself would make of the messages of an exact range. Whenever it dies, the same call goes on.
 
     bounds     --from and --to, in positions: from is read, to is not any more
-    origin     where the messages come from, and which of them are there (Kafka; an archive could stand beside it)
+    origin     where the messages come from, and which of them are there: Kafka, and the lane's archive in front of it
     place      where they go: a schema of the target's database, or another database. There the replay has a ledger, a
                guard and a quarantine of its own, in a schema of its own, which is marked as a replay's
     tables     the tables there, like the target's

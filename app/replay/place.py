@@ -76,7 +76,7 @@ class Place:
 
     def replaying(self, known_skips: int) -> Settings:
         """What the lane of the replay is told: the same, at this place, with a ledger of its own, committing in one
-        phase. It sends no dead letters, and its breaker takes `known_skips` more: so many the lane skipped."""
+        phase. It sends no dead letters and archives nothing, and its breaker takes `known_skips` more: so many the lane skipped."""
         told, guard = self.settings.target, self.settings.guard
         breaker = guard.breaker
         if breaker is not None:
@@ -89,6 +89,7 @@ class Place:
             update={
                 "target": told.model_copy(update=target),
                 "guard": guard.model_copy(update={"url": None, "dead_letter": None, "breaker": breaker}),
+                "archive": None,
                 "delivery": Delivery.EXACTLY_ONCE,
                 "commit": Commit.LEDGER,
             }

@@ -16,11 +16,14 @@ from app.ledger.migrate import check_revision
 from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.offsets import Offsets
+from app.recover.archived import archive_readers
+from app.replay.archived import ArchivedOrigin
 from app.replay.bounds import Known
 from app.replay.decoding import decoding
 from app.replay.kafka import KafkaOrigin
 from app.replay.mark import Mark
 from app.replay.opening import Opening, Wishes, alone
+from app.replay.origin import Origin
 from app.replay.place import Place
 from app.replay.running import Run
 from app.replay.skipped import Skips, within
@@ -62,7 +65,7 @@ class Replaying:
             with translated("replay: reading the target's ledger"):
                 check_revision(target, settings.target.db_schema)
             identity = _identity(target, settings, broker)
-            origin = KafkaOrigin(settings.source, broker)
+            origin = _origin(settings, broker, *identity)
             stack.callback(origin.close)
             there = stack.enter_context(_asking(self._place.engine(), self._place.shown))
             stack.enter_context(alone(self._place, target, there))
@@ -99,6 +102,14 @@ class Replaying:
                 skips=Skips(there=tuple(known), here=tuple(here)),
                 left_out=tuple(opening.left_out),
             )
+
+
+def _origin(settings: Settings, broker: Broker, cluster: str, topics: dict[str, str]) -> Origin:
+    """Kafka, and in front of it the archive, if the lane has one."""
+    kafka, readers = KafkaOrigin(settings.source, broker), archive_readers(settings, broker.partitions())
+    for reader in set(readers.values()):
+        reader.check_topics(cluster, topics)
+    return ArchivedOrigin(kafka, readers) if readers else kafka
 
 
 @contextmanager

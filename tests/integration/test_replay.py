@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
+from app.archive.folder import Folder
+from app.archive.from_kafka import KafkaMessages
+from app.archive.participant import Archive
+from app.commit.participant import Work
+from app.config.load import load
+from app.config.settings import Settings
 from app.embedded import Kafka
 from app.errors import ExitStatus
+from app.kafka.broker import Broker
+from app.model.gid import Gid
+from app.model.offsets import Offsets, Span
 from tests import messages as m
 from tests.fix_cli import Ended
 from tests.fix_lane import Held, MakeLane, MakeProcess
@@ -212,6 +221,46 @@ def test_retention_has_passed(replays: Replays, kafka: Kafka) -> None:
     replays.json("--from", "earliest", into="d")
     replays.equals_fold(FLAT, start=30, schema="d")
     assert not replays.target.execute("select from pg_namespace where nspname in ('a', 'b', 'c')")
+
+
+def test_the_archive_has_what_kafka_has_not(replays: Replays, kafka: Kafka, tmp_path: Path) -> None:
+    """From its first message on, by position and by time; what neither has is named."""
+    replays.target.create(FLAT)
+    replays.topic.send_at([(row(n), 1_700_000_000_000 + n // 5 * 1_000) for n in range(100)])
+    settings = load(replays.configure(archive={"path": str(tmp_path / "archive")}))
+    assert settings.archive is not None
+    archived(settings, (10, 45), (45, 70))
+    forget(kafka, replays.topic.name, 60)
+    replays.json("--from", "earliest")
+    replays.equals_fold(FLAT, start=10)
+    assert len(replays.epochs()) > 2
+    replays.json("--from", "2023-11-14T22:13:25Z", "--to", replays.at(80), into="later")
+    replays.equals_fold(FLAT, start=25, end=80, schema="later")
+    ended = replays("--from", "5", into="a")
+    assert (ended.status, f"{replays.topic.name}[0] 5 to 9 (5 offsets)" in ended.err) == (ExitStatus.DIVERGED, True)
+    forget(kafka, replays.topic.name, 75)
+    ended = replays("--from", "10", into="b")
+    assert (ended.status, f"{replays.topic.name}[0] 10 to 74" in ended.err) == (ExitStatus.DIVERGED, True)
+    assert len(list(Path(settings.archive.path).rglob("*.zst"))) == 2, "a replay keeps nothing there"
+
+
+def archived(settings: Settings, *spans: tuple[int, int]) -> None:
+    """Epochs of the only partition, as the lane would have kept them."""
+    assert settings.archive is not None
+    root = Path(settings.archive.path)
+    root.mkdir()
+    kept = Archive(Folder(root, settings.lane), lambda: KafkaMessages(settings.source), 3)
+    with Broker(settings.source) as broker:
+        kept.open(broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()})
+        (tp,) = broker.partitions()
+    for number, (start, end) in enumerate(spans):
+        one = Work(
+            gid=Gid(settings.lane, 1, number), span=Span(start=Offsets.of({tp: start}), end=Offsets.of({tp: end}))
+        )
+        kept.begin(one)
+        kept.pre_commit()
+        kept.commit(one.gid)
+    kept.close()
 
 
 @pytest.mark.parametrize("name", ["after-merge", "after-ledger", "after-pre-commit", "after-decode"])

@@ -1,0 +1,108 @@
+"""Messages of the lane's archive where Kafka has deleted them, and Kafka's behind that."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from app.archive.reader import ArchiveReader
+from app.kafka.broker import RawMessage, Watermarks
+from app.kafka.spans import Batch
+from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.replay.origin import Origin
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Where the archive is being read."""
+
+    #: the next offset that will be asked for, if one reads on
+    at: int
+    messages: Iterator[RawMessage]
+    #: read already, and behind what was asked for
+    left: RawMessage | None = None
+
+
+class ArchivedOrigin:
+    """See `app.replay.origin`. What Kafka still has is read from Kafka."""
+
+    name = "archive and Kafka"
+
+    def __init__(self, kafka: Origin, readers: Mapping[TopicPartition, ArchiveReader]) -> None:
+        """`readers`: of each partition the archive that has it, of these very topics."""
+        self._kafka, self._readers = kafka, readers
+        self._reading: dict[TopicPartition, _Reading] = {}
+
+    def held(self) -> Mapping[TopicPartition, Watermarks]:
+        """See `Origin`: from where the archive goes on without a gap up to what Kafka has."""
+        marks = self._kafka.held()
+        return {tp: Watermarks(self._first(tp, mark.low), mark.high) for tp, mark in marks.items()}
+
+    def at(self, timestamp_ms: int) -> Offsets:
+        """See `Origin`. Kafka's answer stands unless it is its first message: an archived one may be of that time."""
+        found, marks = self._kafka.at(timestamp_ms), self._kafka.held()
+        firsts = {tp: self._first_of(tp, timestamp_ms, low) for tp, (low, _) in marks.items() if found[tp] == low}
+        return found.updated({tp: offset for tp, offset in firsts.items() if offset is not None})
+
+    def read(self, span: Span) -> list[Batch]:
+        """See `Origin`."""
+        lows = {tp: mark.low for tp, mark in self._kafka.held().items()}
+        turn = {tp: min(max(start, lows[tp]), span.end[tp]) for tp, start in span.start.items()}
+        batches = [self._archived(tp, span.start[tp], end) for tp, end in turn.items() if end > span.start[tp]]
+        if any(span.end[tp] > start for tp, start in turn.items()):
+            batches += self._kafka.read(Span(start=Offsets.of(turn), end=span.end))
+        return batches
+
+    def message(self, position: Position) -> RawMessage | None:
+        """See `Origin`."""
+        if position.offset < self._kafka.held()[position.tp].low:
+            return next(self._before_kafka(position, position.offset + 1), None)
+        return self._kafka.message(position)
+
+    def messages(self, start: Position, limit: int) -> list[RawMessage]:
+        """See `Origin`."""
+        found: list[RawMessage] = []
+        low = self._kafka.held()[start.tp].low
+        for one in self._before_kafka(start, low):
+            if len(found) == limit:
+                return found
+            found.append(one)
+        rest = Position(*start.tp, max(start.offset, low))
+        return found + self._kafka.messages(rest, limit - len(found)) if len(found) < limit else found
+
+    def close(self) -> None:
+        """See `Origin`."""
+        self._kafka.close()
+
+    def _first(self, tp: TopicPartition, low: int) -> int:
+        kept = self._readers[tp].spans().get(tp, []) if tp in self._readers else []
+        return next((start for start, end in kept if start < low <= end), low)
+
+    def _first_of(self, tp: TopicPartition, timestamp_ms: int, low: int) -> int | None:
+        """The first archived message in front of Kafka's first that is not older."""
+        first = Position(*tp, self._first(tp, low))
+        found = self._before_kafka(first, low)
+        return next((one.position.offset for one in found if (one.timestamp_ms or 0) >= timestamp_ms), None)
+
+    def _before_kafka(self, start: Position, end: int) -> Iterator[RawMessage]:
+        """Archived messages from `start` on, up to `end`, that Kafka does not have; none where the archive has not."""
+        until = min(end, self._kafka.held()[start.tp].low)
+        if start.tp in self._readers and self._first(start.tp, until) <= start.offset < until:
+            yield from self._readers[start.tp].read(start.topic, start.partition, start.offset, until)
+
+    def _archived(self, tp: TopicPartition, start: int, end: int) -> Batch:
+        """Goes on where the last one ended; Diverged where the archive has not all of it."""
+        reading = self._reading.pop(tp, None)
+        if reading is None or reading.at != start:
+            reading = _Reading(start, self._readers[tp].read(*tp, start, self._kafka.held()[tp].low))
+        batch, at, left = Batch(tp), start, None
+        # no generator of its own: it would end the archive's when it is left
+        for one in itertools.chain([reading.left] if reading.left else [], reading.messages):
+            if one.position.offset >= end:
+                left = one
+                break
+            batch.offsets.append(one.position.offset)
+            batch.keys.append(one.key)
+            batch.values.append(one.value)
+            at = one.position.offset + 1
+        self._reading[tp] = _Reading(max(at, end), reading.messages, left)
+        return batch
