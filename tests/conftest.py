@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.fix_recover",
     "tests.fix_dead_letters",
     "tests.fix_bench",
+    "tests.fix_container",
 ]
 
 
