@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ BUILD_SECONDS = 3000.0
 #: of a command that the engine answers at once
 ENGINE_SECONDS = 120.0
 STOP_SECONDS = 120
+#: seconds between two looks at whether a container lives: each is a process of its own
+LOOK_SECONDS = 1.0
 #: nothing is written into the image, nobody is root, and no capability is had
 LOCKED = (
     *("--read-only", "--tmpfs", "/tmp:exec,mode=1777"),
@@ -63,9 +66,14 @@ class Container:
     def until(self, condition: Callable[[], Any], why: str, timeout: float = 300.0) -> Any:
         """Wait for a condition; fails at once, with its log, when the container ends before."""
 
+        looked_at = time.monotonic()
+
         def met() -> Any:
+            nonlocal looked_at
             answer = condition()
-            assert answer or self.state("Running"), f"ended before {why}:\n{self.log()[-3000:]}"
+            if not answer and time.monotonic() > looked_at + LOOK_SECONDS:
+                assert self.state("Running"), f"ended before {why}:\n{self.log()[-3000:]}"
+                looked_at = time.monotonic()
             return answer
 
         return eventually(met, timeout, why)
