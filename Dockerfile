@@ -51,10 +51,12 @@ RUN printf '%s\n' '#!/opt/surelane/venv/bin/python' 'from app.cli.main import ma
 FROM packages AS own
 COPY app app
 COPY migrations migrations
-# Starts are 4 s faster with the archive, and the image is 170 MB larger; 0 leaves it out.
+# Starts are 4 s faster with the archive, and the image is 155 MB larger; 0 leaves it out.
 ARG CLASS_ARCHIVE=1
 RUN mkdir -p cache/classes \
-    && if [ "${CLASS_ARCHIVE}" = 1 ]; then venv/bin/python -m app.spark.class_archive && rm cache/classes/*.lock && ls cache/classes/*.jsa; fi \
+    && if [ "${CLASS_ARCHIVE}" = 1 ]; then \
+        venv/bin/python -m app.spark.class_archive && rm cache/classes/*.lock && ls cache/classes/*.jsa; \
+    fi \
     && venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash app migrations \
     && find app migrations cache -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
