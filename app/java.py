@@ -14,6 +14,7 @@ USABLE_VERSIONS = frozenset({17, 21})
 
 #: Spark's launcher always asks for a module that the wheel's runtime was built without; nothing here needs it.
 SHIM = """#!/bin/sh
+# beside its runtime there is an archive of Java's own classes
 for word do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
 exec "{java}" "$@"
 """
@@ -60,9 +61,23 @@ def _shim(home: Path) -> Path:
     program = place / "bin" / "java"
     text = SHIM.format(java=home / "bin" / "java")
     if not program.is_file() or program.read_text() != text:
+        _make_base_archive(home)
         program.parent.mkdir(parents=True, exist_ok=True)
         part = program.with_name(f".java-{os.getpid()}")
         part.write_text(text)
         part.chmod(0o755)
         part.replace(program)
     return place
+
+
+def _make_base_archive(home: Path) -> None:
+    """The archive of Java's own classes, which a JDK brings and the wheel does not: without it there is no other one.
+
+    (`app.spark.class_archive` builds upon it.) Where it cannot be made, starts are as slow as before.
+    """
+    place = home / "lib" / "server" / "classes.jsa"
+    part = place.with_name(f".classes-{os.getpid()}.jsa")
+    command = [home / "bin" / "java", "-Xshare:dump", f"-XX:SharedArchiveFile={part}"]
+    subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if part.is_file():
+        part.replace(place)

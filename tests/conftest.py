@@ -36,6 +36,7 @@ pytest_plugins = [
     "tests.fix_replay",
     "tests.fix_dead_letters",
     "tests.fix_bench",
+    "tests.fix_container",
 ]
 
 

@@ -45,10 +45,11 @@ _FORGET = "delete from customers where code = (select customer from orders order
 class Shop:
     """One client of the source; `step` is one transaction."""
 
-    def __init__(self, url: str, seed: int = 7) -> None:
+    def __init__(self, url: str, seed: int = 7, first_number: int = 1_000_000) -> None:
+        """New customers have numbers after `first_number`."""
         self._connection = psycopg2.connect(url, application_name="shop")
         self._random = random.Random(seed)  # no secret
-        self._number = 1_000_000
+        self._number = first_number
         #: transactions by kind
         self.done: Counter[str] = Counter()
         self._kinds: dict[str, Callable[[Cursor], None]] = {

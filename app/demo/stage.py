@@ -11,11 +11,11 @@ from app.embedded.stack import DATABASE, TARGET_ROLE
 SOURCE_STEPS, TARGET_STEPS = "dtgp", "dtp"
 
 CUSTOMERS, PRODUCTS = 200, 50
-_FILL_CUSTOMERS = "insert into customers (code, name) select 'C' || n, 'Customer ' || n from generate_series(1, %s) n"
-_FILL_PRODUCTS = (
+FILL_CUSTOMERS = "insert into customers (code, name) select 'C' || n, 'Customer ' || n from generate_series(1, %s) n"
+FILL_PRODUCTS = (
     "insert into products select 'P' || n, 'Product ' || n, 1 + n * 7 %% 90 + 0.95, 1000 from generate_series(1, %s) n"
 )
-_FILL_PROBE = "insert into probe values (1, 0, clock_timestamp())"
+FILL_PROBE = "insert into probe values (1, 0, clock_timestamp())"
 
 
 def prepare_databases(stack: Stack) -> None:
@@ -27,10 +27,10 @@ def prepare_databases(stack: Stack) -> None:
 
 def _prepare_source(stack: Stack) -> None:
     initialise(stack.source.url(DATABASE), SOURCE_STEPS)
-    for statement in (HISTORY_KEY, SHOP, PROBE, _FILL_PROBE):
+    for statement in (HISTORY_KEY, SHOP, PROBE, FILL_PROBE):
         stack.source.execute(statement, database=DATABASE)
-    stack.source.execute(_FILL_CUSTOMERS, CUSTOMERS, database=DATABASE)
-    stack.source.execute(_FILL_PRODUCTS, PRODUCTS, database=DATABASE)
+    stack.source.execute(FILL_CUSTOMERS, CUSTOMERS, database=DATABASE)
+    stack.source.execute(FILL_PRODUCTS, PRODUCTS, database=DATABASE)
 
 
 def _prepare_target(stack: Stack) -> None:

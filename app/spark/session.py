@@ -10,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from app.spark.class_archive import archive, options_to_use
+from app.spark.class_archive import archive, class_path, options_to_use
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
@@ -72,7 +72,7 @@ def _local(java_home: Path, jars: list[Path], conf: dict[str, str], *, decodes: 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
     way = _FOR_WORK if decodes else _FOR_PLANNING
     java_options = f"{way} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
-    classpath = os.pathsep.join([*map(str, jars), *filter(None, [conf.get(_CLASSPATH)])])
+    classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
     return {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, **conf, _CLASSPATH: classpath}
 
 

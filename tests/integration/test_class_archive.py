@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from app.jars import jars
 from app.java import java_home
-from app.spark.class_archive import archive, options_to_use
+from app.spark.class_archive import archive, class_path, options_to_use
 
 
 def test_the_sessions_jvm_has_the_archive_in_memory(spark: SparkSession) -> None:
@@ -25,3 +25,13 @@ def test_another_java_or_other_jars_have_another_archive(tmp_path: Path, monkeyp
     (tmp_path / "java" / "release").write_text('JAVA_VERSION="21.0.9"')
     assert archive(tmp_path / "java", []) != one
     assert options_to_use(one) == ""
+
+
+def test_the_class_path_has_sparks_jars_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder and its copy in an image list their files in different orders; an archive fits one order."""
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    for name in ("b.jar", "c.jar", "a.jar", "no-jar.txt"):
+        (tmp_path / "jars" / name).touch()
+    own = [tmp_path / "z.jar"]
+    assert [path.name for path in class_path(own)] == ["z.jar", "a.jar", "b.jar", "c.jar"]
