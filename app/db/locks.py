@@ -14,7 +14,11 @@ _HOLDER = text("""
     where l.locktype = 'advisory' and l.granted and d.datname = current_database() and l.objsubid = 1
       and (l.classid::bigint << 32 | l.objid::bigint) = :key
 """)
-_TERMINATE = text("select pg_terminate_backend(:pid)")
+_AS_LOGIN = text("set local role none")
+#: nothing where we may not: an error would end the transaction, and the session may end by itself
+_TERMINATE = text("""
+    select pg_terminate_backend(pid) from pg_stat_activity where pid = :pid and pg_has_role(usesysid, 'usage')
+""")
 
 
 def lock_key(lane: str) -> int:
@@ -33,5 +37,9 @@ def lock_holder(connection: Connection, lane: str) -> int | None:
 
 
 def terminate(connection: Connection, pid: int) -> None:
-    """End another session of the same role; what it had not prepared is rolled back by the server."""
+    """End another session of the same login; what it had not prepared is rolled back by the server.
+
+    As the login, to the transaction's end: a role that it has taken is no member of it, and may not.
+    """
+    connection.execute(_AS_LOGIN)
     connection.execute(_TERMINATE, {"pid": pid})
