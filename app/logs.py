@@ -21,7 +21,13 @@ QUIET = {
     "sqlalchemy": logging.WARNING,
     "alembic": logging.WARNING,
 }
-_PASSWORD = re.compile(r"(://[^\s:/@]*:)[^\s@/]+(@)|(\bpassword\s*=\s*[\"']?)[^\s\"';&]+", re.IGNORECASE)
+_SECRET = re.compile(
+    r"""(://[^\s:/@]*:)[^\s@/]+(@)"""
+    r"""|(\b(?:ssl)?(?:password|X-Amz-Signature|X-Amz-Security-Token)\s*=\s*)"""
+    r"""(?:"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?|[^\s"';&]+)"""
+    r"""|(-----BEGIN\ [A-Z ]*PRIVATE\ KEY-----)(?:(?!-----END).)*""",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 def configure(lane: str, pretty: bool | None = None) -> None:
@@ -117,5 +123,5 @@ def mask_passwords(_: object, __: str, event: MutableMapping[str, Any]) -> Mutab
 
 
 def masked(text: str) -> str:
-    """`text` with what looks like a password replaced."""
-    return _PASSWORD.sub(lambda match: f"{match[1]}***{match[2]}" if match[1] else f"{match[3]}***", text)
+    """`text` with what looks like a password, a token's signature or a private key replaced."""
+    return _SECRET.sub(lambda found: f"{found[1] or found[3] or found[4]}***{found[2] or ''}", text)

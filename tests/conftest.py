@@ -19,6 +19,8 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 pytest_plugins = [
     "tests.fix_servers",
     "tests.fix_target",
+    "tests.fix_secured",
+    "tests.fix_locked",
     "tests.fix_topic",
     "tests.fix_spark",
     "tests.fix_decode",

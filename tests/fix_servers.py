@@ -13,6 +13,9 @@ import pytest
 from app.embedded import Kafka, Postgres, Stack
 from app.embedded.places import root_dir
 
+#: their places in a session's folder
+SECURED, LOCKED = "secured", "locked"
+
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Stack]:
@@ -30,6 +33,8 @@ def _clear_away_what_killed_sessions_left() -> None:
     for folder in root_dir().glob("test-*-*"):
         maker = folder.name.split("-")[1]
         if maker.isdigit() and not psutil.pid_exists(int(maker)):
+            Kafka(folder / SECURED).kill()  # servers that are no part of a stack: fix_secured.py, fix_locked.py
+            Postgres(folder / LOCKED).kill()
             Stack(folder.name).down(wipe=True)
 
 

@@ -66,8 +66,12 @@ _WITH_LENGTH = frozenset({"VARCHAR", "BPCHAR", "CHAR", "BIT", "VARBIT"})
 _SERIALS = {"SMALLSERIAL": "INT2", "SERIAL": "INT4", "BIGSERIAL": "INT8"}
 #: of a numeric with a precision; what says more has none
 _MOST_DIGITS = 1000
-#: the text comes from a message: nothing else gets into DDL
-_IS_TYPE = re.compile(r"[a-z_][a-z0-9_ ]*(\(\d+(,-?\d+)?\))?(\[\])?")
+#: the text comes from a message: nothing else gets into DDL. One word, or words that belong together:
+#: what follows a type would be a default or a constraint
+_IS_TYPE = re.compile(
+    r"([a-z_][a-z0-9_]*|double precision|(bit|character) varying|(time|timestamp) with(out)? time zone)"
+    r"(\(\d+(,-?\d+)?\))?(\[\])?"
+)
 #: a type that the source may have -> types of the target that do not hold all of its values
 _TOO_NARROW = {
     "int64": frozenset({"integer", "smallint"}),

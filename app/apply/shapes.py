@@ -15,7 +15,7 @@ from app.apply.evolution import add_columns, type_of, widen
 from app.apply.merge import Merge
 from app.apply.rules import TargetRules
 from app.apply.staging import Field, Staging
-from app.apply.target import Column, TargetTable, is_unique, load_table
+from app.apply.target import Column, TargetTable, is_name, is_unique, load_table
 from app.config.settings import ColumnNames, OnTruncate, SchemaEvolution, UnknownColumn, UnknownTable
 from app.db.failures import translated
 from app.db.sql import run
@@ -228,7 +228,8 @@ class Shapes:
         if (wider := widen(target, here)) and not ignored:
             problem = f"columns of {target} do not hold every value that the source's may have"
             raise self._mismatch(layout, example, problem, f"{wider};   or set target.schema_evolution: ignore")
-        missing = {name: type_of(field or {}) for name, field in here.items() if name not in target.by_name}
+        lacking = {name: field or {} for name, field in here.items() if name not in target.by_name}
+        missing = {name: type_of(field) if is_name(name) else None for name, field in lacking.items()}
         if not missing or ignored:
             return target
         ddl = add_columns(target, missing)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from sqlalchemy import Connection, text
 
+from app.config.values import MAX_NAME_BYTES
 from app.db.sql import quoted
 
 _COLUMNS = text("""
@@ -175,8 +176,15 @@ def is_unique(connection: Connection, oid: int, names: Collection[str]) -> bool:
     return connection.execute(_UNIQUE, {"oid": oid, "names": sorted(names)}).scalar_one()
 
 
+def is_name(text: str) -> bool:
+    """Whether Postgres can call something so: a longer name it cuts, and finds what it does not mean."""
+    return 0 < len(text.encode()) <= MAX_NAME_BYTES and "\x00" not in text
+
+
 def load_table(connection: Connection, schema: str, name: str) -> TargetTable | None:
     """Read the catalog; None when there is no such table."""
+    if not (is_name(schema) and is_name(name)):
+        return None
     oid = connection.execute(_OID, {"schema": schema, "name": name}).scalar_one_or_none()
     if oid is None:
         return None

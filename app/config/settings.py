@@ -136,8 +136,82 @@ class _Section(BaseModel):
 
 
 _Texts = Annotated[dict[str, str], BeforeValidator(values.texts)]
+_PasswordFrom = Annotated[str, AfterValidator(values.password_from)]
 _Duration = Annotated[datetime.timedelta, PlainValidator(values.duration)]
 _SomeTime = Annotated[_Duration, AfterValidator(values.longer_than_nothing)]
+
+
+def _with_password_from(url: URL | None, info: ValidationInfo) -> URL | None:
+    place = info.data.get("password_from")
+    if url is None and place is not None:
+        raise values.fault("password_from without a URL of its own", "add url here, or leave password_from out")
+    return None if url is None else values.with_password_from(url, place)
+
+
+class SecurityProtocol(enum.StrEnum):
+    """How both clients come to Kafka."""
+
+    PLAINTEXT = "plaintext"  #: or as `source.options` say
+    TLS = "tls"  #: the brokers show who they are
+    SCRAM = "scram"  #: name and password, over TLS
+    MTLS = "mtls"  #: certificates on both sides
+    MSK_IAM = "msk-iam"  #: Amazon MSK, as the process' identity in AWS
+
+
+#: which keys a protocol needs, and which it may have
+_NEEDS: dict[SecurityProtocol, tuple[set[str], set[str]]] = {
+    SecurityProtocol.PLAINTEXT: (set(), set()),
+    SecurityProtocol.TLS: (set(), {"ca"}),
+    SecurityProtocol.SCRAM: ({"password_from"}, {"ca", "username"}),
+    SecurityProtocol.MTLS: ({"certificate", "key"}, {"ca", "key_password_from"}),
+    SecurityProtocol.MSK_IAM: (set(), {"ca", "region"}),
+}
+
+
+class ScramMechanism(enum.StrEnum):
+    """Hashes that Kafka knows passwords by."""
+
+    SHA_512 = "SCRAM-SHA-512"  #: MSK's
+    SHA_256 = "SCRAM-SHA-256"
+
+
+class Security(_Section):
+    """The way to Kafka: short for options of two clients."""
+
+    protocol: Annotated[SecurityProtocol, AfterValidator(values.has_its_libraries)] = SecurityProtocol.PLAINTEXT
+    #: file with certificates (PEM) of those who sign the brokers'; None: those that the machine trusts
+    ca: Annotated[str, AfterValidator(values.certificates)] | None = None
+    certificate: Annotated[str, AfterValidator(values.certificates)] | None = None
+    key: Annotated[str, AfterValidator(values.private_key)] | None = None
+    key_password_from: _PasswordFrom | None = None
+    mechanism: ScramMechanism = ScramMechanism.SHA_512
+    username: Annotated[str, Field(min_length=1)] | None = None
+    password_from: _PasswordFrom | None = None
+    #: of the cluster; None: as AWS' libraries find it
+    region: Annotated[str, AfterValidator(values.region)] | None = None
+
+    @field_validator("ca", "certificate", "key", "key_password_from", "username", "password_from", "region")
+    @classmethod
+    def _fits_the_protocol(cls, given: str | None, info: ValidationInfo) -> str | None:
+        protocol = info.data.get("protocol")
+        if not isinstance(protocol, SecurityProtocol):
+            return given
+        (needed, possible), name = _NEEDS[protocol], str(info.field_name)
+        if given is None and name in needed:
+            raise values.fault(f"protocol {protocol} needs it", "see docs/CONFIG.md, Security of the Kafka connection")
+        if given is not None and name not in needed | possible:
+            known = ", ".join(sorted(needed | possible)) or "nothing else"
+            raise values.fault(f"protocol {protocol} has no use for it", f"{protocol} takes {known}")
+        return given
+
+    @field_validator("password_from")
+    @classmethod
+    def _has_a_name(cls, place: str | None, info: ValidationInfo) -> str | None:
+        if place is not None and info.data.get("username", "") is None and not place.startswith("secretsmanager:"):
+            raise values.fault("who logs in?", "add username; only a secret of Secrets Manager may have it inside")
+        if place is not None and place.startswith("rds-iam"):
+            raise values.fault("rds-iam is for databases", "for Amazon MSK with IAM write protocol: msk-iam")
+        return place
 
 
 class Source(_Section):
@@ -152,6 +226,7 @@ class Source(_Section):
     decode: Decode | None = None
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES
+    security: Annotated[Security, BeforeValidator(values.security)] = Security()
     #: not shown in a repr: may hold passwords
     options: Annotated[_Texts, AfterValidator(values.source_options)] = Field(default_factory=dict, repr=False)
 
@@ -164,6 +239,15 @@ class Source(_Section):
         if topics == () and not pattern:
             raise values.fault("neither source.topics nor source.topic_pattern is given", "add topics: [shop.cdc]")
         return pattern
+
+    @field_validator("options")
+    @classmethod
+    def _security_is_said_once(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        security = info.data.get("security")
+        twice = [name for name in options if name.startswith(("kafka.security.", "kafka.ssl.", "kafka.sasl."))]
+        if twice and isinstance(security, Security) and security.protocol is not SecurityProtocol.PLAINTEXT:
+            raise values.fault(f"{', '.join(twice)} beside source.security", "keep one of them")
+        return options
 
     @field_validator("start")
     @classmethod
@@ -210,6 +294,8 @@ class ColumnNames(_Section):
 class Target(_Section):
     """The Postgres database that is written."""
 
+    #: for a URL without a password; in `url` once it is there
+    password_from: _PasswordFrom | None = None
     url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)]
     owner_role: Annotated[str, AfterValidator(values.name)] | None = None
     #: `schema` in the file (pydantic keeps that attribute for itself)
@@ -223,6 +309,8 @@ class Target(_Section):
     columns: Annotated[dict[str, ColumnNames], AfterValidator(values.tables)] = {}
     #: target schema.table -> columns of a unique index, for a table whose primary key is not what changes go by
     keys: Annotated[dict[str, tuple[str, ...]], AfterValidator(values.tables)] = {}
+
+    _url_knows = field_validator("url")(_with_password_from)
 
 
 class Align(enum.StrEnum):
@@ -271,6 +359,8 @@ class Guard(_Section):
 
     #: False: attempts are counted in memory only, and nobody watches over their time
     enabled: bool = True
+    #: as the target's
+    password_from: _PasswordFrom | None = None
     #: database of the guard's own tables; None: the target
     url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
@@ -289,6 +379,8 @@ class Guard(_Section):
     redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
     #: None: what is skipped is in the quarantine only
     dead_letter: DeadLetter | None = None
+
+    _url_knows = field_validator("url")(_with_password_from)
 
 
 class Where(enum.StrEnum):
@@ -400,6 +492,8 @@ class Snapshots(_Section):
     driver: SnapshotDriver = SnapshotDriver.DUMP
     #: of the manifests, and of the snapshots themselves but for those of `rds`
     directory: Annotated[str, AfterValidator(values.folder)] = "./var/snapshots"
+    #: as the target's
+    password_from: _PasswordFrom | None = None
     #: as whom they are made; None: the target's
     url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
     #: folder of pg_dump and the like; None: PATH, then those of Debian's packages
@@ -407,6 +501,8 @@ class Snapshots(_Section):
     #: tables that are dumped and restored side by side
     jobs: Annotated[int, Field(ge=1, le=64)] = 1
     rds: Rds = Rds()
+
+    _url_knows = field_validator("url")(_with_password_from)
 
 
 class ArchiveFormat(enum.StrEnum):

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from app.config.credentials import QUERY_KEY, PasswordFrom, PasswordInvalid, checked_url, needs_aws
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import RouteInvalid, Routes
@@ -156,11 +157,34 @@ def postgres_url(value: object) -> URL:
         raise fault(f"{url.drivername} is not supported, the target is Postgres with psycopg2", example)
     if not url.database:
         raise fault("the URL names no database", example)
-    return _password_in_its_place(url.set(drivername=_DRIVER))
+    try:
+        return checked_url(_password_in_its_place(url.set(drivername=_DRIVER)))
+    except PasswordInvalid as error:
+        raise fault(error.problem, error.hint) from None
+
+
+def password_from(text: str) -> str:
+    """Where a password comes from, if it can be asked there."""
+    try:
+        PasswordFrom.parse(text).check()
+    except PasswordInvalid as error:
+        raise fault(error.problem, error.hint) from None
+    return text
+
+
+def with_password_from(url: URL, place: str | None) -> URL:
+    """`url`, whose password comes from there."""
+    if place is None:
+        return url
+    if QUERY_KEY in url.query:
+        return url  # one that was derived from another, with all that it said
+    return postgres_url(url.update_query_dict({QUERY_KEY: place}))
 
 
 def _password_in_its_place(url: URL) -> URL:
     """Postgres' own library also takes `?password=`; there SQLAlchemy would print it."""
+    if "sslpassword" in url.query:
+        raise fault("sslpassword in a URL would be shown", "use a key without a password, readable by this user only")
     in_query = url.query.get("password")
     if in_query is None:
         return url
@@ -274,3 +298,47 @@ def function(text: str) -> str:
 def transform(value: Any) -> Any:
     """A bare `module:function` is short for the section."""
     return {"function": value} if isinstance(value, str) else value
+
+
+def security(value: Any) -> Any:
+    """A bare protocol is short for the section."""
+    return {"protocol": value} if isinstance(value, str) else value
+
+
+def has_its_libraries(protocol: Any) -> Any:
+    """A protocol, if what it needs is installed."""
+    try:
+        if protocol == "msk-iam":
+            needs_aws("msk-iam", "boto3", "aws_msk_iam_sasl_signer")
+    except PasswordInvalid as error:
+        raise fault(error.problem, error.hint) from None
+    return protocol
+
+
+def certificates(text: str) -> str:
+    """A file of certificates (PEM), made absolute."""
+    return _pem(text, "-----BEGIN CERTIFICATE-----", "openssl x509 -in FILE -out FILE.pem writes it as PEM")
+
+
+def private_key(text: str) -> str:
+    """A file with a private key in the one form that Java reads (PKCS#8), made absolute."""
+    hint = "openssl pkcs8 -topk8 -nocrypt -in FILE -out FILE.pem writes it as PKCS#8"
+    return _pem(text, "-----BEGIN (ENCRYPTED )?PRIVATE KEY-----", hint)
+
+
+def _pem(text: str, form: str, hint: str) -> str:
+    path = Path(text).expanduser().absolute()
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise fault(f"{path} cannot be read: {type(error).__name__}", "check the path and its permissions") from None
+    if not re.search(form, content):
+        raise fault(f"{path} is not of the form that is needed", hint)
+    return str(path)
+
+
+def region(text: str) -> str:
+    """A region of AWS."""
+    if not re.fullmatch(r"[a-z]{2}(-[a-z]+)+-\d+", text):
+        raise fault(f"{text!r} is no region of AWS", "write it like eu-central-1")
+    return text

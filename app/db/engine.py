@@ -6,9 +6,14 @@ own. Broken networks are noticed within half a minute instead of the kernel's tw
 
 from typing import Any
 
-from sqlalchemy import Engine, create_engine, event
+import psycopg2
+from sqlalchemy import Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+
+from app.config.credentials import password_from, without_password_from
+from app.credentials.passwords import connected
+from app.errors import SurelaneError
 
 #: seconds to wait for a connection
 CONNECT_TIMEOUT_SECONDS = 10
@@ -26,13 +31,19 @@ SESSION = {
     "intervalstyle": "postgres",
     "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
     "client_encoding": "UTF8",
+    # a backslash in a text is a backslash, whatever the role or the database is set to
+    "standard_conforming_strings": "on",
 }
 
 
 def make_engine(url: str | URL, owner_role: str | None = None, application_name: str = "surelane") -> Engine:
-    """Engine whose connections take `owner_role`, so that whoever may take it can end what another login prepared."""
+    """Engine whose connections take `owner_role`, so that whoever may take it can end what another login prepared.
+
+    Where the URL says `password_from`, each connection asks for its password.
+    """
+    whole = make_url(url)
     engine = create_engine(
-        url,
+        without_password_from(whole),
         poolclass=NullPool,
         connect_args={
             "connect_timeout": CONNECT_TIMEOUT_SECONDS,
@@ -42,6 +53,9 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
             **KEEPALIVES,
         },
     )
+
+    if password_from(whole) is not None:
+        _asks_for_its_password(engine, whole)
 
     if owner_role is not None:
         quoted = engine.dialect.identifier_preparer.quote_identifier(owner_role)
@@ -53,3 +67,15 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
             dbapi_connection.commit()
 
     return engine
+
+
+def _asks_for_its_password(engine: Engine, url: URL) -> None:
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: Any, _: ConnectionPoolEntry, words: list[Any], options: dict[str, Any]) -> Any:
+        def to(user: str, password: str) -> Any:
+            return dialect.connect(*words, **{**options, "user": user, "password": password})
+
+        try:
+            return connected(url, to, psycopg2.OperationalError)
+        except SurelaneError as error:  # for whoever connects it is one more reason why there is no connection
+            raise psycopg2.OperationalError(str(error)) from error

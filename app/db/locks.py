@@ -15,7 +15,11 @@ _HOLDER = text("""
       and (l.classid::bigint << 32 | l.objid::bigint) = :key
 """)
 _CLIENT = text("select coalesce(host(client_addr), 'the server itself') from pg_stat_activity where pid = :pid")
-_TERMINATE = text("select pg_terminate_backend(:pid)")
+_AS_LOGIN = text("set local role none")
+#: nothing where we may not: an error would end the transaction, and the session may end by itself
+_TERMINATE = text("""
+    select pg_terminate_backend(pid) from pg_stat_activity where pid = :pid and pg_has_role(usesysid, 'usage')
+""")
 
 
 def lock_key(lane: str) -> int:
@@ -39,5 +43,9 @@ def client(connection: Connection, pid: int) -> str | None:
 
 
 def terminate(connection: Connection, pid: int) -> None:
-    """End another session of the same role; what it had not prepared is rolled back by the server."""
+    """End another session of the same login; what it had not prepared is rolled back by the server.
+
+    As the login, to the transaction's end: a role that it has taken is no member of it, and may not.
+    """
+    connection.execute(_AS_LOGIN)
     connection.execute(_TERMINATE, {"pid": pid})

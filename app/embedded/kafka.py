@@ -30,7 +30,6 @@ SETTINGS = {
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "num.partitions": "1",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -48,6 +47,7 @@ SETTINGS = {
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
+_PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 #: Small heap, and no time spent on optimising code that a short run never gets back.
 JAVA_OPTIONS = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
@@ -59,6 +59,8 @@ class Kafka:
     data_dir: Path
     port: int | None = None  #: None: chosen free, then remembered in data_dir
     properties: Mapping[str, str] = field(default_factory=dict)  #: on top of SETTINGS
+    #: beside the plain one: name -> protocol (SSL, SASL_SSL); `properties` say with which certificates
+    listeners: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def daemon(self) -> Daemon:
@@ -74,6 +76,10 @@ class Kafka:
         if port is None:
             raise EnvironmentMissing("this Kafka has never been started", hint="surelane stack up")
         return f"{LOOPBACK}:{port}"
+
+    def at(self, listener: str) -> str:
+        """Address of one of `listeners`."""
+        return f"{LOOPBACK}:{known_port(self._port_file(listener))}"
 
     def start(self) -> None:
         self.launch()
@@ -127,6 +133,9 @@ class Kafka:
     def has_topic(self, name: str) -> bool:
         return name in self._admin().list_topics(timeout=ADMIN_SECONDS).topics
 
+    def _port_file(self, listener: str) -> Path:
+        return self.data_dir / f"{listener.lower()}-port"
+
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
@@ -142,10 +151,13 @@ class Kafka:
     def _write_settings(self) -> Path:
         port = self.port or remembered_port(self.data_dir / "port")
         controller = f"{LOOPBACK}:{remembered_port(self.data_dir / 'controller-port')}"
+        own = [f"{name}://{LOOPBACK}:{remembered_port(self._port_file(name))}" for name in self.listeners]
+        served, more = [f"PLAINTEXT://{LOOPBACK}:{port}", *own], [f"{n}:{p}" for n, p in self.listeners.items()]
         settings = SETTINGS | {
             "controller.quorum.voters": f"1@{controller}",
-            "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{controller}",
-            "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+            "listeners": ",".join([*served, f"CONTROLLER://{controller}"]),
+            "advertised.listeners": ",".join(served),
+            "listener.security.protocol.map": ",".join([_PROTOCOLS, *more]),
             "log.dirs": str(self.data_dir / "log"),
         }
         file = self.data_dir / "server.properties"

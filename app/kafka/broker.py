@@ -26,8 +26,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from app.config.settings import Source, StartAt
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
-from app.kafka.failures import GONE, unreachable
-from app.kafka.librdkafka import ASSIGNED, librdkafka_config
+from app.kafka.client import client_config
+from app.kafka.failures import GONE, Complaint, unreachable
+from app.kafka.librdkafka import ASSIGNED
 from app.model.offsets import Offsets, Position, TopicPartition
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
@@ -80,9 +81,8 @@ class Broker:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._config = librdkafka_config(source.bootstrap_servers, source.options)
-        #: what librdkafka last complained of, for the error message
-        self._complaint = ""
+        self._config = client_config(source)
+        self._complaint = Complaint()
         self._admin = AdminClient(self._client())
         self._consumer: Consumer | None = None
         #: lanes of several partitions share this connection, and a consumer reads one place at a time
@@ -180,7 +180,7 @@ class Broker:
 
     def _client(self) -> dict[str, Any]:
         """No log lines: twenty a second while a broker is away. What they say comes with our error."""
-        return {**self._config, "error_cb": self._complain, "log_level": 0}
+        return {**self._config, "error_cb": self._complaint.note, "log_level": 0}
 
     def _reader(self) -> Consumer:
         if self._consumer is None:
@@ -227,7 +227,7 @@ class Broker:
         except KafkaException as error:
             raise self._refused(error.args[0]) from error
         self._admin.poll(0)  # hands over complaints; without it they pile up
-        self._complaint = ""
+        self._complaint.text = ""
         return result
 
     def _refused(self, error: KafkaError) -> Exception:
@@ -241,10 +241,7 @@ class Broker:
 
     def _unreachable(self, what: str) -> Unreachable:
         self._admin.poll(0)
-        return unreachable(self._source.bootstrap_servers, what, self._complaint)
-
-    def _complain(self, error: KafkaError) -> None:
-        self._complaint = error.str()
+        return unreachable(self._source.bootstrap_servers, what, self._complaint.text)
 
 
 def raw(message: Message) -> RawMessage:

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from app.config.settings import DeadLetter, Source
 from app.errors import ConfigInvalid, EnvironmentMissing, SurelaneError, Unreachable
 from app.kafka.broker import RawMessage
-from app.kafka.librdkafka import librdkafka_config
+from app.kafka.client import client_config
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
 REQUEST_TIMEOUT_SECONDS = 10.0
@@ -39,8 +39,7 @@ class DeadLetterTopic:
         """Raises ConfigInvalid for options that the client does not know."""
         self.name = told.topic
         self._servers = source.bootstrap_servers
-        security = librdkafka_config(source.bootstrap_servers, source.options)
-        self._config: dict[str, Any] = {**security, **_DEFAULTS, **told.options, **_OURS}
+        self._config: dict[str, Any] = {**client_config(source), **_DEFAULTS, **told.options, **_OURS}
         self._complaint = ""
         self._producer: Producer | None = self._connect()
 

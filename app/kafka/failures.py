@@ -8,10 +8,25 @@ from app.errors import Unreachable
 GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
+class Complaint:
+    """What librdkafka last complained of, for the error message.
+
+    An object of its own: were it the owner of the client that is called back, owner and client would be a cycle, freed
+    by whichever thread the garbage collector happens to run in. In one of librdkafka's own that is the process' end.
+    """
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def note(self, error: KafkaError) -> None:
+        """For `error_cb`."""
+        self.text = error.str()
+
+
 def unreachable(servers: str, what: str, complaint: str) -> Unreachable:
     """No answer; `complaint`: what librdkafka said of it last, "" for nothing."""
     said = f" ({complaint})" if complaint else ""
     return Unreachable(
         f"Kafka at {servers} does not answer: {what}{said}",
-        hint="is the broker up, the address right, and security set as the broker wants it (source.options)?",
+        hint="is the broker up, the address right, and security set as the broker wants it (source.security)?",
     )

@@ -60,7 +60,8 @@ def _login(kafka: Mapping[str, str]) -> dict[str, str]:
     if mechanism not in MECHANISMS:
         raise ConfigInvalid(
             f"source.options.kafka.sasl.mechanism: {mechanism} is known to the Java client only",
-            hint=f"use one of {', '.join(sorted(MECHANISMS))} (Amazon MSK: SCRAM-SHA-512) or TLS client certificates",
+            hint=f"use one of {', '.join(sorted(MECHANISMS))} or TLS client certificates. Amazon MSK with IAM is "
+            "source.security: msk-iam",
         )
     return _name_and_password(kafka.get("sasl.jaas.config", "")) if mechanism != "GSSAPI" else {}
 

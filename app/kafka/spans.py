@@ -11,8 +11,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from app.config.settings import Source
 from app.errors import MessagesGone, SurelaneError, Unreachable
+from app.kafka.client import client_config
 from app.kafka.failures import GONE, unreachable
-from app.kafka.librdkafka import ASSIGNED, librdkafka_config
+from app.kafka.librdkafka import ASSIGNED
 from app.model.offsets import Offsets, Span, TopicPartition
 
 #: longest wait for messages that ought to be there
@@ -94,7 +95,7 @@ class SpanReader(Generic[B]):
         self._batch = batch
         self._servers = source.bootstrap_servers
         self._complaint = ""
-        config = {**librdkafka_config(source.bootstrap_servers, source.options), **_OPTIONS, "log_level": 0}
+        config = {**client_config(source), **_OPTIONS, "log_level": 0}
         self._consumer = Consumer({**config, "group.id": f"surelane-{id(self):x}", "error_cb": self._complain})
         self._abandoned = Event()
         #: the next offset that the consumer will give

@@ -32,6 +32,8 @@ from app.snapshot.looking import seen
 
 #: how `app.config` calls it
 URL_VARIABLE = "SURELANE_TARGET__URL"
+#: the URL says it, or has it
+PASSWORD_VARIABLE = "SURELANE_TARGET__PASSWORD_FROM"
 #: seconds between two looks at the lane
 LOOK_SECONDS = 0.5
 #: seconds that the lane gets to stop at an epoch's end
@@ -60,7 +62,8 @@ def replay(
 
     Its log goes to a file. It ends with this process, however that ends.
     """
-    environment = {**os.environ, URL_VARIABLE: settings.target.url.render_as_string(hide_password=False)}
+    url = settings.target.url.render_as_string(hide_password=False)
+    environment = {**os.environ, URL_VARIABLE: url, PASSWORD_VARIABLE: "null"}
     with (
         log.open("ab") as file,
         subprocess.Popen(

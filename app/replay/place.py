@@ -76,7 +76,8 @@ class Place:
 
     def replaying(self, known_skips: int) -> Settings:
         """What the lane of the replay is told: the same, at this place, with a ledger of its own, committing in one
-        phase. It sends no dead letters and archives nothing, and its breaker takes `known_skips` more: so many the lane skipped."""
+        phase. It sends no dead letters and archives nothing, and its breaker takes `known_skips` more: so many the
+        lane skipped."""
         told, guard = self.settings.target, self.settings.guard
         breaker = guard.breaker
         if breaker is not None:

@@ -17,7 +17,8 @@ import psycopg2.extensions
 from sqlalchemy.dialects.postgresql.psycopg2 import PGDialect_psycopg2
 from sqlalchemy.engine import URL
 
-from app.errors import ConfigInvalid, EnvironmentMissing
+from app.credentials.passwords import filled
+from app.errors import EnvironmentMissing
 from app.snapshot.folder import Progress
 
 SYSTEM_FOLDERS = Path("/usr/lib/postgresql")
@@ -96,12 +97,7 @@ class Connecting:
     @classmethod
     def to(cls, url: URL, application: str) -> "Connecting":
         """Everything but the password in words, as libpq reads them."""
-        words, options = PGDialect_psycopg2().create_connect_args(url)
-        if words or "sslpassword" in options:
-            raise ConfigInvalid(
-                "a URL with sslpassword would be shown in the list of processes",
-                hint="give snapshots.url a key without a password, readable by this user only",
-            )
+        _, options = PGDialect_psycopg2().create_connect_args(filled(url))
         password = options.pop("password", None)
         return cls(psycopg2.extensions.make_dsn(**{**options, "application_name": application}), password)
 

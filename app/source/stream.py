@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from app.config.settings import Epoch, Settings, Source
 from app.decode.interface import Decoder
+from app.kafka.security import java_options
 from app.model.offsets import Offsets, Span
 from app.source.messages import Messages
 
@@ -42,7 +43,7 @@ def start_query(
     """
     epoch = settings.epoch
     options = {
-        **_client(settings.source),
+        **client_options(settings.source),
         "maxOffsetsPerTrigger": str(most),
         **_split(epoch, most, spark.sparkContext.defaultParallelism),
         "startingOffsets": start.to_json(),
@@ -62,7 +63,7 @@ def read_span(spark: SparkSession, source: Source, decoder: Decoder, span: Span)
     for tp in span.end:
         wanted.setdefault(tp.topic, []).append(tp.partition)
     options = {
-        **_client(source),
+        **client_options(source),
         "assign": json.dumps(wanted),
         "startingOffsets": span.start.only(set(span.end)).to_json(),
         "endingOffsets": span.end.to_json(),
@@ -70,10 +71,10 @@ def read_span(spark: SparkSession, source: Source, decoder: Decoder, span: Span)
     return decoder.decode(spark.read.format("kafka").options(**options).load())
 
 
-def _client(source: Source) -> dict[str, str]:
+def client_options(source: Source) -> dict[str, str]:
     """Options of every reader."""
     own = {"kafka.bootstrap.servers": source.bootstrap_servers}
-    return {**DEFAULT_OPTIONS, **source.options, **FIXED_OPTIONS, **own}
+    return {**DEFAULT_OPTIONS, **source.options, **java_options(source.security), **FIXED_OPTIONS, **own}
 
 
 def _split(epoch: Epoch, most: int, cores: int) -> dict[str, str]:

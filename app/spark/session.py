@@ -3,7 +3,8 @@
 import logging
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ _FOR_WORK = "-XX:+UseParallelGC"
 #: Measured over 500,000 messages: 6.4 CPU seconds instead of 11.9
 _FOR_PLANNING = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _CLASSPATH = "spark.driver.extraClassPath"
+#: a class that Spark has, too, is Spark's
+_JARS = "spark.jars"
 #: of the small JVM that only puts the real one's command line together
 LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -52,34 +55,61 @@ DEFAULTS = {
 
 
 def make_session(
-    lane: str, master: str, conf: dict[str, str], java_home: Path, jars: list[Path], *, decodes: bool = True
+    lane: str,
+    master: str,
+    conf: dict[str, str],
+    java_home: Path,
+    jars: list[Path],
+    *,
+    more: Sequence[Path] = (),
+    decodes: bool = True,
+    hidden: Collection[str] = (),
 ) -> SparkSession:
-    """Start Spark with the Kafka connector's jars; the one session of this process. Without `decodes` it only plans."""
+    """Start Spark with the Kafka connector's jars; the one session of this process. Without `decodes` it only plans.
+
+    `more` jars come behind Spark's own, with what they have inside (netty) not in front of Spark's. `hidden`: variables
+    that may hold secrets of ours; neither the JVM nor what it starts gets them.
+    """
     logging.getLogger("SQLQueryContextLogger").disabled = True  # it repeats what is raised anyway
     os.environ["JAVA_HOME"] = str(java_home)
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(f"surelane {lane}")
-    told = _local(java_home, jars, conf, decodes=decodes) if master.startswith("local") else _cluster(jars, conf)
+    local = master.startswith("local")
+    told = _local(java_home, jars, more, conf, decodes=decodes) if local else _cluster([*jars, *more], conf)
     for key, value in {**told, **REQUIRED}.items():
         builder = builder.config(key, value)
-    session: SparkSession = builder.getOrCreate()
+    with _without(hidden):
+        session: SparkSession = builder.getOrCreate()
     return session
 
 
-def _local(java_home: Path, jars: list[Path], conf: dict[str, str], *, decodes: bool) -> dict[str, str]:
+@contextmanager
+def _without(names: Collection[str]) -> Iterator[None]:
+    aside = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(aside)
+
+
+def _local(
+    java_home: Path, jars: list[Path], more: Sequence[Path], conf: dict[str, str], *, decodes: bool
+) -> dict[str, str]:
     """One JVM does everything: the jars are on its class path, where the class archive can have them too."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
     way = _FOR_WORK if decodes else _FOR_PLANNING
     java_options = f"{way} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
-    return {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, **conf, _CLASSPATH: classpath}
+    told = {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, **conf, _CLASSPATH: classpath}
+    behind = ",".join([*map(str, more), *filter(None, [conf.get(_JARS)])])
+    return {**told, _JARS: behind} if behind else told
 
 
 def _cluster(jars: list[Path], conf: dict[str, str]) -> dict[str, str]:
     """The driver's JVM is the cluster's business; the jars are sent to the executors."""
     defaults = {key: value for key, value in DEFAULTS.items() if "driver." not in key}
-    return {**defaults, "spark.jars": ",".join(map(str, jars)), **conf}
+    return {**defaults, _JARS: ",".join(map(str, jars)), **conf}
 
 
 def stop_session(session: SparkSession) -> None:

@@ -5,13 +5,15 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Collection
 from contextlib import ExitStack
 from types import FrameType
 
 import structlog
 from pyspark.sql import SparkSession
 
-from app.config.settings import Decode, Settings
+from app.config.credentials import variables_with_secrets
+from app.config.settings import Decode, SecurityProtocol, Settings, Source, Spark
 from app.errors import MessagesGone, SurelaneError, Unreachable, Verdict
 from app.jars import jars
 from app.java import java_home
@@ -37,6 +39,8 @@ BACKOFF_SECONDS = (0.5, 15.0)
 START_PATIENCE_SECONDS = 60.0
 #: attempts in a row without a single epoch before the service gives up on a failure that is not the environment's
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
+
+DEFAULT_SPARK = Spark()
 
 
 def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | None) -> None:
@@ -67,10 +71,21 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
         if settings.metrics.port:
             server = serve(settings.metrics.host, settings.metrics.port, None, health)
             stack.callback(server.stop)
-        told, decodes = settings.spark, settings.decode is not Decode.DRIVER
-        spark = make_session(settings.lane, told.master, told.conf, java_home(), jars("spark"), decodes=decodes)
+        decodes, hidden = settings.decode is not Decode.DRIVER, variables_with_secrets(settings)
+        spark = session(settings.lane, settings.source, settings.spark, decodes=decodes, hidden=hidden)
         stack.callback(stop_session, spark)
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
+
+
+def session(
+    lane: str, source: Source, told: Spark = DEFAULT_SPARK, *, decodes: bool = True, hidden: Collection[str] = ()
+) -> SparkSession:
+    """The session of a lane, with the jars that it needs to come to its source; its JVM does not get what is `hidden`
+    of the environment."""
+    more = jars("msk") if source.security.protocol is SecurityProtocol.MSK_IAM else []
+    return make_session(
+        lane, told.master, told.conf, java_home(), jars("spark"), more=more, decodes=decodes, hidden=hidden
+    )
 
 
 class Service:

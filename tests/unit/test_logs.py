@@ -41,7 +41,17 @@ def test_py4j_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["postgresql://me:hunter2@host/db", "host=h password=hunter2 user=me", 'required password="hunter2";']
+    "text",
+    [
+        "postgresql://me:hunter2@host/db",
+        "host=h password=hunter2 user=me",
+        'required password="hunter2";',
+        'required username="me" password="with a blank, \\"quotes\\" and hunter2";',
+        "password='it is hunter2'",
+        "sslpassword=hunter2",
+        "db.rds.amazonaws.com:5432/?Action=connect&X-Amz-Signature=hunter2&x=1",
+        "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----",
+    ],
 )
 def test_passwords_are_masked(capsys: pytest.CaptureFixture[str], text: str) -> None:
     logs.configure("orders", pretty=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.cli.checks.finding import Finding, failed, fault, ok, warn
-from app.config.settings import Settings
+from app.config.settings import SecurityProtocol, Settings
 from app.errors import EnvironmentMissing
 from app.jars import LOCK_FOLDER, jars, read_lock
 from app.java import java_home
@@ -19,7 +19,7 @@ PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-bin
 
 def machine(settings: Settings) -> list[Finding]:
     """All checks of this machine."""
-    return [java(), spark_jars(), packages(), connector(), checkpoint(settings)]
+    return [java(), spark_jars(settings), packages(), connector(), checkpoint(settings)]
 
 
 def java() -> Finding:
@@ -30,10 +30,11 @@ def java() -> Finding:
         return failed("java", error)
 
 
-def spark_jars() -> Finding:
+def spark_jars(settings: Settings) -> Finding:
     """The jars of Spark's Kafka connector, complete and with the hashes of the lock file."""
     try:
-        return ok("jars", f"{len(jars('spark'))} jars for Spark, hashes as pinned")
+        more = jars("msk") if settings.source.security.protocol is SecurityProtocol.MSK_IAM else []
+        return ok("jars", f"{len([*jars('spark'), *more])} jars for Spark, hashes as pinned")
     except EnvironmentMissing as error:
         return failed("jars", error)
 

@@ -1,0 +1,137 @@
+"""Where a password comes from: `env:NAME`, `file:/path`, `secretsmanager:ARN-OR-NAME`, `rds-iam`.
+
+A database URL carries it in its query (`?password_from=rds-iam`), so that whatever is derived from a URL (another host,
+another database) logs in the same way. It is never a secret itself and may be shown.
+"""
+
+import enum
+import importlib.util
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from sqlalchemy import URL
+
+#: of a URL's query
+QUERY_KEY = "password_from"
+#: what `sslmode` has to be for a token to be sent: RDS takes it over TLS only
+ENCRYPTED = ("require", "verify-ca", "verify-full")
+_NAMED = re.compile(r"\benv(?::|%3A)([A-Za-z_][A-Za-z0-9_]*)")
+#: sections of the configuration whose values may be secrets
+_KEYS_WITH_SECRETS = tuple(f"SURELANE_{name}" for name in ("SOURCE", "TARGET", "GUARD", "SNAPSHOTS", "SPARK"))
+_FORMS = "write env:NAME, file:/path, secretsmanager:ARN-OR-NAME or rds-iam"
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d+")
+_RDS_HOST = re.compile(r".+\.([a-z]{2}(?:-[a-z]+)+-\d+)\.rds\.amazonaws\.com(\.cn)?")
+
+
+class PasswordInvalid(ValueError):
+    """Not a place that a password can come from; holds no secret."""
+
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(problem)
+        self.problem, self.hint = problem, hint
+
+
+class Kind(enum.StrEnum):
+    """The places."""
+
+    ENV = "env"  #: a variable of the environment
+    FILE = "file"  #: a file's first line, read anew for each connection
+    SECRETS_MANAGER = "secretsmanager"  #: AWS Secrets Manager: a text, or JSON with `username` and `password`
+    RDS_IAM = "rds-iam"  #: a token of fifteen minutes, made for each connection
+
+
+@dataclass(frozen=True)
+class PasswordFrom:
+    """One place."""
+
+    kind: Kind
+    #: the variable, the path, the secret; for `rds-iam` the region, "" where the host name says it
+    what: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises PasswordInvalid, which does not repeat the text: somebody may have written the password itself."""
+        head, _, what = text.partition(":")
+        if head not in set(Kind):
+            raise PasswordInvalid("not a place that a password comes from (not shown: it may be one)", _FORMS)
+        kind = Kind(head)
+        if kind is Kind.RDS_IAM and what and not _REGION.fullmatch(what):
+            raise PasswordInvalid(f"{what!r} is no region", "write rds-iam, or rds-iam:eu-central-1")
+        if kind is not Kind.RDS_IAM and not what:
+            raise PasswordInvalid(f"{head}: of what?", _FORMS)
+        return cls(kind, what)
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.what}" if self.what else str(self.kind)
+
+    @property
+    def region(self) -> str | None:
+        """Of AWS, where it is written here."""
+        if self.kind is Kind.RDS_IAM:
+            return self.what or None
+        parts = self.what.split(":")
+        return parts[3] if self.kind is Kind.SECRETS_MANAGER and len(parts) > 3 else None
+
+    def check(self) -> None:
+        """Whether it can be asked on this machine: raises PasswordInvalid."""
+        if self.kind is Kind.ENV and self.what not in os.environ:
+            raise PasswordInvalid(f"there is no environment variable {self.what}", "set it, or name another one")
+        if self.kind is Kind.FILE and not os.access(Path(self.what).expanduser(), os.R_OK):
+            raise PasswordInvalid(
+                f"there is no file {self.what} that can be read", "check the path and its permissions"
+            )
+        if self.kind in (Kind.SECRETS_MANAGER, Kind.RDS_IAM):
+            needs_aws(str(self.kind), "boto3")
+
+
+def needs_aws(what: str, *modules: str) -> None:
+    """Raises PasswordInvalid where a library of AWS is missing."""
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        hint = "python -m pip install --require-hashes -r requirements-aws.lock"
+        raise PasswordInvalid(f"{what} needs {', '.join(missing)}, not installed here", hint)
+
+
+def password_from(url: URL) -> PasswordFrom | None:
+    """Where the password of `url` comes from; None: it is in the URL, or there is none."""
+    text = url.query.get(QUERY_KEY)
+    return None if text is None else PasswordFrom.parse(str(text))
+
+
+def without_password_from(url: URL) -> URL:
+    """As libpq takes it."""
+    return url.difference_update_query([QUERY_KEY])
+
+
+def checked_url(url: URL) -> URL:
+    """`url`, if what it says of its password can be done: raises PasswordInvalid."""
+    place = password_from(url)
+    if place is None:
+        return url
+    if url.password is not None:
+        raise PasswordInvalid(f"the URL has a password and {QUERY_KEY}", "keep one of them")
+    place.check()
+    if place.kind is not Kind.SECRETS_MANAGER and not url.username:
+        raise PasswordInvalid("the URL names no user", "write postgresql+psycopg2://user@host:5432/database")
+    if place.kind is Kind.RDS_IAM and str(url.query.get("sslmode")) not in ENCRYPTED:
+        raise PasswordInvalid(
+            "rds-iam without TLS: RDS refuses the token, and whoever listens could use it",
+            "add ?sslmode=verify-full&sslrootcert=/path/global-bundle.pem to the URL",
+        )
+    return url
+
+
+def region_of_host(host: str | None) -> str | None:
+    """As an endpoint of Amazon RDS says it."""
+    found = _RDS_HOST.fullmatch(host or "")
+    return found[1] if found else None
+
+
+def variables_with_secrets(settings: object) -> set[str]:
+    """Names of the environment that may hold a secret of ours: what `env:` names anywhere in `settings`, and the keys
+    that take secrets."""
+    named = {found[1] for found in _NAMED.finditer(repr(settings))}
+    return named | {name for name in os.environ if name.upper().startswith(_KEYS_WITH_SECRETS)}
