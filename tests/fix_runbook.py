@@ -1,20 +1,16 @@
 """A lane, and the commands of a runbook's page as an operator types them on its machine."""
 
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from app.embedded.postgres_binaries import bin_dir
 from tests.fix_cli import Ended
 from tests.fix_lane import LaneUnderTest
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
-from tests.runbook import Command, commands
-
-COMMAND_SECONDS = 60.0
+from tests.runbook import of, play, runner
 
 
 @dataclass
@@ -27,19 +23,14 @@ class Operator:
     surelane: Callable[..., Ended]
 
     def __call__(self, program: str, *words: str) -> Ended:
-        if program != "surelane":
-            called = [str(bin_dir() / program), *words]
-            done = subprocess.run(called, check=False, capture_output=True, text=True, timeout=COMMAND_SECONDS)
-            return Ended(done.returncode, done.stdout, done.stderr)
-        if words != ("run",):
-            return self.surelane(*words)
+        if (program, *words) != ("surelane", "run"):
+            return runner(self.surelane)(program, *words)
         self.lane.run_until_caught_up()
         return Ended(0, "", "")
 
     def play(self, page: str, section: str, **values: str) -> list[Ended]:
         """Gives how each ended."""
-        values = {"lane": self.lane.name, **values}
-        return [one.check(self, **values) for one in of(page, section)]
+        return play(page, section, self, **{"lane": self.lane.name, **values})
 
     def statuses(self, page: str, section: str, **values: str) -> list[int]:
         """The same, their statuses alone."""
@@ -64,13 +55,6 @@ def operator(
         return Operator(lane, target, topic, surelane)
 
     return make
-
-
-def of(page: str, section: str) -> list[Command]:
-    """The commands of a section, of which there are some."""
-    found = [command for command in commands(page) if command.section == section]
-    assert found, f"{page} has no commands in {section}"
-    return found
 
 
 def printed(hint: str | None) -> list[list[str]]:

@@ -69,11 +69,16 @@ def commands(page: str) -> list[Command]:
     return list(_commands(page, (FOLDER / page).read_text().splitlines()))
 
 
-def play(page: str, section: str, run: Callable[..., Ended], **values: str) -> list[Ended]:
-    """Every command of a section, in order: each prints what the page says. `run` takes the words of each."""
+def of(page: str, section: str) -> list[Command]:
+    """The commands of a section, of which there are some."""
     found = [command for command in commands(page) if command.section == section]
     assert found, f"{page} has no commands in {section}"
-    return [command.check(run, **values) for command in found]
+    return found
+
+
+def play(page: str, section: str, run: Callable[..., Ended], **values: str) -> list[Ended]:
+    """Every command of a section, in order: each prints what the page says. `run` takes the words of each."""
+    return [command.check(run, **values) for command in of(page, section)]
 
 
 def runner(surelane: Callable[..., Ended], folder: Path | None = None) -> Callable[..., Ended]:

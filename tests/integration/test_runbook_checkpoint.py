@@ -8,11 +8,11 @@ from app.config.settings import CommitMode
 from app.errors import Diverged, ExitStatus
 from app.spark.entries import IDENTITY_FILE
 from tests.fix_lane import MODES, LaneUnderTest, MakeLane
-from tests.fix_runbook import MakeOperator, Operator, of, printed, wanted
+from tests.fix_runbook import MakeOperator, Operator, printed, wanted
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium
-from tests.runbook import commands
+from tests.runbook import commands, of
 from tests.workload import COUNTER
 
 PAGE = "checkpoint-lost.md"

@@ -15,12 +15,12 @@ from app.errors import Diverged, ExitStatus, MessagesGone
 from app.model.offsets import TopicPartition
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_recover import forget, new_database
-from tests.fix_runbook import MakeOperator, Operator, of, printed, wanted
+from tests.fix_runbook import MakeOperator, Operator, printed, wanted
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message
 from tests.oracle import questions
-from tests.runbook import commands
+from tests.runbook import commands, of
 from tests.waiting import eventually
 from tests.workload import COUNTER
 

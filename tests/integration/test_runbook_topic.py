@@ -6,12 +6,12 @@ from app.config.settings import CommitMode
 from app.errors import ConfigInvalid, EnvironmentMissing, ExitStatus, TopicChanged
 from app.model.offsets import TopicPartition
 from tests.fix_lane import MakeLane
-from tests.fix_runbook import MakeOperator, Operator, of, printed, wanted
+from tests.fix_runbook import MakeOperator, Operator, printed, wanted
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.messages import Debezium, Message
 from tests.oracle import equals_oracle
-from tests.runbook import commands
+from tests.runbook import commands, of
 from tests.workload import COUNTER
 
 PAGE = "topic-recreated.md"

@@ -10,6 +10,7 @@ from app.config.settings import Settings
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.replayable import Replayable, replayable
+from app.recover.archived import archive_reach
 from app.snapshot.folder import Directory, Listing, Stored
 
 _CHECK = "snapshots"
@@ -24,7 +25,7 @@ _ADVICE = "surelane snapshot create --keep 7, by a timer"
 def snapshots(settings: Settings) -> list[Finding]:
     """All checks of the snapshots; none where the configuration does not speak of them and there are none."""
     directory = Directory(Path(settings.snapshots.directory))
-    if "snapshots" not in settings.model_fields_set and not directory.root.is_dir():
+    if not settings.snapshots.model_fields_set and not directory.root.is_dir():
         return []
     try:
         listing = directory.listing()
@@ -45,7 +46,8 @@ def _newest(settings: Settings, listing: Listing) -> Finding:
     newest = mine[-1]
     try:
         with Broker(settings.source) as broker:
-            seen = replayable(broker, newest.manifest.seen.position)
+            position = newest.manifest.seen.position
+            seen = replayable(broker, position, archive_reach(settings, position))
     except SurelaneError as error:
         name = newest.manifest.name
         return warn(_CHECK, f"whether {name} leads back is not known: {error.message}", error.hint or "surelane status")
