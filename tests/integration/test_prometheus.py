@@ -117,7 +117,8 @@ def test_a_lane_is_scraped_and_every_rule_and_every_query_has_an_answer(
         assert {rule["name"] for rule in found} == {*recorded(), *(alert.name for alert in alerts())}
         eventually(lambda: all(rule["health"] == "ok" for rule in rules(prometheus)), 60, "every rule to have run")
         assert not [rule["lastError"] for rule in rules(prometheus) if rule.get("lastError")]
-        assert {"SurelaneQuarantined", "SurelaneReplicationSlotInactive"} <= active(prometheus)
+        wanted = {"SurelaneQuarantined", "SurelaneReplicationSlotInactive"}
+        eventually(lambda: wanted <= active(prometheus), 60, "both alerts to be active")
         assert not active(prometheus) & {"SurelaneDown", "SurelaneLaneNotRunning", "SurelaneSnapshotMissing"}
         arrived = eventually(lambda: alertmanager.get("/api/v2/alerts"), 60, "the alert to arrive")
         (alert,) = arrived
