@@ -34,7 +34,7 @@ class PreparedTarget:
     def commit(self, gid: Gid) -> None:
         """On the connection that prepared while it lives, on a new one after it died."""
         transaction, self._prepared = self._prepared, None
-        if transaction is None or not _ended(transaction):
+        if transaction is None or not self._ended(transaction):
             self._end_prepared(gid)
 
     def abort(self, gid: Gid) -> bool:
@@ -63,6 +63,14 @@ class PreparedTarget:
     def close(self) -> None:
         """The connection is the writer's."""
         self._open = self._prepared = None
+
+    def _ended(self, transaction: TwoPhaseTransaction) -> bool:
+        try:
+            transaction.commit()
+        except (DBAPIError, psycopg2.Error) as error:
+            self._connection.invalidate(error)  # the writer is opened anew, on another one
+            return False
+        return True
 
     def _end_prepared(self, gid: Gid) -> None:
         """COMMIT PREPARED; a gid that the server does not know is fine only if the ledger has its epoch.
@@ -128,11 +136,3 @@ def lost(gid: Gid) -> Diverged:
         position="the ledger's end",
         gid=gid,
     )
-
-
-def _ended(transaction: TwoPhaseTransaction) -> bool:
-    try:
-        transaction.commit()
-    except (DBAPIError, psycopg2.Error):
-        return False
-    return True

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import psycopg2
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from app.errors import TargetMismatch, Unreachable, Verdict
@@ -80,6 +81,15 @@ def is_connection_loss(error: BaseException) -> bool:
         code = sqlstate(error)
         return code is None or code.startswith(LOSS_CLASSES)
     return error.__cause__ is not None and is_connection_loss(error.__cause__)
+
+
+def check_alive(connection: Connection, doing: str) -> None:
+    """Raises Unreachable when a connection on which no transaction is open was lost, by whoever used it last too."""
+    with translated(doing):
+        if connection.invalidated:
+            raise Unreachable(f"{doing}: the connection to the target was lost", hint=_UNREACHABLE_HINT)
+        with connection.begin():
+            connection.execute(text("select"))
 
 
 def describe(error: BaseException, *, discreet: bool = False) -> str:

@@ -89,6 +89,8 @@ class Guard:
         self._lost = LostTime()
         #: how the span in progress failed, when this process has seen it
         self._seen: SurelaneError | None = None
+        #: whether the target has been told anything of the span in progress
+        self._told_target = False
         #: what was in progress at the death of the writer before, though the lane was past it: a release
         self._interrupted: Span | None = None
 
@@ -161,6 +163,7 @@ class Guard:
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
         self._attempts.begin(attempt)
         self._current, self._begun_at = attempt, time.monotonic()
+        self._told_target = stage is Stage.APPLY
         if self._narrowed() is not None:
             self._lost.fail()
         if self._watch is not None:
@@ -171,6 +174,10 @@ class Guard:
         """As `begin`, unless the whole epoch is recorded as being in progress, as it is while nothing is suspected."""
         if self._current is None or self._current.stage is not Stage.EPOCH:
             self.begin(epoch, span, stage)
+
+    def tells_target(self) -> None:
+        """From here on a connection to the target that is lost may be the doing of the span in progress."""
+        self._told_target = True
 
     def failed(self, span: Span, stage: Stage, failure: Failure) -> Suspect:
         """Count a failure of the span that this process survived; what is held against the span now."""
@@ -197,13 +204,14 @@ class Guard:
         self._tell()
 
     def laid_down(self, error: SurelaneError, *, lost_target: bool) -> None:
-        """The epoch was given up. Spark's death and a lost connection to the target are held against the span that was
-        in progress, when the lane opens again; everything else has nothing to do with it."""
+        """The epoch was given up. Spark's death, and a connection to the target that was lost after it was told of the
+        span, are held against the span that was in progress, when the lane opens again; everything else has nothing to
+        do with it."""
         self._end_watch()
         self._whole = None
         if self._current is None or isinstance(error, SparkGone):
             return
-        if lost_target and error.verdict is Verdict.RETRY:
+        if lost_target and self._told_target and error.verdict is Verdict.RETRY:
             self._seen = error
         else:
             self._attempts.finish(self._generation)

@@ -21,7 +21,7 @@ from app.apply.plan import FALLBACKS, Plan
 from app.apply.shapes import Shape
 from app.commit.committer import Committer
 from app.commit.participant import Work
-from app.db.failures import is_connection_loss, translated
+from app.db.failures import check_alive, is_connection_loss, translated
 from app.errors import AccountingBroken, Diverged, SurelaneError
 from app.guard.guard import Guard
 from app.guard.narrowing import span_of
@@ -164,6 +164,8 @@ class Lane:
             return
         # 5. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
+            check_alive(self._connection, f"lane {self.name}: epoch {number}")
+            self._guard.tells_target()
             shapes = self._applier.prepare(epoch)
             self._prune(number)
         # 6. Write and pre-commit, all in one transaction.

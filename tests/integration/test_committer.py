@@ -9,7 +9,8 @@ from sqlalchemy import Connection, text
 from app.commit.committer import TwoPhase
 from app.commit.participant import Work
 from app.commit.target import PreparedTarget
-from app.errors import Diverged, Fenced
+from app.db.failures import check_alive
+from app.errors import Diverged, Fenced, Unreachable
 from app.ledger.store import Ledger
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
@@ -106,3 +107,5 @@ def test_committing_needs_no_living_connection(target: Target, connection: Conne
     assert not committer.commit(), "there is nothing more"
     assert target.prepared() == []
     assert list(target.rows("public.t")) == [(0,)]
+    with pytest.raises(Unreachable):  # so that the writer opens anew, on another one
+        check_alive(connection, "the next epoch")

@@ -366,6 +366,19 @@ def test_a_lost_connection_counts_by_itself(open_attempts: Open) -> None:
         assert guard.condemns(suspect) == (losses == LIMITS.max_losses)
 
 
+def test_a_connection_lost_before_it_was_used_is_nobodys_fault(open_attempts: Open) -> None:
+    guard = Guard(open_attempts(), LIMITS)
+    for told, suspected in (False, 0), (True, 1):
+        guard.open(1, Offsets(), None)
+        guard.enter(span(0, 10))
+        guard.begin(1, span(0, 10), Stage.EPOCH)
+        if told:
+            guard.tells_target()
+        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.open(1, Offsets(), None)
+        assert len(open_attempts().suspects()) == suspected
+
+
 @pytest.mark.parametrize("error", [Unreachable("Kafka is away"), SurelaneError("stop")])
 def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open_attempts: Open) -> None:
     guard = Guard(open_attempts(), LIMITS)
