@@ -18,10 +18,10 @@ from app.replay.bounds import EXAMPLE, Bound
 from app.replay.opening import Wishes
 from app.replay.place import Place
 from app.replay.replaying import Replaying
+from app.supervise.worker import STOP_SIGNALS
 
 #: seconds between two lines of progress where stderr is no terminal
 PROGRESS_SECONDS = 10.0
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 app = typer.Typer(add_completion=False)
 
@@ -94,7 +94,7 @@ def replay(
 def _stopping() -> Iterator[Event]:
     """An event that SIGTERM and Ctrl-C set."""
     stop = Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in _STOP_SIGNALS}
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in STOP_SIGNALS}
     try:
         yield stop
     finally:

@@ -26,7 +26,7 @@ from sqlalchemy import URL
 from app.config import values
 from app.config.modes import DEFAULT_MODES, Modes
 from app.config.on_skip import OnSkip
-from app.model.offsets import Offsets
+from app.model.offsets import Offsets, TopicPartition
 
 DEFAULT_METRICS_PORT = 9108
 #: an epoch is held in the driver's memory: at 1 kB a message this is 2 GB
@@ -624,6 +624,10 @@ class Settings(BaseSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments only: a Settings made in code is the same on every machine."""
         return (init_settings,)
+
+    def lane_of(self, tp: TopicPartition) -> str:
+        """The lane that has this partition."""
+        return f"{self.lane}.{tp.partition}" if self.source.order is Order.PARTITION else self.lane
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Self:

@@ -48,8 +48,7 @@ class Batch:
     def add(self, offset: int, message: Message) -> None:
         """One more."""
         self.offsets.append(offset)
-        self.keys.append(message.key())
-        self.values.append(message.value())
+        self._take((message,))
 
     def add_all(self, messages: Sequence[Message], end: int) -> bool:
         """What was given at once: messages of this partition alone, without any error, before `end`; false, with
@@ -60,9 +59,12 @@ class Batch:
         if not offsets or offsets[-1] is None or offsets[-1] >= end:
             return False
         self.offsets += offsets  # pyright: ignore[reportAttributeAccessIssue]  # they ascend, so none is None
+        self._take(messages)
+        return True
+
+    def _take(self, messages: Sequence[Message]) -> None:
         self.keys += [message.key() for message in messages]
         self.values += [message.value() for message in messages]
-        return True
 
 
 B = TypeVar("B", bound=Batch)
@@ -70,21 +72,12 @@ B = TypeVar("B", bound=Batch)
 
 @dataclass
 class WholeBatch(Batch):
-    """The same with timestamps and headers, for those who keep messages."""
+    """The messages themselves, for those who keep them; nothing is taken out of them."""
 
     messages: list[Message] = field(default_factory=list)
 
-    def add(self, offset: int, message: Message) -> None:
-        """One more."""
-        super().add(offset, message)
-        self.messages.append(message)
-
-    def add_all(self, messages: Sequence[Message], end: int) -> bool:
-        """See Batch."""
-        taken = super().add_all(messages, end)
-        if taken:
-            self.messages += messages
-        return taken
+    def _take(self, messages: Sequence[Message]) -> None:
+        self.messages += messages
 
 
 class SpanReader(Generic[B]):

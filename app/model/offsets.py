@@ -6,7 +6,7 @@ Offsets have gaps (transaction markers, log compaction): their difference is no 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -69,6 +69,11 @@ class Offsets(Mapping[TopicPartition, int]):
         """The part of these offsets that belongs to `partitions`."""
         return Offsets(tuple(pair for pair in self._by_partition if pair[0] in partitions))
 
+    @classmethod
+    def joined(cls, each: "Iterable[Offsets]") -> Self:
+        """Those of lanes that have no partition in common; of one that several have, the last."""
+        return cls.of({tp: offset for one in each for tp, offset in one.items()})
+
     def updated(self, newer: Mapping[TopicPartition, int]) -> "Offsets":
         """These offsets with those of `newer` in place of the old ones."""
         return Offsets.of({**self, **newer})
@@ -108,3 +113,8 @@ class Span:
 
     start: Offsets
     end: Offsets
+
+    def has(self, position: Position) -> bool:
+        """Whether that message is in it."""
+        tp = position.tp
+        return tp in self.end and self.start.get(tp, 0) <= position.offset < self.end[tp]

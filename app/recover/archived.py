@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from app.archive.reader import ArchiveReader
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.model.offsets import Offsets, TopicPartition
 
 
@@ -13,10 +13,9 @@ def archive_readers(settings: Settings, partitions: Iterable[TopicPartition]) ->
     told = settings.archive
     if told is None:
         return {}
-    root = Path(told.path)
-    if settings.source.order is Order.TOTAL:
-        return dict.fromkeys(partitions, ArchiveReader(root, settings.lane))
-    return {tp: ArchiveReader(root, f"{settings.lane}.{tp.partition}") for tp in partitions}
+    lanes = {tp: settings.lane_of(tp) for tp in partitions}
+    readers = {lane: ArchiveReader(Path(told.path), lane) for lane in set(lanes.values())}
+    return {tp: readers[lane] for tp, lane in lanes.items()}
 
 
 def archive_reach(settings: Settings, position: Offsets) -> Offsets:

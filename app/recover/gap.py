@@ -63,7 +63,7 @@ class Gap:
     @property
     def missing(self) -> int | None:
         """Messages, at most; None: nobody knows."""
-        return None if self.anew else sum(last - first + 1 for first, last in self.deleted.values())
+        return None if self.anew else self.missing_of_deleted
 
     def told(self) -> str:
         """What is missing, in words."""

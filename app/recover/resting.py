@@ -16,7 +16,7 @@ def lane_names(settings: Settings, broker: Broker) -> list[str]:
     """One, or one for each partition that Kafka has."""
     if settings.source.order is Order.TOTAL:
         return [settings.lane]
-    return [f"{settings.lane}.{tp.partition}" for tp in sorted(broker.partitions())]
+    return [settings.lane_of(tp) for tp in sorted(broker.partitions())]
 
 
 def check_stopped(connection: Connection, lane: str) -> None:

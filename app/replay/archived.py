@@ -47,7 +47,8 @@ class ArchivedOrigin:
         """See `Origin`."""
         lows = {tp: mark.low for tp, mark in self._kafka.held().items()}
         turn = {tp: min(max(start, lows[tp]), span.end[tp]) for tp, start in span.start.items()}
-        batches = [self._archived(tp, span.start[tp], end) for tp, end in turn.items() if end > span.start[tp]]
+        early = {tp: end for tp, end in turn.items() if end > span.start[tp]}
+        batches = [self._archived(tp, span.start[tp], end, lows[tp]) for tp, end in early.items()]
         if any(span.end[tp] > start for tp, start in turn.items()):
             batches += self._kafka.read(Span(start=Offsets.of(turn), end=span.end))
         return batches
@@ -55,14 +56,14 @@ class ArchivedOrigin:
     def message(self, position: Position) -> RawMessage | None:
         """See `Origin`."""
         if position.offset < self._kafka.held()[position.tp].low:
-            return next(self._before_kafka(position, position.offset + 1), None)
+            return next(self._kept(position, position.offset + 1), None)
         return self._kafka.message(position)
 
     def messages(self, start: Position, limit: int) -> list[RawMessage]:
         """See `Origin`."""
         found: list[RawMessage] = []
         low = self._kafka.held()[start.tp].low
-        for one in self._before_kafka(start, low):
+        for one in self._kept(start, low):
             if len(found) == limit:
                 return found
             found.append(one)
@@ -80,20 +81,19 @@ class ArchivedOrigin:
     def _first_of(self, tp: TopicPartition, timestamp_ms: int, low: int) -> int | None:
         """The first archived message in front of Kafka's first that is not older."""
         first = Position(*tp, self._first(tp, low))
-        found = self._before_kafka(first, low)
+        found = self._kept(first, low)
         return next((one.position.offset for one in found if (one.timestamp_ms or 0) >= timestamp_ms), None)
 
-    def _before_kafka(self, start: Position, end: int) -> Iterator[RawMessage]:
-        """Archived messages from `start` on, up to `end`, that Kafka does not have; none where the archive has not."""
-        until = min(end, self._kafka.held()[start.tp].low)
-        if start.tp in self._readers and self._first(start.tp, until) <= start.offset < until:
-            yield from self._readers[start.tp].read(start.topic, start.partition, start.offset, until)
+    def _kept(self, start: Position, end: int) -> Iterator[RawMessage]:
+        """Archived messages from `start` on, up to `end`; none where the archive has not all of them."""
+        if start.tp in self._readers and self._first(start.tp, end) <= start.offset < end:
+            yield from self._readers[start.tp].read(start.topic, start.partition, start.offset, end)
 
-    def _archived(self, tp: TopicPartition, start: int, end: int) -> Batch:
+    def _archived(self, tp: TopicPartition, start: int, end: int, low: int) -> Batch:
         """Goes on where the last one ended; Diverged where the archive has not all of it."""
         reading = self._reading.pop(tp, None)
         if reading is None or reading.at != start:
-            reading = _Reading(start, self._readers[tp].read(*tp, start, self._kafka.held()[tp].low))
+            reading = _Reading(start, self._readers[tp].read(*tp, start, low))
         batch, at, left = Batch(tp), start, None
         # no generator of its own: it would end the archive's when it is left
         for one in itertools.chain([reading.left] if reading.left else [], reading.messages):

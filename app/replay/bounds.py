@@ -144,7 +144,7 @@ class Known:
     def _epoch(self, wanted: EpochOf, bound: Bound, side: Side) -> Offsets:
         if wanted.epoch is None:
             rows = [last for ledger in self.ledgers if (last := ledger.last(self.connection)) is not None]
-            return _joined([row.span.start if side is Side.FROM else row.span.end for row in rows])
+            return Offsets.joined([row.span.start if side is Side.FROM else row.span.end for row in rows])
         found = {ledger: ledger.numbered(self.connection, wanted.epoch) for ledger in self.ledgers}
         there = sorted({row.generation for rows in found.values() for row in rows})
         if wanted.generation is None and len(there) > 1:
@@ -155,7 +155,7 @@ class Known:
             hint = "surelane.ledger has those that are known; a position or a time does without it"
             raise Refused(f"--{side} {bound.text}: the lane's ledger has no such epoch", hint=hint)
         each = [self._of(ledger, rows, generation, wanted.epoch, side) for ledger, rows in found.items()]
-        return _joined([one for one in each if one is not None])
+        return Offsets.joined([one for one in each if one is not None])
 
     def _of(
         self, ledger: Ledger, rows: Sequence[EpochRecord], generation: int, epoch: int, side: Side
@@ -188,7 +188,3 @@ def _complete(given: Offsets, marks: Mapping[TopicPartition, Watermarks], side: 
     if missing:
         raise Refused(f"--{side} has not every partition", hint=f"add {', '.join(missing)}")
     return given
-
-
-def _joined(each: Sequence[Offsets]) -> Offsets:
-    return Offsets.of({tp: offset for one in each for tp, offset in one.items()})

@@ -3,6 +3,7 @@
 import math
 
 from app.config.settings import Epoch
+from app.guard.narrowing import size as offsets_in
 from app.model.offsets import Offsets, Span
 
 #: of the first epoch, which tells how large messages are
@@ -27,6 +28,6 @@ class Cutting:
 
     def learn(self, span: Span, size: int) -> None:
         """An epoch was read, with so many bytes."""
-        messages = sum(end - span.start[tp] for tp, end in span.end.items())
+        messages = offsets_in(span)
         fitting = int(self._bytes * messages / max(1, size))
         self._messages = max(1, min(self._most, fitting, GROWTH * max(1, messages)))

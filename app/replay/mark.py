@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from app.db.sql import literal, quoted, run
 from app.errors import Refused
-from app.model.offsets import Offsets
+from app.model.offsets import Offsets, Span
 from app.verify.pairs import REPLAY_MARK
 
 _COMMENT = text("select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = :schema")
@@ -26,6 +26,11 @@ class Mark:
     #: as they were typed
     start_text: str
     goal_text: str
+
+    @property
+    def span(self) -> Span:
+        """What it replays."""
+        return Span(start=self.start, end=self.goal)
 
     def to(self, goal: Offsets, goal_text: str) -> "Mark":
         """With another end."""

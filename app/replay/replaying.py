@@ -1,14 +1,14 @@
 """One call of a replay: opened, run epoch by epoch to its end, looked at."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Event
 
 from sqlalchemy import Connection, Engine
 
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.failures import translated
 from app.errors import TopicChanged
 from app.kafka.broker import Broker
@@ -17,6 +17,7 @@ from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.offsets import Offsets
 from app.recover.archived import archive_readers
+from app.recover.resting import lane_names
 from app.replay.archived import ArchivedOrigin
 from app.replay.bounds import Known
 from app.replay.decoding import decoding
@@ -69,7 +70,7 @@ class Replaying:
             stack.callback(origin.close)
             there = stack.enter_context(_asking(self._place.engine(), self._place.shown))
             stack.enter_context(alone(self._place, target, there))
-            lanes = _lanes(settings, broker)
+            lanes = lane_names(settings, broker)
             ledgers = [Ledger(settings.target.db_schema, lane) for lane in lanes]
             opening = Opening(
                 place=self._place,
@@ -81,7 +82,7 @@ class Replaying:
             )
             mark = opening.open()
             with translated("replay: reading the target's quarantine"):
-                known = within(target, settings.target.db_schema, lanes, mark.start, mark.goal)
+                known = within(target, settings.target.db_schema, lanes, mark.span)
             told = self._place.replaying(len(known))
             decodes = stack.enter_context(decoding(told))
             run = Run(told, mark, origin, decodes, identity, opening, self._stop, self._progress)
@@ -90,13 +91,13 @@ class Replaying:
             seconds = time.monotonic() - begun_at
             counts = [_counted(there, told, lane) for lane in lanes]
             with translated("replay: reading its quarantine"):
-                here = within(there, told.target.db_schema, lanes, mark.start, mark.goal)
+                here = within(there, told.target.db_schema, lanes, mark.span)
             return Replayed(
                 place=self._place,
                 mark=mark,
                 position=run.position,
                 held=run.held,
-                counts=_sum(counts),
+                counts=sum(counts, Counts()),
                 messages=run.messages,
                 seconds=seconds,
                 skips=Skips(there=tuple(known), here=tuple(here)),
@@ -138,19 +139,6 @@ def _identity(target: Connection, settings: Settings, broker: Broker) -> tuple[s
     return found
 
 
-def _lanes(settings: Settings, broker: Broker) -> list[str]:
-    if settings.source.order is Order.TOTAL:
-        return [settings.lane]
-    return [f"{settings.lane}.{tp.partition}" for tp in sorted(broker.partitions())]
-
-
 def _counted(connection: Connection, settings: Settings, lane: str) -> Counts:
     with translated("replay: reading its ledger"):
         return Ledger(settings.target.db_schema, lane).counted(connection)
-
-
-def _sum(each: Sequence[Counts]) -> Counts:
-    total = Counts()
-    for one in each:
-        total += one
-    return total

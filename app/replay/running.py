@@ -2,7 +2,7 @@
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event
 
@@ -70,7 +70,7 @@ class Run:
     @property
     def position(self) -> Offsets:
         """Applied up to there."""
-        return _joined([lane.position for lane in self._lanes.values()])
+        return Offsets.joined([lane.position for lane in self._lanes.values()])
 
     @property
     def held(self) -> int:
@@ -171,7 +171,7 @@ class Run:
         return self._decodes.rows(self._origin.read(span))
 
     def _read(self) -> Offsets:
-        return _joined([lane.read for lane in self._lanes.values()])
+        return Offsets.joined([lane.read for lane in self._lanes.values()])
 
     def _tell(self, left: int) -> None:
         if self._first_left is None:
@@ -182,10 +182,6 @@ class Run:
             rate = done / seconds
             words += f", {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
         self._progress(words)
-
-
-def _joined(each: Sequence[Offsets]) -> Offsets:
-    return Offsets.of({tp: offset for one in each for tp, offset in one.items()})
 
 
 def _left(position: Offsets, goal: Offsets) -> int:

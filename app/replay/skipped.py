@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from app.guard.quarantine import Quarantine, Skip
-from app.model.offsets import Offsets, Position
+from app.model.offsets import Span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +42,10 @@ class Skips:
         return counts | {name: [_plain(one) for one in some] for name, some in named.items()}
 
 
-def within(connection: Connection, schema: str, lanes: Sequence[str], start: Offsets, end: Offsets) -> list[Skip]:
-    """Entries of these lanes' quarantine of messages between the two, in the order of the positions."""
+def within(connection: Connection, schema: str, lanes: Sequence[str], span: Span) -> list[Skip]:
+    """Entries of these lanes' quarantine of messages of the span, in the order of the positions."""
     found = [one for lane in lanes for one in Quarantine(schema, lane).skips(connection)]
-    return sorted((one for one in found if _is_in(one.position, start, end)), key=lambda one: one.position)
-
-
-def _is_in(position: Position, start: Offsets, end: Offsets) -> bool:
-    tp = position.tp
-    return tp in end and start.get(tp, 0) <= position.offset < end[tp]
+    return sorted((one for one in found if span.has(one.position)), key=lambda one: one.position)
 
 
 def _plain(one: Skip) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def commit_at_once(lane: Lane, writer: Writer) -> None:
 
 def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str, TopicPartition | None]:
     if settings.source.order is Order.PARTITION:
-        return {f"{settings.lane}.{tp.partition}": tp for tp in partitions}
+        return {settings.lane_of(tp): tp for tp in partitions}
     check_total(partitions)
     return {settings.lane: None}
 

@@ -34,7 +34,7 @@ class ArchivedSource:
 
     def part(self, span: Span) -> pa.Table:
         """The rows of a part."""
-        return self.decode([one for one in self.found if _is_in(one.position, span)])
+        return self.decode([one for one in self.found if span.has(one.position)])
 
     def message(self, position: Position) -> RawMessage | None:
         """One of them."""
@@ -82,10 +82,6 @@ class Filling:
             if len(gathered) >= self._most or reached(end, goal):
                 yield end, gathered
                 gathered = []
-
-
-def _is_in(position: Position, span: Span) -> bool:
-    return span.start[position.tp] <= position.offset < span.end[position.tp]
 
 
 def _text(goal: Mapping[TopicPartition, int]) -> str:

@@ -49,4 +49,4 @@ def _position(side: Side, settings: Settings, schema: str) -> Offsets | None:
             return None
         names = side.connection.execute(lane.table.select().where(lanes_of(lane, settings.lane, several=several)))
         each = [Ledger(schema, row.lane).last(side.connection) for row in names.all()]
-    return Offsets.of({tp: offset for one in each if one for tp, offset in one.span.end.items()})
+    return Offsets.joined(one.span.end for one in each if one)

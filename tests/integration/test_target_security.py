@@ -261,12 +261,8 @@ def test_the_region_of_a_token_is_that_of_the_host(amazon: Any) -> None:
     assert "password_from" not in filled.query
 
 
-def test_without_an_identity_there_is_no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+@pytest.mark.usefixtures("nobody")
+def test_without_an_identity_there_is_no_token() -> None:
     url = make_url("postgresql+psycopg2://me@h.abc.eu-west-1.rds.amazonaws.com/d?sslmode=require&password_from=rds-iam")
     with pytest.raises(EnvironmentMissing, match="no credentials of AWS"):
         passwords.filled(url)
