@@ -122,10 +122,10 @@ class Shapes:
 
     def reclaim(self) -> None:
         """Give back staging space; between epochs only, a prepared transaction would be in the way."""
-        stagings = list(self._stagings.values())
-        if any(table.dirty > staging.TRUNCATE_AFTER_ROWS for table in stagings):
-            with translated("truncating staging tables"), self._engine.begin() as connection:
-                staging.reclaim(connection, stagings)
+        grown = [table for table in self._stagings.values() if table.dirty > staging.RECLAIM_AFTER_BYTES]
+        if grown:
+            with translated("giving back the space of staging tables"), self._engine.connect() as connection:
+                staging.reclaim(connection.execution_options(isolation_level="AUTOCOMMIT"), grown)
 
     @contextmanager
     def _begin(self) -> Iterator[Connection]:

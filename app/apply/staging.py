@@ -1,12 +1,13 @@
 """Staging: COPY of prepared lines into an UNLOGGED table of the lane's own.
 
 A staging table belongs to one lane and one shape of message. Its rows are written and read in the epoch's own
-transaction and deleted at its end, so nobody ever sees them; TRUNCATE between epochs gives the space back.
+transaction and deleted at its end, so nobody ever sees them. VACUUM between epochs gives the space back: TRUNCATE makes
+new files, which have to reach the disk, and waits for whatever else the file system has to write.
 """
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +26,18 @@ ORDINAL = "surelane_ordinal"
 LANE_SHOWN = 24
 #: bytes handed to libpq at once
 COPY_CHUNK_BYTES = 1 << 20
-#: rows written to a staging table before its space is given back
-TRUNCATE_AFTER_ROWS = 20_000
+#: bytes of lines written to a staging table before its space is given back
+RECLAIM_AFTER_BYTES = 4 << 20
+#: bytes that VACUUM may leave of one, as long as somebody's old snapshot keeps it from taking dead rows
+KEEP_BYTES = 64 << 20
 
+#: what a row may have until Postgres moves values out of it, as many as a page takes: it is read once, soon
+INLINE_BYTES = 8160
+#: columns whose values it tries to compress before; the target's do that
+_TOASTED = text("""
+    select attname from pg_attribute where attrelid = to_regclass(:name) and attnum > 0 and attstorage = 'x'
+""")
+_LARGE = text("select name from unnest(cast(:names as text[])) name where pg_table_size(name::regclass) > :most")
 _STAGING_TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = :schema and c.relkind = 'r' and c.relpersistence = 'u' and starts_with(c.relname, :prefix)
@@ -44,7 +54,7 @@ class Field:
 
 @dataclass
 class Staging:
-    """One staging table. `dirty` counts rows written since its last TRUNCATE, dead ones included."""
+    """One staging table. `dirty` counts bytes of lines written since its space was given back."""
 
     #: quoted, with schema
     name: str
@@ -69,7 +79,11 @@ def create(connection: Connection, schema: str, lane: str, target: TargetTable, 
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
     columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
     columns = ", ".join([f"{quoted(ORDINAL)} bigint", *columns])
-    run(connection, f"create unlogged table if not exists {name} ({columns})")
+    run(
+        connection, f"create unlogged table if not exists {name} ({columns}) with (toast_tuple_target = {INLINE_BYTES})"
+    )
+    for toasted in connection.execute(_TOASTED, {"name": name}).scalars().all():
+        run(connection, f"alter table {name} alter column {quoted(toasted)} set storage external")
     comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
     run(connection, f"comment on table {name} is '{comment}'")
     return Staging(name, fields)
@@ -87,8 +101,9 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
     columns = ", ".join(quoted(name) for name in names)
     driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
-        cursor.copy_expert(f"copy {staging.name} ({columns}) from stdin", Lines(lines), COPY_CHUNK_BYTES)
-        staging.dirty += cursor.rowcount
+        file = Lines(lines)
+        staging.dirty += file.size
+        cursor.copy_expert(f"copy {staging.name} ({columns}) from stdin", file, COPY_CHUNK_BYTES)
         return cursor.rowcount
 
 
@@ -98,13 +113,15 @@ def clear(connection: Connection, names: Iterable[str]) -> None:
         run(connection, "; ".join(statements))
 
 
-def reclaim(connection: Connection, stagings: list[Staging]) -> None:
-    """Give back the space of staging tables that have grown; to be called between epochs."""
-    grown = [staging for staging in stagings if staging.dirty > TRUNCATE_AFTER_ROWS]
-    if grown:
-        run(connection, "truncate " + ", ".join(staging.name for staging in grown))
-        for staging in grown:
-            staging.dirty = 0
+def reclaim(connection: Connection, stagings: Sequence[Staging]) -> None:
+    """Give back the space of these staging tables; on a connection that commits each statement, between epochs."""
+    names = [staging.name for staging in stagings]
+    run(connection, "vacuum " + ", ".join(names))
+    large = connection.execute(_LARGE, {"names": names, "most": KEEP_BYTES}).scalars().all()
+    if large:
+        run(connection, "truncate " + ", ".join(large))
+    for staging in stagings:
+        staging.dirty = 0
 
 
 class Lines(io.RawIOBase):
@@ -117,6 +134,7 @@ class Lines(io.RawIOBase):
         self._data = memoryview(data) if data is not None else memoryview(b"")
         self._at = bounds[lines.offset]
         self._end = bounds[lines.offset + len(lines)]
+        self.size = self._end - self._at
 
     def readable(self) -> bool:
         """Always."""

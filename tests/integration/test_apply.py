@@ -11,7 +11,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
+import app.apply.staging
 from app.apply.plan import Plan
 from app.errors import BadMessage, TargetMismatch
 from tests import messages as m
@@ -450,3 +452,37 @@ def test_staging_leaves_nothing_visible(target: Target, bare_lane: MakeBareLane)
     assert found
     for (staging,) in found:
         assert target.execute(f"select * from {staging}") == []
+
+
+def test_staging_takes_long_rows_as_they_are(target: Target, bare_lane: MakeBareLane) -> None:
+    """Nothing of what a page takes is moved out of a staging table's row, and longer ones arrive, too."""
+    target.create(FLAT)
+    lane, chance = bare_lane(), random.Random(1)
+    moved_out = "select sum(pg_relation_size(reltoastrelid)) from pg_class where relpersistence = 'u' and relkind = 'r'"
+    for number, (length, whole) in enumerate(((7_000, True), (200_000, False))):
+        lane.apply([d.create(FLAT, {"id": number, "v": chance.randbytes(length // 2).hex()})])
+        assert (target.execute(moved_out)[0][0] == 0) == whole
+    lane.check()
+
+
+def test_the_space_of_staging_is_given_back(
+    target: Target, bare_lane: MakeBareLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between epochs; while somebody's old snapshot needs the dead rows, once it is too much."""
+    target.create(FLAT)
+    lane, many = bare_lane(), range(2_000)
+    monkeypatch.setattr(app.apply.staging, "RECLAIM_AFTER_BYTES", 0)
+
+    def staged() -> int:
+        lane.apply([d.update(FLAT, {"id": number, "v": "a" * 100}) for number in many])
+        lane.apply([d.update(FLAT, {"id": 1, "v": "b"})])
+        sizes = "select max(pg_relation_size(oid)) from pg_class where relpersistence = 'u' and relkind = 'r'"
+        return target.execute(sizes)[0][0]
+
+    assert staged() < 100_000
+    with target.engine.connect().execution_options(isolation_level="REPEATABLE READ") as reader:
+        reader.execute(text("select txid_current()"))
+        assert staged() > 200_000
+        monkeypatch.setattr(app.apply.staging, "KEEP_BYTES", 0)
+        assert staged() < 100_000
+    lane.check()

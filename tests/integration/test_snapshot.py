@@ -238,7 +238,7 @@ def _children(process: "subprocess.Popen[bytes]", name: str) -> list[psutil.Proc
 
 def test_the_lane_goes_on_while_a_dump_is_taken(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dump waits for somebody's lock for long; the lane truncates its staging tables all the same."""
-    monkeypatch.setattr(app.apply.staging, "TRUNCATE_AFTER_ROWS", 0)
+    monkeypatch.setattr(app.apply.staging, "RECLAIM_AFTER_BYTES", 0)
     target = snapshotting.target
     target.execute("create table public.other (id int primary key)")
     with psycopg2.connect(target.server.url(target.database)) as holder:
