@@ -137,25 +137,30 @@ def lost(
 ) -> Iterator[MakeLost]:
     """`lost("basebackup")`; SURELANE_CONFIG names the lane's configuration. `lost(driver, several)`: a topic of several
     partitions, each a lane of its own. With "rds" the copy is there already: what RDS would have made of it.
-    `archived=True`: a lane with an archive."""
+    `archived=True`: a lane with an archive; `source=`, `epoch=`: more of its configuration."""
     undo: list[Callable[[], None]] = []
 
     def make(
-        driver: str, several: Topic | None = None, rds: Mapping[str, Any] | None = None, *, archived: bool = False
+        driver: str,
+        several: Topic | None = None,
+        rds: Mapping[str, Any] | None = None,
+        *,
+        archived: bool = False,
+        **told: dict[str, Any],
     ) -> Lost:
         target.create(*TABLES)
         shop, read = Shop(seed=5), several or topic
         send = read.send if several is None else lambda messages: read.send(spread(read, len(list(messages))))
-        told = {
+        snapshots = {
             "driver": driver,
             "directory": str(tmp_path / "snapshots"),
             "url": target.server.url(target.database, SUPERUSER),
             "bin_dir": str(bin_dir()),
             "rds": rds or {},
         }
-        order = {"order": "total" if several is None else "partition"}
-        epoch = {"max_messages": EPOCH_MESSAGES}
-        made = lane("two-phase", topics=(read,), archived=archived, epoch=epoch, snapshots=told, source=order)
+        source = {"order": "total" if several is None else "partition", **told.get("source", {})}
+        epoch = {"max_messages": EPOCH_MESSAGES, **told.get("epoch", {})}
+        made = lane("two-phase", topics=(read,), archived=archived, epoch=epoch, snapshots=snapshots, source=source)
         monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
         held = hold("before-commit", at=1 + read.partitions)
         send(shop.messages(MESSAGES))
@@ -218,10 +223,10 @@ def opened(kafka: Kafka, name: str) -> Broker:
     return Broker(Source.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": [name]}))
 
 
-def forget(kafka: Kafka, name: str, before: int) -> None:
+def forget(kafka: Kafka, name: str, before: int, partition: int = 0) -> None:
     """As retention does it."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    for done in admin.delete_records([KafkaPartition(name, 0, before)]).values():
+    for done in admin.delete_records([KafkaPartition(name, partition, before)]).values():
         done.result()
 
 

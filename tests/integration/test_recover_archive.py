@@ -1,8 +1,14 @@
 """A target lost after Kafka forgot what it needs: the archive has it."""
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
 from app.embedded import Kafka
 from app.errors import ExitStatus
 from tests.fix_recover import MESSAGES, MakeLost, forget
+from tests.fix_topic import Topic
 from tests.oracle import questions
 
 
@@ -32,3 +38,30 @@ def test_the_archive_fills_the_gap(lost: MakeLost, kafka: Kafka) -> None:
     questions(made.target, made.topic, archive=archive)
     filled = [row for row in made.copy.epochs() if row.end_position[made.topic.name]["0"] <= low]
     assert filled, "epochs that Kafka could not have given"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"epoch": {"align": "source-transaction"}}, {"source": {"decode": "workers"}}],
+    ids=["by the source's transactions", "decoded by workers"],
+)
+def test_filled_in_another_way(told: dict[str, Any], lost: MakeLost, kafka: Kafka) -> None:
+    made = lost("dump", archived=True, **told)
+    low = MESSAGES + 25
+    forget(kafka, made.topic.name, low)
+    ended = made(*made.to)
+    assert ended.status == 0, ended.err
+    made.questions()
+    assert [row for row in made.copy.epochs() if row.end_position[made.topic.name]["0"] <= low]
+
+
+def test_each_partition_is_filled(lost: MakeLost, kafka: Kafka, new_topic: Callable[..., Topic]) -> None:
+    """From its own lane's part of the archive; Kafka has kept all of one of them, and nothing of the others."""
+    made = lost("dump", new_topic(partitions=3), archived=True)
+    _, *forgotten = made.topic.ends.items()
+    for tp, end in forgotten:
+        forget(kafka, tp.topic, end, tp.partition)
+    ended = made(*made.to)
+    assert ended.status == 0, ended.err
+    made.questions()
+    assert dict(made.copy.position()) == made.topic.ends
