@@ -1,5 +1,6 @@
 """The servers that are measured on: a stack of the benchmark's own, and an empty database for each measurement."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class Servers:
         if with_ledger:
             upgrade(make_engine(values.postgres_url(self.url), application_name="surelane bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")
+        os.sync()  # what was measured before left much to be written: nobody is to wait for it
 
     def empty_topic(self, name: str, config: Mapping[str, str] | None = None) -> None:
         """Make the topic anew, with these settings."""

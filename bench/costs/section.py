@@ -25,23 +25,25 @@ _COLUMNS = (
 def axis(one: Axis, done: Mapping[Case, Mapping[str, Any]]) -> Table:
     """One row for each size."""
     rows = [(f"{size:,}", *_row(done[case])) for size, case in one.cases.items()]
-    return Table(title=f"By {one.name}", columns=(one.name, *_COLUMNS), rows=rows)
+    return Table(title="Sizes", columns=(one.name, *_COLUMNS), rows=rows)
 
 
-def write(file: Path, command: str, tables: Sequence[Table], grown: Sequence[Growth]) -> None:
-    """Write the section."""
-    parts = [
+def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Table]]]) -> None:
+    """Write what all have in common, and a section for each of these axes."""
+    common = [
         "Mode two-phase. One thing is varied at a time, around 1,000,000 messages of 792 bytes for one table of 6 "
         "columns in epochs of 50,000; where messages are longer, there are fewer of them. CPU is that of all "
         f"processes (lane, Postgres, broker) from the moment when {WARM_SHARE:.0%} of the messages were visible: what "
         "one more costs, start and warm-up left out. MB: the most that each process has held. A row is WRONG when "
         "the table is not what the changes fold to, when something is left prepared, or the exit status is not 0.",
-        "\n".join([f"- {one.said}" for one in grown]),
         f"Linear: at most {LIMIT:g} times as dear at a larger size as at a smaller one. Memory with rows of 100 KB: "
         f"the driver at most {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, the JVM {JVM_LIMIT} MB.",
-        *[one.markdown() for one in tables],
     ]
-    page.put(file, Section(key="costs", title="What a message costs", command=command, parts=parts))
+    page.put(file, Section(key="costs", title="What a message costs", command=command, parts=common))
+    for name, (grown, tables) in axes.items():
+        parts = [f"{grown.said[0].upper()}{grown.said[1:]}", *[one.markdown() for one in tables]]
+        title = f"What a message costs, by {name}"
+        page.put(file, Section(key=f"costs-{name}", title=title, command=command, parts=parts))
 
 
 def guard_tables(ratios: Mapping[str, Sequence[float]], shares: Mapping[str, float], asked: Goal) -> list[Table]:
@@ -54,7 +56,7 @@ def guard_tables(ratios: Mapping[str, Sequence[float]], shares: Mapping[str, flo
     timed = [(part, f"{share:.2f}") for part, share in shares.items()]
     return [
         Table(title="With the guard to without it", columns=("ratio", "pairs", "median", "least", "most"), rows=paired),
-        Table(title="Timed in the lane's Python", columns=("part", "% of all CPU seconds after the start"), rows=timed),
+        Table(title="Timed", columns=("part", "% of all CPU seconds after the start"), rows=timed),
         goals.table([asked]),
     ]
 
@@ -65,11 +67,11 @@ def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tab
     parts = [
         f"{done[0]['messages']:,} messages a drain, epochs of {done[0]['epoch_messages']:,}, mode two-phase with the "
         "guard and with `guard.enabled: false`, in turn; each ratio is of one pair, of what was used after a quarter "
-        "of the messages, all processes and the servers together. Metrics and accounting cannot be switched off: in "
-        "one more drain each call of their functions is timed (CPU time of the thread, `bench/metered`), with "
-        "/metrics read each second; accounting is the arithmetic of counts, their columns in the ledger's row have "
-        "no cost that could be told apart. `guard` in the second table is its Python alone, a part of what the pairs "
-        "show. The goal adds the pairs' median (0 when it is below) to metrics and accounting.",
+        "of the messages, all processes and the servers together. Two equal drains differ by more than what is asked "
+        "for, so the pairs judge nothing. In one more drain each call of the functions of all three is timed (CPU time "
+        "of the thread, `bench/metered`), with /metrics read each second, and the server's processes for the lane's "
+        "connections beside the writer's, which are the guard's and the metrics'; accounting is the arithmetic of "
+        "counts, their columns in the ledger's row have no cost that could be told apart. The goal is their sum.",
         f"Tables: {'all right' if not wrong else ', '.join(wrong)}.",
         *[one.markdown() for one in tables],
     ]

@@ -137,22 +137,23 @@ def middle(done: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _finished(wanted: Wanted, chosen: Sequence[Axis], done: Done) -> bool:
-    grown = [verdict.growth(axis.name, axis.unit, [done[case] for case in axis.cases.values()]) for axis in chosen]
-    asked = [*(one.goal for one in grown), *verdict.memory(list(done.values()))]
+    rows = {axis.name: [done[case] for case in axis.cases.values()] for axis in chosen}
+    grown = {axis.name: verdict.growth(axis.name, axis.unit, rows[axis.name]) for axis in chosen}
+    asked = {name: [grown[name].goal, *verdict.memory(found)] for name, found in rows.items()}
     right = all(result["correct"] for result in done.values())
     summary = {
-        "growth": {one.axis: one.growth for one in grown},
-        "spread": {one.axis: one.spread for one in grown},
-        "goals": [goal.as_result() for goal in asked],
+        "growth": {name: one.growth for name, one in grown.items()},
+        "spread": {name: one.spread for name, one in grown.items()},
+        "goals": [goal.as_result() for found in asked.values() for goal in found],
         "correct": right,
     }
     results.emit(results.stamped("cost-goals", summary))
-    tables = [*(section.axis(axis, done) for axis in chosen), goals.table(asked)]
-    for one in tables:
-        console.print(shown(one))
-    for one in grown:
+    told = {axis.name: (grown[axis.name], [section.axis(axis, done), goals.table(asked[axis.name])]) for axis in chosen}
+    for one, tables in told.values():
+        for table in tables:
+            console.print(shown(table))
         say(one.said)
     if wanted.report:
-        section.write(wanted.report, wanted.command, tables, grown)
+        section.write(wanted.report, wanted.command, told)
         say(f"written: {wanted.report}")
     return right

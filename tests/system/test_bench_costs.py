@@ -55,7 +55,7 @@ def test_each_command_measures_and_checks(tmp_path: Path, stack_name: str) -> No
     assert len(judged["goals"]) == 3
 
     text = (tmp_path / PAGE).read_text()
-    assert all(f"<!-- {key}: begin -->" in text for key in ("burst", "restart", "soak", "costs"))
+    assert all(f"<!-- {key}: begin -->" in text for key in ("burst", "restart", "soak", "costs", "costs-row-bytes"))
 
 
 @pytest.mark.full
@@ -75,7 +75,7 @@ def test_all_axes_and_the_guard(tmp_path: Path, stack_name: str) -> None:
     )
     assert [one["mode"] for one in pairs] == ["two-phase", "two-phase-unguarded", "two-phase-unguarded", "two-phase"]
     assert all(seconds > 0 for seconds in metered["metered_cpu_seconds"].values())
-    assert set(metered["metered_cpu_seconds"]) == {"metrics", "accounting", "guard"}
+    assert set(metered["metered_cpu_seconds"]) == {"metrics", "accounting", "guard", "their connections"}
     assert verdicts(judged) != ["not judged"]
 
 

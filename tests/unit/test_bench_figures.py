@@ -166,8 +166,7 @@ def test_the_guard_and_what_was_timed_together() -> None:
     done = pairs((103, 100), (110, 100), (90, 100))
     assert guard.ratios(done, "cpu_microseconds_per_message") == [1.03, 1.1, 0.9]
     assert guard.shares(timed) == pytest.approx(used)
-    assert guard.goal(done, timed).found == pytest.approx(3.5)
-    assert guard.goal(pairs((90, 100)), timed).found == pytest.approx(0.5)
+    assert guard.goal(done, timed).found == pytest.approx(1.4)
     assert guard.goal(done, {"correct": False}).verdict == "not judged"
     done[0]["correct"] = False
     assert guard.ratios(done, "cpu_microseconds_per_message") == [1.1, 0.9]
@@ -187,13 +186,15 @@ def test_the_sections_of_costs_and_guard(tmp_path: Path) -> None:
     assert table.rows[2][-1] == "failed: LaneFailed: it ended"
     assert all(len(row) == len(table.columns) for row in table.rows)
     file = tmp_path / "COSTS.md"
-    costs_section.write(file, "./run bench-costs", [table], [grown])
+    costs_section.write(file, "./run bench-costs", {axis.name: (grown, [table])})
     pair = {"messages": 10_000, "epoch_messages": 500, "correct": True}
     goal = Goal(what="together", unit="%", limit=5, found=3.5)
     tables = costs_section.guard_tables({"CPU a message": [1.03, 1.1, 0.9], "messages/s": []}, {"metrics": 0.4}, goal)
     costs_section.write_guard(file, "./run bench-costs --guard", [pair, failed], tables)
     text = file.read_text()
-    assert "- tables: not judged." in text
+    assert "<!-- costs: begin -->" in text
+    assert "<!-- costs-tables: begin -->" in text
+    assert "\nTables: not judged." in text
     assert "| CPU a message | 3 | 1.030 | 0.900 | 1.100 |" in text
     assert "Tables: failed: LaneFailed: it ended." in text
     assert "| together | at most 5 % | 3.50 | reached |" in text
