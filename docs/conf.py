@@ -49,7 +49,7 @@ def add_navigation(_app: Sphinx, page: str, source: list[str]) -> None:
 
 def add_index(app: Sphinx, error: Exception | None) -> None:
     """The first page under the name that a server asks for."""
-    if error is None:
+    if error is None and app.builder.format == "html":
         shutil.copyfile(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
 
 

@@ -100,7 +100,19 @@ def test_what_is_broken_stops_the_build(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "README.md").write_text("# One\n\n[a](docs/GONE.md), [b](docs/LOST.md#no-such-section)\n")
     (tmp_path / "docs/LOST.md").write_text("# Two\n")
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-c", TOP / "docs", tmp_path, tmp_path / "site"]
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-q",
+        "-b",
+        "dummy",
+        "-c",
+        TOP / "docs",
+        tmp_path,
+        tmp_path / "site",
+    ]
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS)
     assert built.returncode != 0
     for fault in ("docs/GONE.md", "no-such-section", "LOST.md: WARNING: document isn't included in any toctree"):
