@@ -304,7 +304,7 @@ def test_a_table_that_is_nothing_but_its_key(target: Target, bare_lane: MakeBare
 def test_names_that_need_quotes(target: Target, bare_lane: MakeBareLane) -> None:
     columns = {"Id": m.INT, 'a "quoted" %s name': m.TEXT, "order": m.TEXT, "surelane_line": m.DATE}
     table = Table('Weird % "Table"', columns, key=("Id",), schema="Sch%ema")
-    target.execute('create schema "Sch%ema"')
+    target.create_schema("Sch%ema")
     target.execute(
         'create table "Sch%ema"."Weird % ""Table""" ("Id" int primary key, "a ""quoted"" %s name" text,'
         ' "order" text, surelane_line date)'
@@ -412,7 +412,7 @@ def test_whatever_of_the_target_refuses_a_row_the_message_is_named(
 
 
 def test_routes_and_tables_that_are_left_out(target: Target, bare_lane: MakeBareLane) -> None:
-    target.execute("create schema copy")
+    target.create_schema("copy")
     target.execute("create table copy.flat_2 (id int primary key, v text)")
     lane = bare_lane(routes={"public.flat": "copy.*_2".replace("*", "flat")}, ignore_unknown=True)
     record = lane.apply([d.create(FLAT, {"id": 1, "v": "a"}), d.create(PARENT, p(1))])
