@@ -16,7 +16,7 @@ from app.apply.plan import Plan
 from app.errors import BadMessage, TargetMismatch
 from tests import messages as m
 from tests.fix_bare_lane import MakeBareLane
-from tests.fix_target import Target
+from tests.fix_target import SCHEMA, Target
 from tests.messages import Debezium, Message, Table
 from tests.workload import TABLES, Shop
 
@@ -314,6 +314,31 @@ def test_names_that_need_quotes(target: Target, bare_lane: MakeBareLane) -> None
     lane.apply([d.create(table, row), d.create(table, {**row, "Id": 2}), d.delete(table, {**row, "Id": 2})])
     found = target.execute('select * from "Sch%ema"."Weird % ""Table"""')
     assert [tuple(one) for one in found] == [tuple(row.values())]
+
+
+def test_columns_with_names_of_the_lanes_own(target: Target, bare_lane: MakeBareLane) -> None:
+    """Staging tables have columns of such names, too."""
+    names = ("surelane_ordinal", "surelane_ordinal_", *(f"surelane_out_{number}" for number in range(6)))
+    table = Table("flat", {"id": m.INT, **dict.fromkeys(names, m.TEXT)})
+    wider = dataclasses.replace(table, columns={"gone": m.TEXT, **table.columns})
+    target.create(table)
+    lane = bare_lane(tables={"unknown_column": "ignore"})
+    one, two, three = ({"id": number, **dict.fromkeys(names, f"v{number}")} for number in range(3))
+    lane.apply([d.create(table, one), d.create(wider, {"gone": "x", **two})])
+    lane.apply([*d.rekey(table, one, three), d.delete(table, two), d.create(table, one)])
+    assert target.rows("public.flat") == {(0,): one, (2,): three}
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_no_route_leads_to_the_lanes_own_tables(ignored: bool, target: Target, bare_lane: MakeBareLane) -> None:
+    """A source may have such a schema, being a target itself."""
+    ledger = Table("ledger", {"lane": m.TEXT}, key=("lane",), schema=SCHEMA)
+    lane = bare_lane({"*.*": "*.*"}, ignore_unknown=ignored)
+    if ignored:
+        assert lane.apply([d.delete(ledger, {"lane": "x"})]).counts.filtered == 1
+    else:
+        with pytest.raises(TargetMismatch, match="schema surelane has Surelane's own tables"):
+            lane.apply([d.delete(ledger, {"lane": "x"})])
 
 
 def test_a_partitioned_target(target: Target, bare_lane: MakeBareLane) -> None:
