@@ -13,7 +13,7 @@ from app.cache import locked
 from app.config import values
 from app.db.engine import make_engine
 from app.embedded import Stack
-from app.embedded.stack import TARGET_ROLE
+from app.embedded.roles import LOGIN
 from app.ledger.migrate import upgrade
 from bench.machine import Cpu, tree
 from bench.tables import Expected, Table
@@ -39,8 +39,8 @@ class Servers:
 
     @property
     def url(self) -> str:
-        """The database that is written, as the lane's role."""
-        return self.stack.target.url(DATABASE, TARGET_ROLE)
+        """The database that is written, as its owner: here the lane's login needs no other role."""
+        return self.stack.target.url(DATABASE, LOGIN)
 
     @property
     def data_dir(self) -> Path:
@@ -53,7 +53,7 @@ class Servers:
         if target.execute("select from pg_database where datname = %s", DATABASE):
             self._end_prepared()
             target.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(DATABASE)))
-        target.create_database(DATABASE, TARGET_ROLE)
+        target.create_database(DATABASE, LOGIN)
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("; ".join([table.ddl for table in tables]))
         if with_ledger:

@@ -114,8 +114,8 @@ class BareLane:
         #: what the configuration says of tables
         self.tables = tables
         self.rules, self._mode = rules, mode
-        self._engine = make_engine(target.url, application_name=f"surelane {name}")
-        engine = make_engine(guard.url, application_name=f"surelane {name} guard")
+        self._engine = make_engine(target.url, target.owner_role, f"surelane {name}")
+        engine = make_engine(guard.url, guard.owner_role, f"surelane {name} guard")
         self._attempts = Attempts(engine, SCHEMA, name, discreet=bool(redact))
         #: what Prometheus would read
         self.metrics = CollectorRegistry()

@@ -16,9 +16,8 @@ from sqlalchemy import Engine
 from app.cli.main import main
 from app.db.engine import make_engine
 from app.embedded import Kafka, Postgres
-
-#: owns each test's database, and is no superuser
-LANE_ROLE = "surelane"
+from app.embedded.roles import LOGIN, OWNER
+from tests.fix_target import give_roles, sqlalchemy_url
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,8 @@ class Site:
 
     @property
     def engine(self) -> Engine:
-        return make_engine(self.target.url(self.database, LANE_ROLE).replace("postgresql:", "postgresql+psycopg2:"))
+        """As the lane."""
+        return make_engine(sqlalchemy_url(self.target, self.database, LOGIN), OWNER)
 
     def execute(self, statement: str) -> list[tuple[object, ...]]:
         """As superuser in the target database."""
@@ -57,7 +57,7 @@ class Site:
         """Write surelane.yaml; `more` goes on top of each section."""
         sections: dict[str, dict[str, object]] = {
             "source": {"bootstrap_servers": self.kafka.bootstrap, "topics": [self.topic]},
-            "target": {"url": self.target.url(self.database, LANE_ROLE)},
+            "target": {"url": self.target.url(self.database, LOGIN), "owner_role": OWNER},
         }
         top = {name: value for name, value in more.items() if name not in sections}
         merged = {name: {**section, **more.get(name, {})} for name, section in sections.items()}
@@ -92,7 +92,8 @@ def site(
     """A new topic and a new database, in a folder with a configuration for them."""
     name = f"cli_{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name)
-    target_server.create_database(name, LANE_ROLE)
+    target_server.create_database(name)
+    give_roles(target_server, name)
     monkeypatch.chdir(tmp_path)
     made = Site(kafka, target_server, name, name, tmp_path, surelane)
     made.configure()

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 from psycopg2.extensions import make_dsn
-from sqlalchemy import create_engine, text
-from sqlalchemy.pool import NullPool
+from sqlalchemy import text
 
 from app.embedded import Postgres, Stack
 from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_programs import run_program
-from app.embedded.stack import TARGET_ROLE, TARGET_SETTINGS
-from app.ledger.migrate import upgrade
+from app.embedded.roles import READER
+from app.embedded.stack import TARGET_SETTINGS
 from app.server_user import server_user
-from tests.fix_target import SCHEMA, Target, quoted, sqlalchemy_url
+from tests.fix_target import Target, make_target, quoted
 from tests.fix_topic import Topic
 from tests.oracle import fold
 from tests.waiting import eventually
@@ -34,7 +33,7 @@ def superuser_url(target: Target) -> str:
 
 
 def source_of(topic: Topic, empty: Target) -> str:
-    """Bring a database to what the source of these messages has; gives its URL."""
+    """Bring a database to what the source of these messages has; gives its URL, a reader's."""
     empty.create(*TABLES)
     state = fold(topic.sent)
     with empty.engine.begin() as connection:
@@ -44,7 +43,7 @@ def source_of(topic: Topic, empty: Target) -> str:
                 connection.execute(
                     text(f"insert into {quoted(table.full_name)} ({names}) values ({values})"), dict(row)
                 )
-    return str(empty.url)
+    return empty.url_as(READER)
 
 
 @dataclass
@@ -57,13 +56,10 @@ class Clusters:
     made: list[Postgres] = field(default_factory=list)
 
     def __call__(self, name: str) -> Target:
-        """A new server, with a database that the lane's role owns."""
+        """A new server, with a target."""
         server = self.server(name)
         server.start()
-        server.create_database(DATABASE, TARGET_ROLE)
-        engine = create_engine(sqlalchemy_url(server, DATABASE), poolclass=NullPool)
-        upgrade(engine, SCHEMA)
-        engine.dispose()
+        make_target(server, DATABASE)
         return self.target(server)
 
     def server(self, name: str, port: int | None = None) -> Postgres:

@@ -124,6 +124,7 @@ def container(image: str, kafka: Kafka, target: Target, topic: Topic, http: Http
             "SURELANE_SOURCE__BOOTSTRAP_SERVERS": kafka.bootstrap,
             "SURELANE_SOURCE__TOPICS": topic.name,
             "SURELANE_TARGET__URL": str(target.url),
+            "SURELANE_TARGET__OWNER_ROLE": str(target.owner_role),
             "SURELANE_SPARK__MASTER": "local[2]",
             "SURELANE_METRICS__PORT": str(http.port),
         }

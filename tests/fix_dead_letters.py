@@ -6,7 +6,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.config.settings import Settings, Source
-from app.db.engine import make_engine
 from app.embedded import Kafka
 from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
@@ -36,7 +35,7 @@ class Post:
         self.redact: list[str] = []
         self.quarantine = Quarantine(SCHEMA, target.lane)
         self.registry = CollectorRegistry()
-        engine, self._ledger = make_engine(target.url), Ledger(SCHEMA, target.lane)
+        engine, self._ledger = target.as_lane, Ledger(SCHEMA, target.lane)
         guard = Guard(Attempts(engine, SCHEMA, target.lane), Limits(max_attempts=3, max_losses=5))
         self._writer = Writer(target.lane, engine, self._ledger, None, guard, self.quarantine)
         self._writer.generation = self.claim()
@@ -58,7 +57,7 @@ class Post:
             {
                 "lane": self.target.lane,
                 "source": {"bootstrap_servers": self.kafka.bootstrap, "topics": ["elsewhere"]},
-                "target": {"url": self.target.url},
+                "target": self.target.told,
                 "guard": {"dead_letter": {"topic": self.topic, "options": self.options}, "redact": self.redact},
             }
         )

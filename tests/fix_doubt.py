@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from app.config.settings import CommitMode
-from app.embedded.stack import TARGET_ROLE
+from app.embedded.roles import LOGIN, OWNER
 from app.spark.entries import IDENTITY_FILE
 from tests.fix_bare_lane import TOPIC, BareLane, MakeBareLane
 from tests.fix_cli import Ended
@@ -59,7 +59,7 @@ class Doubt:
         sections = {
             "lane": LANE,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]},
-            "target": {"url": str(self.target.url)},
+            "target": self.target.told,
             "checkpoint": str(self.checkpoint),
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more))
@@ -89,10 +89,12 @@ class Doubt:
             self.decide()
         return self.gid
 
-    def foreign(self, gid: str = "other-program-17", user: str = TARGET_ROLE) -> str:
-        """Somebody else's prepared transaction."""
+    def foreign(self, gid: str = "other-program-17", user: str = LOGIN) -> str:
+        """Somebody else's prepared transaction; the lane's login makes it as the owner."""
         self.target.execute("create table if not exists public.stock (id int, left_over int)")
         connection = psycopg2.connect(self.target.server.url(self.target.database, user))
+        with connection, connection.cursor() as cursor:
+            cursor.execute(f"set role {OWNER if user == LOGIN else user}")
         connection.tpc_begin(gid)
         with connection.cursor() as cursor:
             cursor.execute("insert into public.stock values (1, 5)")

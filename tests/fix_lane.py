@@ -355,7 +355,7 @@ def lane(request: pytest.FixtureRequest, kafka: Kafka, target: Target, tmp_path:
         raw = {
             "lane": target.lane,
             "source": source,
-            "target": {"url": target.url},
+            "target": target.told,
             "checkpoint": str(tmp_path / "checkpoint"),
             "spark": {"master": "local[2]"},
             "metrics": {"port": 0},

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg2
 import pytest
 from psycopg2 import sql
 from sqlalchemy import create_engine
@@ -14,15 +13,14 @@ from sqlalchemy.pool import NullPool
 
 from app.db.engine import make_engine
 from app.embedded import Postgres, Stack
+from app.embedded.roles import LOGIN, OPERATOR, OWNER, READER
 from app.embedded.stack import TARGET_SETTINGS
 from app.ledger.migrate import upgrade
 from app.server_user import server_user
 from tests.certificates import Authority, given_to
 from tests.fix_servers import LOCKED
-from tests.fix_target import SCHEMA, Target
+from tests.fix_target import SCHEMA, Target, give_roles
 
-TOP = Path(__file__).resolve().parents[1]
-OWNER, LOGIN, OPERATOR, READER = "surelane_owner", "surelane", "surelane_operator", "surelane_reader"
 #: logs in by a certificate, and works as the owner
 BY_CERTIFICATE = "surelane_certificate"
 #: what a URL has to quote
@@ -44,16 +42,6 @@ class Locked:
     #: of roles that log in by password
     passwords: Path
 
-    def run(self, script: str, database: str, **names: str) -> None:
-        """A script of ops/postgres, as the superuser; `names` stand for its settings."""
-        connection = psycopg2.connect(self.server.url(database))
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            for name, value in names.items():
-                cursor.execute("select set_config(%s, %s, false)", (f"surelane.{name}", value))
-            cursor.execute((TOP / "ops/postgres" / script).read_text())
-        connection.close()
-
     def set_password(self, role: str, password: str) -> None:
         statement = sql.SQL("alter role {} password {}").format(sql.Identifier(role), sql.Literal(password))
         self.server.execute(statement)
@@ -71,6 +59,7 @@ class LockedTarget(Target):
 
     def __init__(self, locked: Locked, database: str, lane: str) -> None:
         self.server, self.database, self.lane, self.locked = locked.server, database, lane, locked
+        self.owner_role = OWNER
         self.url = locked.url(database, password_from=f"file:{locked.passwords}")
         plain = locked.server.url(database).replace("postgresql:", "postgresql+psycopg2:")
         self.engine = create_engine(plain, poolclass=NullPool)
@@ -102,7 +91,7 @@ def locked(servers: Stack, target_server: Postgres) -> Iterator[Locked]:
     made = Locked(postgres, authority, passwords)
     try:
         postgres.start()
-        made.run("roles.sql", "postgres", connections="90")
+        give_roles(postgres, "postgres")
         for role in (LOGIN, OPERATOR, READER):
             made.set_password(role, PASSWORD)
         postgres.execute(f"create role {BY_CERTIFICATE} login noinherit")
@@ -117,7 +106,7 @@ def locked_target(locked: Locked) -> Iterator[LockedTarget]:
     """A new database, migrated by the lane's own login."""
     name = f"locked{next(_number)}-{uuid.uuid4().hex[:4]}"
     locked.server.create_database(name)
-    locked.run("roles.sql", name, connections="90")
+    give_roles(locked.server, name)
     made = LockedTarget(locked, name, f"lane-{name}")
     engine = make_engine(made.url, OWNER)
     upgrade(engine, SCHEMA)

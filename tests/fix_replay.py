@@ -11,6 +11,7 @@ import yaml
 
 from app.embedded import Kafka
 from app.embedded.postgres_binaries import bin_dir
+from app.embedded.roles import LOGIN, OWNER
 from app.model.offsets import Offsets
 from tests.fix_cli import Ended
 from tests.fix_lane import merged
@@ -80,13 +81,17 @@ def replays(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Replays:
-    """The lane need not ever have run: `replays.configure(**overrides)` writes its configuration anew."""
+    """The lane need not ever have run: `replays.configure(**overrides)` writes its configuration anew.
+
+    Its role may make schemas, which no lane has to.
+    """
+    target.execute(f'grant create on database "{target.database}" to {OWNER}')
 
     def configure(**overrides: Any) -> Path:
         raw = {
             "lane": target.lane,
             "source": {"bootstrap_servers": kafka.bootstrap, "topics": [topic.name]},
-            "target": {"url": target.url},
+            "target": target.told,
             "epoch": {"max_messages": 40},
             "metrics": {"port": 0},
             "snapshots": {"bin_dir": str(bin_dir())},
@@ -102,10 +107,10 @@ def replays(
 
 @pytest.fixture
 def another_database(target: Target) -> Iterator[Target]:
-    """An empty one, of the lane's role."""
+    """An empty one, of the lane's login, which takes no other role there."""
     undo: list[Callable[[], None]] = []
     made = new_database(target, "rebuilt", undo)
-    target.server.create_database(made.database, "surelane")
+    target.server.create_database(made.database, LOGIN)
     yield made
     for one in undo:
         one()

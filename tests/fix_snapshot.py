@@ -71,7 +71,7 @@ class Snapshotting:
         sections = {
             "lane": LANE,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]},
-            "target": {"url": target or str(self.target.url)},
+            "target": {"url": target} if target else self.target.told,
             "snapshots": told | snapshots,
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections))

@@ -8,13 +8,15 @@ from typing import Any
 import psycopg2
 import pytest
 from psycopg2 import sql
-from sqlalchemy import Connection, Row, create_engine, text
+from sqlalchemy import Connection, Engine, Row, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from app.db.engine import make_engine
 from app.db.prepared import prepared
 from app.embedded import Postgres
-from app.embedded.stack import TARGET_ROLE
+from app.embedded.postgres import SUPERUSER
+from app.embedded.roles import LOGIN, OWNER, make_roles
 from app.ledger.migrate import upgrade
 from app.ledger.store import Ledger
 from app.ledger.tables import COUNTS
@@ -25,6 +27,10 @@ from tests.messages import Key, Table
 
 SCHEMA = "surelane"
 TEMPLATE = "template_of_tests"
+#: of the lane's login, short of the server's own limit
+CONNECTIONS = "90"
+#: a login that owns what is Surelane's in `elsewhere`, where it takes no other role
+GUARD = "surelane_guard"
 #: a lane that leaves locks behind fails a test instead of hanging it
 LOCK_TIMEOUT_SECONDS = 20
 _KEY = text("""
@@ -38,14 +44,35 @@ _LEDGER_ENDS = text(f"""
 
 
 class Target:
-    """A target database, seen by somebody other than the lane. `lane` is a name that no other test uses."""
+    """A target database. `lane` is a name that no other test uses.
 
-    def __init__(self, server: Postgres, database: str, lane: str) -> None:
-        self.server, self.database, self.lane = server, database, lane
-        #: what a lane's configuration says; the role owns the database and is no superuser
-        self.url = sqlalchemy_url(server, database)
+    A lane comes by `url` as `login`, and has what ops/postgres/roles.sql gives to `owner_role`; whoever asks, and makes
+    tables, is the superuser.
+    """
+
+    def __init__(
+        self, server: Postgres, database: str, lane: str, login: str = LOGIN, owner_role: str | None = OWNER
+    ) -> None:
+        self.server, self.database, self.lane, self.owner_role = server, database, lane, owner_role
+        #: what a lane's configuration says
+        self.url = self.url_as(login)
         options = f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_SECONDS}s"
-        self.engine = create_engine(self.url, poolclass=NullPool, connect_args={"options": options})
+        plain = sqlalchemy_url(server, database)
+        self.engine = create_engine(plain, poolclass=NullPool, connect_args={"options": options})
+
+    def url_as(self, login: str) -> str:
+        """As somebody else."""
+        return sqlalchemy_url(self.server, self.database, login)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The section `target` of a lane's configuration."""
+        return {"url": self.url, "owner_role": self.owner_role}
+
+    @property
+    def as_lane(self) -> Engine:
+        """What a lane works with."""
+        return make_engine(self.url, self.owner_role)
 
     def execute(self, statement: str, **parameters: Any) -> Sequence[Row[Any]]:
         """Run one statement in a transaction of its own; gives its rows."""
@@ -58,6 +85,21 @@ class Target:
         with self.engine.begin() as connection:
             for table in tables:
                 connection.exec_driver_sql(table.ddl)
+
+    def create_schema(self, name: str) -> None:
+        """Create a schema whose tables the lane may write, too."""
+        self.server.execute(sql.SQL("create schema {}").format(sql.Identifier(name)), database=self.database)
+        give_roles(self.server, self.database, schema=name)
+
+    def unmigrate(self) -> None:
+        """As roles.sql leaves it: the schema `surelane` is there, and empty."""
+        owner = self.execute(f"select nspowner::regrole::text from pg_namespace where nspname = '{SCHEMA}'")[0][0]
+        self.execute(f"drop schema {SCHEMA} cascade; create schema {SCHEMA} authorization {owner}")
+
+    def give(self, *tables: str) -> None:
+        """Tables whose shape the lane may change."""
+        for table in tables:
+            self.execute(f"alter table {quoted(table)} owner to {OWNER}")
 
     def rows(self, table: str) -> dict[Key, dict[str, Any]]:
         """Rows of `schema.table` by primary key, which is a tuple however many columns it has."""
@@ -124,9 +166,23 @@ class Target:
         self.server.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(self.database)))
 
 
-def sqlalchemy_url(server: Postgres, database: str) -> str:
-    """URL of a database, as the role that owns it."""
-    return server.url(database, TARGET_ROLE).replace("postgresql:", "postgresql+psycopg2:")
+def sqlalchemy_url(server: Postgres, database: str, user: str = SUPERUSER) -> str:
+    """URL of a database."""
+    return server.url(database, user).replace("postgresql:", "postgresql+psycopg2:")
+
+
+def give_roles(server: Postgres, database: str, **names: str) -> None:
+    """Those of ops/postgres/roles.sql; a test may have many lanes."""
+    make_roles(server.url(database), connections=CONNECTIONS, **names)
+
+
+def make_target(server: Postgres, database: str) -> None:
+    """A database with roles, migrated as the lane does it."""
+    server.create_database(database)
+    give_roles(server, database)
+    engine = make_engine(sqlalchemy_url(server, database, LOGIN), OWNER)
+    upgrade(engine, SCHEMA)
+    engine.dispose()
 
 
 def quoted(table: str) -> str:
@@ -153,22 +209,18 @@ def _position(connection: Connection, lane: str) -> Offsets | None:
 @pytest.fixture(scope="session")
 def template(target_server: Postgres) -> str:
     """Name of the migrated template database."""
-    target_server.create_database(TEMPLATE, TARGET_ROLE)
-    engine = create_engine(sqlalchemy_url(target_server, TEMPLATE), poolclass=NullPool)
-    upgrade(engine, SCHEMA)
-    engine.dispose()
+    make_target(target_server, TEMPLATE)
     return TEMPLATE
 
 
 _number = itertools.count(1)
 
 
-def _cloned(server: Postgres, template: str) -> Iterator[Target]:
+def _cloned(server: Postgres, template: str, login: str = LOGIN, owner_role: str | None = OWNER) -> Iterator[Target]:
     name = f"t{next(_number)}-{uuid.uuid4().hex[:4]}"
-    statement = sql.SQL("create database {} template {} owner {}")
-    names = (sql.Identifier(part) for part in (name, template, TARGET_ROLE))
-    server.execute(statement.format(*names))
-    target = Target(server, name, f"lane-{name}")
+    statement = sql.SQL("create database {} template {}")
+    server.execute(statement.format(*(sql.Identifier(part) for part in (name, template))))
+    target = Target(server, name, f"lane-{name}", login, owner_role)
     yield target
     server.start()  # in case the test left it stopped
     target.drop()
@@ -176,11 +228,14 @@ def _cloned(server: Postgres, template: str) -> Iterator[Target]:
 
 @pytest.fixture
 def target(target_server: Postgres, template: str) -> Iterator[Target]:
-    """A fresh target database; the lane's role owns it."""
+    """A fresh target database, with the roles of ops/postgres/roles.sql."""
     yield from _cloned(target_server, template)
 
 
 @pytest.fixture
 def elsewhere(target_server: Postgres, template: str) -> Iterator[Target]:
-    """A second database, for the guard's tables."""
-    yield from _cloned(target_server, template)
+    """A second database, for the guard's tables: its login owns the schema `surelane` there."""
+    target_server.create_role(GUARD)
+    for made in _cloned(target_server, template, GUARD, None):
+        made.execute(f"reassign owned by {OWNER} to {GUARD}")
+        yield made

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from app.apply.conversion import value_sql
-from app.apply.staging import ORDINAL, Field, Staging
+from app.apply.staging import Field, Staging
 from app.apply.target import TargetTable
 from app.db.sql import literal, quoted
 
@@ -17,15 +17,14 @@ class Merge:
 
     def __init__(self, schema: str, target: TargetTable, staging: Staging) -> None:
         self._schema = quoted(schema)
-        #: name of the staging table, quoted
-        self.staging = staging.name
+        #: names of the staging table and of its column with the ordinal, quoted
+        self.staging, self.ordinal = staging.name, staging.ordinal
         self._target = target.quoted_name
         self._takes_merge = target.takes_merge
         self._key = target.key
         self._by_name = {field.column.name: field for field in staging.fields}
         self._fields = [field for field in staging.fields if not field.column.generated]
         self._updated = [field for field in self._fields if not field.column.is_counted]
-        self._ordinal = f"s.{quoted(ORDINAL)}"
 
     def upsert(self, ordinals: Range | None = None) -> str:
         """The staged rows, in the order of their keys, or those in an ordinal range, in that order, into the target.
@@ -35,7 +34,7 @@ class Merge:
         equal, or somebody else inserts the row meanwhile.
         """
         if ordinals:
-            return f"{self._insert}{self._only(ordinals)} order by {self._ordinal}{self._on_conflict}"
+            return f"{self._insert}{self._only(ordinals)} order by s.{self.ordinal}{self._on_conflict}"
         return self._merge if self._takes_merge else f"{self._insert} order by {self._staged_key}{self._on_conflict}"
 
     def patch(self, ordinals: Range | None = None) -> str:
@@ -64,7 +63,7 @@ class Merge:
         """
         is_old, is_new = old.has_key("o"), self.has_key("s")
         staged = f"{old.staging} o, {self.staging} s"
-        which = f"o.{quoted(ORDINAL)} = {deleted} and s.{quoted(ORDINAL)} = {written} and {is_old}"
+        which = f"o.{old.ordinal} = {deleted} and s.{self.ordinal} = {written} and {is_old}"
         taken = f"select from {self._target} t where {is_new} and not ({is_old})"
         return (  # every name in it is quoted by the dialect
             f"update {self._target} t set {self._assigned(self._updated)} from {staged}"  # noqa: S608
@@ -131,4 +130,4 @@ class Merge:
         return value_sql(field.column, field.encoding, f"{alias}.{quoted(field.column.name)}", self._schema)
 
     def _only(self, ordinals: Range | None, word: str = " where ") -> str:
-        return f"{word}{self._ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""
+        return f"{word}s.{self.ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""

@@ -16,7 +16,7 @@ class TargetRules:
     def __init__(self, told: Target, modes: Modes = DEFAULT_MODES) -> None:
         """`modes`: what a value's text means where the message has no schema. Raises RouteInvalid."""
         self.told, self.modes = told, modes
-        self._routes = Routes(told.tables)
+        self._routes = Routes(told.tables, told.db_schema)
         self._columns = TableRules(told.columns, _COLUMNS_HINT)
 
     def place(self, layout: Layout) -> tuple[str, str] | None:

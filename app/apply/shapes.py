@@ -145,7 +145,9 @@ class Shapes:
             raise self._mismatch(
                 layout,
                 example,
-                "no route takes it",
+                f"schema {self.schema} has Surelane's own tables, no route leads there"
+                if layout.schema == self.schema
+                else "no route takes it",
                 "add a route to target.tables, or set target.unknown_table: ignore",
             )
         with self._begin() as connection:
@@ -254,7 +256,7 @@ class Shapes:
     ) -> tuple[Field, ...]:
         fields: list[Field] = []
         for at, name in enumerate(layout.columns):
-            column = target.by_name.get(names.target(name) or "") or _left_out(at)
+            column = target.by_name.get(names.target(name) or "") or _left_out(at, target)
             field = None if column.generated else described.get(name)
             fields.append(Field(column, self._encoding(column, field, layout, example)))
         return tuple(fields)
@@ -272,6 +274,7 @@ class Shapes:
         )
 
 
-def _left_out(at: int) -> Column:
+def _left_out(at: int, target: TargetTable) -> Column:
     """A column that does not go on: it is staged with the line, as the column with this number, and not used."""
-    return Column(name=f"surelane_out_{at}", type="text", base="text", typmod=-1, is_array=False, generated=True)
+    name = staging.free(f"surelane_out_{at}", target.by_name)
+    return Column(name=name, type="text", base="text", typmod=-1, is_array=False, generated=True)

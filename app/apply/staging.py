@@ -7,7 +7,7 @@ new files, which have to reach the disk, and waits for whatever else the file sy
 
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,8 @@ from app.apply.target import Column, TargetTable
 from app.db.sql import quoted, run
 from app.model.arrow import compute
 
-#: ordinal of the change within the epoch; filled only when the faithful order is needed
+#: ordinal of the change within the epoch; filled only when the faithful order is needed. Where a table has a column of
+#: this name it is called otherwise: see `Staging.ordinal`
 ORDINAL = "surelane_ordinal"
 #: characters of the lane's name in a staging table's: with both hashes it has to stay below 64
 LANE_SHOWN = 24
@@ -59,6 +60,8 @@ class Staging:
     #: quoted, with schema
     name: str
     fields: tuple[Field, ...]
+    #: quoted name of the column with the ordinal
+    ordinal: str = quoted(ORDINAL)
     dirty: int = 0
 
 
@@ -73,12 +76,20 @@ def drop_all(connection: Connection, schema: str, lane: str) -> None:
         run(connection, f"drop table {quoted(schema)}.{quoted(name)}")
 
 
+def free(name: str, taken: Container[str]) -> str:
+    """A name like this one that is not taken."""
+    while name in taken:
+        name += "_"
+    return name
+
+
 def create(connection: Connection, schema: str, lane: str, target: TargetTable, fields: tuple[Field, ...]) -> Staging:
     """Make the staging table for this shape of message."""
     shape = repr((str(target), [(field.column, field.encoding) for field in fields]))
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
     columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
-    columns = ", ".join([f"{quoted(ORDINAL)} bigint", *columns])
+    ordinal = quoted(free(ORDINAL, {f.column.name for f in fields}))
+    columns = ", ".join([f"{ordinal} bigint", *columns])
     run(
         connection, f"create unlogged table if not exists {name} ({columns}) with (toast_tuple_target = {INLINE_BYTES})"
     )
@@ -86,7 +97,7 @@ def create(connection: Connection, schema: str, lane: str, target: TargetTable, 
         run(connection, f"alter table {name} alter column {quoted(toasted)} set storage external")
     comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
     run(connection, f"comment on table {name} is '{comment}'")
-    return Staging(name, fields)
+    return Staging(name, fields, ordinal)
 
 
 def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa.Array | None = None) -> int:
@@ -94,11 +105,11 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
 
     With `ordinals` each line is preceded by its ordinal.
     """
-    names = [field.column.name for field in staging.fields]
+    names = [quoted(field.column.name) for field in staging.fields]
     if ordinals is not None:
         lines = compute.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
-        names = [ORDINAL, *names]
-    columns = ", ".join(quoted(name) for name in names)
+        names = [staging.ordinal, *names]
+    columns = ", ".join(names)
     driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
         file = Lines(lines)

@@ -17,6 +17,7 @@ from app.demo.page import page
 from app.demo.play import play
 from app.demo.programs import pgbench
 from app.demo.progress import Progress
+from app.demo.stage import AS_CAPTURE
 from app.demo.terminal import show
 from app.embedded import Stack
 from app.errors import ExitStatus
@@ -47,7 +48,7 @@ def demo(
     printed and written as one HTML page. Ends with status 1 when anything that was promised did not hold.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitStatus.BUG))  # so that the stack is brought down
-    progress, stack = Progress(), Stack(stack_name)
+    progress, stack = Progress(), Stack(stack_name, connector_config=AS_CAPTURE)
     with alone(stack.data_dir):
         found = _played(stack, seconds, progress, keep=keep)
     report.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
 """Routes: which target table a source table's changes go to.
 
 A pattern is `schema.table`; each half may hold `*`, which stands for any text. The first route that matches wins.
-On the target side the n-th `*` of a half takes the text of the n-th `*` of the same half of the source.
+On the target side the n-th `*` of a half takes the text of the n-th `*` of the same half of the source. No route leads
+into the schema of Surelane's own tables.
 """
 
 import re
@@ -41,15 +42,20 @@ class _Route:
 class Routes:
     """The routes of one lane, in order; raises RouteInvalid for one that makes no sense."""
 
-    def __init__(self, tables: Mapping[str, str]) -> None:
-        self._tables = dict(tables)
+    def __init__(self, tables: Mapping[str, str], own: str | None = None) -> None:
+        """`own`: schema of Surelane's own tables."""
+        self._tables, self._own = dict(tables), own
         self._routes = tuple(_route(source, target) for source, target in tables.items())
         if not self._routes:
             raise RouteInvalid("no route: nothing would ever be applied")
+        if into := [text for text in tables.values() if own and text.partition(".")[0] == own]:
+            hint = "route it elsewhere, or name another target.schema"
+            raise RouteInvalid(f"{into[0]!r}: schema {own} has Surelane's own tables", hint)
 
     def target(self, schema: str, table: str) -> tuple[str, str] | None:
         """(schema, table) in the target of a source table, None when no route takes it."""
-        return next((found for route in self._routes if (found := route.target(schema, table))), None)
+        found = next((found for route in self._routes if (found := route.target(schema, table))), None)
+        return None if found and found[0] == self._own else found
 
     def reaches(self, schema: str, table: str) -> bool:
         """Whether changes of some source table could go to this target table."""

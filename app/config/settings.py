@@ -300,7 +300,7 @@ class Target(_Section):
     owner_role: Annotated[str, AfterValidator(values.name)] | None = None
     #: `schema` in the file (pydantic keeps that attribute for itself)
     db_schema: Annotated[str, AfterValidator(values.schema_name), Field(alias="schema")] = "surelane"
-    tables: Annotated[dict[str, str], AfterValidator(values.routes)] = {"public.*": "public.*"}
+    tables: Annotated[dict[str, str], Field(validate_default=True)] = {"public.*": "public.*"}
     unknown_table: UnknownTable = UnknownTable.STOP
     unknown_column: UnknownColumn = UnknownColumn.STOP
     schema_evolution: SchemaEvolution = SchemaEvolution.STOP
@@ -311,6 +311,11 @@ class Target(_Section):
     keys: Annotated[dict[str, tuple[str, ...]], AfterValidator(values.tables)] = {}
 
     _url_knows = field_validator("url")(_with_password_from)
+
+    @field_validator("tables")
+    @classmethod
+    def _routes_make_sense(cls, tables: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        return values.routes(tables, info.data.get("db_schema"))
 
 
 class Align(enum.StrEnum):

@@ -207,10 +207,10 @@ def schema_name(text: str) -> str:
     return name(text)
 
 
-def routes(tables: dict[str, str]) -> dict[str, str]:
-    """Routes source schema.table -> target schema.table."""
+def routes(tables: dict[str, str], own: str | None = None) -> dict[str, str]:
+    """Routes source schema.table -> target schema.table; `own`: schema of Surelane's own tables."""
     try:
-        Routes(tables)
+        Routes(tables, own)
     except RouteInvalid as error:
         raise fault(error.problem, error.hint) from None
     return tables

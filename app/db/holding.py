@@ -12,6 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from app.db.sql import as_login
+
 #: weak to strong; each conflicts with those whose letter is behind it (PostgreSQL manual, 13.3)
 _CONFLICTS: Mapping[str, str] = {
     "AccessShareLock": "h",
@@ -108,7 +110,8 @@ def holdings(connection: Connection, own_schema: str) -> dict[int, Holding]:
     held: dict[int, list[Row[Any]]] = {}
     for row in connection.execute(_HELD):
         held.setdefault(row.xid, []).append(row)
-    waiting = connection.execute(_WAITING, {"characters": MAX_QUERY_CHARACTERS}).all()
+    with as_login(connection):
+        waiting = connection.execute(_WAITING, {"characters": MAX_QUERY_CHARACTERS}).all()
     return {
         xid: Holding(
             locks=tuple(Held(locktype=row.locktype, mode=row.mode, place=row.place) for row in locks),

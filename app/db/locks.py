@@ -8,13 +8,19 @@ import hashlib
 
 from sqlalchemy import Connection, text
 
+from app.db.sql import as_login
+
 _TRY = text("select pg_try_advisory_lock(:key)")
 _HOLDER = text("""
     select l.pid from pg_locks l join pg_database d on d.oid = l.database
     where l.locktype = 'advisory' and l.granted and d.datname = current_database() and l.objsubid = 1
       and (l.classid::bigint << 32 | l.objid::bigint) = :key
 """)
-_CLIENT = text("select coalesce(host(client_addr), 'the server itself') from pg_stat_activity where pid = :pid")
+#: of a session that may not be seen there is no begin either
+_CLIENT = text("""
+    select coalesce(host(client_addr), 'the server itself') from pg_stat_activity
+    where pid = :pid and backend_start is not null
+""")
 _AS_LOGIN = text("set local role none")
 #: nothing where we may not: an error would end the transaction, and the session may end by itself
 _TERMINATE = text("""
@@ -39,7 +45,8 @@ def lock_holder(connection: Connection, lane: str) -> int | None:
 
 def client(connection: Connection, pid: int) -> str | None:
     """Address that a session comes from; None when it is gone, or not to be seen by this role."""
-    return connection.execute(_CLIENT, {"pid": pid}).scalars().first()
+    with as_login(connection):
+        return connection.execute(_CLIENT, {"pid": pid}).scalars().first()
 
 
 def terminate(connection: Connection, pid: int) -> None:

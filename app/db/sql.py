@@ -28,6 +28,15 @@ def run(connection: Connection, sql: str) -> CursorResult[Any]:
 
 
 @contextmanager
+def as_login(connection: Connection) -> Iterator[None]:
+    """Without the role that the session has taken: that one is no member of the login, and sees no session of it."""
+    role = connection.exec_driver_sql("select current_user").scalar_one()
+    run(connection, "set role none")
+    yield
+    run(connection, f"set role {quoted(role)}")  # after an error the end of the transaction does it
+
+
+@contextmanager
 def discarded(connection: Connection) -> Iterator[None]:
     """What is done inside is undone at its end."""
     with connection.begin_nested() as inside:

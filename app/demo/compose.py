@@ -1,6 +1,6 @@
 """What docker-compose.yml needs besides the service, from its image: tables, a connector, load and faults.
 
-    python -m app.demo.compose tables     the shop's tables in both databases, rows and a role in the source's
+    python -m app.demo.compose tables     the shop's tables and the roles of ops/postgres in both, rows in the source's
     python -m app.demo.compose capture    the topic and the connector; ends when it runs
     python -m app.demo.compose load       the order shop, until SIGTERM
     python -m app.demo.compose chaos kill-worker | kill-java | freeze      to a lane whose processes are seen from here
@@ -27,6 +27,7 @@ from app.demo.shop import Shop
 from app.demo.stage import CUSTOMERS, FILL_CUSTOMERS, FILL_PROBE, FILL_PRODUCTS, PRODUCTS
 from app.demo.tables import PROBE, SHOP
 from app.embedded.http import request
+from app.embedded.roles import CAPTURE, LOGIN, SOURCE, TARGET, make_roles
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing, SurelaneError
 
@@ -40,34 +41,29 @@ AGAIN_SECONDS = 1.0
 
 
 def tables() -> None:
-    """Tables in both databases. The target's belong to the lane's role, in replica mode as in `app.demo.stage`."""
+    """Tables in both databases, and the roles that work with them."""
     source, target = os.environ["SOURCE_URL"], os.environ["TARGET_URL"]
-    debezium, lane = os.environ["SOURCE_ROLE_PASSWORD"], os.environ["TARGET_ROLE_PASSWORD"]
     with psycopg2.connect(source) as connection, connection.cursor() as cursor:
-        _role(cursor, "debezium", debezium, sql.SQL("replication"))
         if _is_new(cursor):
             cursor.execute(SHOP + PROBE)
             cursor.execute(FILL_PROBE)
             cursor.execute(FILL_CUSTOMERS, (CUSTOMERS,))
             cursor.execute(FILL_PRODUCTS, (PRODUCTS,))
-            cursor.execute("create publication surelane for all tables")
-            cursor.execute("grant select on all tables in schema public to debezium")
+    make_roles(source, SOURCE)
+    _set_password(source, CAPTURE, os.environ["SOURCE_ROLE_PASSWORD"])
     with psycopg2.connect(target) as connection, connection.cursor() as cursor:
-        _role(cursor, "surelane", lane, sql.SQL(""))
-        cursor.execute("alter role surelane set session_replication_role = replica")
-        cursor.execute("select current_database()")
-        (database,) = cursor.fetchone() or ("",)
-        cursor.execute(sql.SQL("alter database {} owner to surelane").format(sql.Identifier(database)))
         if _is_new(cursor):
-            cursor.execute("grant create, usage on schema public to surelane; set role surelane")
             cursor.execute(SHOP + PROBE)
+    make_roles(target, TARGET)
+    _set_password(target, LOGIN, os.environ["TARGET_ROLE_PASSWORD"])
+    with psycopg2.connect(target) as connection, connection.cursor() as cursor:  # as in `app.demo.stage`
+        cursor.execute(f"alter role {LOGIN} set session_replication_role = replica")
 
 
-def _role(cursor: psycopg2.extensions.cursor, name: str, password: str, more: sql.SQL) -> None:
-    cursor.execute("select 1 from pg_roles where rolname = %s", (name,))
-    verb = sql.SQL("alter" if cursor.fetchone() else "create")
-    words = sql.SQL("{} role {} login {} password {}")
-    cursor.execute(words.format(verb, sql.Identifier(name), more, sql.Literal(password)))
+def _set_password(url: str, role: str, password: str) -> None:
+    words = sql.SQL("alter role {} password {}").format(sql.Identifier(role), sql.Literal(password))
+    with psycopg2.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute(words)
 
 
 def _is_new(cursor: psycopg2.extensions.cursor) -> bool:

@@ -103,7 +103,7 @@ def _configuration(endpoints: Endpoints, checkpoint: Path) -> dict[str, object]:
     return {
         "lane": LANE,
         "source": {"bootstrap_servers": endpoints.kafka, "topics": [endpoints.topic]},
-        "target": {"url": endpoints.target_url},
+        "target": {"url": endpoints.target_url, "owner_role": endpoints.target_role},
         "delivery": "exactly-once",
         "commit": "two-phase",
         "checkpoint": str(checkpoint),

@@ -22,6 +22,7 @@ from app.demo.recovery import Recovery, first_epoch, recovery
 from app.demo.stage import prepare_databases
 from app.demo.timeline import usual_lag
 from app.embedded import Stack
+from app.embedded.roles import READER
 from app.embedded.stack import DATABASE
 
 #: generous: a busy machine is no failure of the lane
@@ -58,8 +59,8 @@ def play(stack: Stack, seconds: int, progress: Progress) -> Seen:
         settings = lane.configure(stack.up())
     with progress.step("surelane migrate"):
         lane.migrate()
-    source = make_engine(postgres_url(stack.source.url(DATABASE)))
-    target = make_engine(settings.target.url)
+    # Whoever looks on may read, and nothing else.
+    source, target = (make_engine(postgres_url(one.url(DATABASE, READER))) for one in (stack.source, stack.target))
     with Onlookers(settings, target).looking() as onlookers, _killed_at_the_end(lane):
         return _Play(stack, settings, lane, source, target, onlookers, progress, load_before).run(seconds)
 

@@ -1,12 +1,13 @@
 """Putting up the stage: a fresh stack whose source is filled before Debezium looks at it for the first time."""
 
-from psycopg2 import sql
-
 from app.demo.programs import initialise
 from app.demo.tables import HISTORY_KEY, PROBE, SHOP
 from app.embedded import Stack
-from app.embedded.stack import DATABASE, TARGET_ROLE
+from app.embedded.roles import CAPTURE, LOGIN, SOURCE, make_roles
+from app.embedded.stack import DATABASE
 
+#: over the connector's settings: Debezium comes as the role that is for it, and finds its publication made
+AS_CAPTURE = {"database.user": CAPTURE, "publication.autocreate.mode": "disabled"}
 #: pgbench -I: drop, create tables, generate rows (with a TRUNCATE, which would stop a lane), primary keys
 SOURCE_STEPS, TARGET_STEPS = "dtgp", "dtp"
 
@@ -31,18 +32,18 @@ def _prepare_source(stack: Stack) -> None:
         stack.source.execute(statement, database=DATABASE)
     stack.source.execute(FILL_CUSTOMERS, CUSTOMERS, database=DATABASE)
     stack.source.execute(FILL_PRODUCTS, PRODUCTS, database=DATABASE)
+    make_roles(stack.source.url(DATABASE), SOURCE, publication=DATABASE)
 
 
 def _prepare_target(stack: Stack) -> None:
-    """The tables belong to the lane's role, as they would on a managed service.
+    """The tables are the superuser's; the lane may write their rows, as ops/postgres/roles.sql has it.
 
-    That role replicates: the source has checked its foreign keys and run their cascades, and those arrive as changes
+    Its login replicates: the source has checked its foreign keys and run their cascades, and those arrive as changes
     of their own. Postgres' own subscriptions work in the same way. Commit times are kept for `snapshots`.
     """
-    role = sql.Identifier(TARGET_ROLE)
-    stack.target.execute(sql.SQL("alter role {} set session_replication_role = replica").format(role))
+    stack.target.execute(f"alter role {LOGIN} set session_replication_role = replica")
     stack.target.execute("alter system set track_commit_timestamp = on")
     stack.target.restart()
-    initialise(stack.target.url(DATABASE, TARGET_ROLE), TARGET_STEPS)
-    statements = [sql.SQL("set role {}").format(role), sql.SQL(HISTORY_KEY), sql.SQL(SHOP), sql.SQL(PROBE)]
-    stack.target.execute(sql.SQL(";").join(statements), database=DATABASE)
+    initialise(stack.target.url(DATABASE), TARGET_STEPS)
+    for statement in (HISTORY_KEY, SHOP, PROBE):
+        stack.target.execute(statement, database=DATABASE)

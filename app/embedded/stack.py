@@ -17,15 +17,14 @@ from app.embedded.connect import Connect
 from app.embedded.debezium import connector
 from app.embedded.kafka import Kafka
 from app.embedded.places import stack_dir
-from app.embedded.postgres import SUPERUSER, Postgres
+from app.embedded.postgres import Postgres
+from app.embedded.roles import LOGIN, OWNER, make_roles
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing
 from app.jars import artifacts
 
 TOPIC = "shop.cdc"
 DATABASE = "shop"
-#: Owns the target database; the lane connects as this role, which is no superuser, as on a managed service.
-TARGET_ROLE = "surelane"
 STREAMING_SECONDS = 120.0
 #: Marks a directory as a stack's: nothing else is ever wiped.
 MARKER = "surelane-stack"
@@ -51,7 +50,8 @@ class Endpoints:
     connect: str | None
     topic: str | None
     source_url: str | None
-    target_url: str | None
+    target_url: str | None  #: as the lane logs in
+    target_role: str | None  #: as whom it works: target.owner_role
     data_dir: str
 
 
@@ -105,7 +105,7 @@ class Stack:
             chosen: list[tuple[bool, Callable[[], None]]] = [
                 (kafka, self._start_kafka_and_connect if connect else self._start_kafka),
                 (source, lambda: _start_shop(self.source)),
-                (target, lambda: _start_shop(self.target, TARGET_ROLE)),
+                (target, self._start_target),
             ]
             _all_at_once([start for wanted, start in chosen if wanted])
             if connect and capture:
@@ -115,7 +115,8 @@ class Stack:
             connect=self.connect.url if connect else None,
             topic=TOPIC if kafka else None,
             source_url=self.source.url(DATABASE) if source else None,
-            target_url=self.target.url(DATABASE, TARGET_ROLE) if target else None,
+            target_url=self.target.url(DATABASE, LOGIN) if target else None,
+            target_role=OWNER if target else None,
             data_dir=str(self.data_dir),
         )
 
@@ -137,7 +138,7 @@ class Stack:
             _status("source", self.source.pid, lambda: self.source.url(DATABASE)),
             _status("connect", self.connect.pid, lambda: self.connect.url),
             _status("kafka", self.kafka.pid, lambda: self.kafka.bootstrap),
-            _status("target", self.target.pid, lambda: self.target.url(DATABASE, TARGET_ROLE)),
+            _status("target", self.target.pid, lambda: self.target.url(DATABASE, LOGIN)),
         ]
 
     def _claim(self) -> None:
@@ -147,6 +148,11 @@ class Stack:
             raise EnvironmentMissing(f"{self.data_dir} holds something else", hint="choose an empty data directory")
         self.data_dir.mkdir(parents=True, exist_ok=True)
         marker.touch()
+
+    def _start_target(self) -> None:
+        """Its tables are the superuser's, and the lane may write their rows."""
+        _start_shop(self.target)
+        make_roles(self.target.url(DATABASE))
 
     def _start_kafka(self) -> None:
         self.kafka.start()
@@ -184,9 +190,9 @@ class Stack:
         return bool(self.source.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s AND active", database))
 
 
-def _start_shop(server: Postgres, owner: str = SUPERUSER) -> None:
+def _start_shop(server: Postgres) -> None:
     server.start()
-    server.create_database(DATABASE, owner)
+    server.create_database(DATABASE)
 
 
 def _status(name: str, pid: int | None, address: Callable[[], str]) -> PartStatus:

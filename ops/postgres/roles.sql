@@ -2,13 +2,17 @@
 -- the master user), before `surelane migrate`, and again whenever tables were created by somebody else. It changes
 -- nothing that is right already, sets no passwords, and works with every client: psql -f ops/postgres/roles.sql
 --
---   surelane_owner     cannot log in. Owns the schema `surelane` and writes the target's tables
+--   surelane_owner     cannot log in. Owns the schema `surelane` and writes the target's tables; their sequences it reads
+--                      (a dump keeps them) and draws from (a column's default)
 --   surelane           the lane logs in as this one, and works as the owner (target.owner_role: surelane_owner): it has
 --                      nothing of its own, so its password can change while a transaction is prepared
 --   surelane_operator  a person. Reads everything; to answer what is in doubt it becomes the owner. Postgres lets only the
 --                      role that prepared a transaction end it (or a superuser), so whoever may answer may also write,
 --                      by SET ROLE and never by accident
 --   surelane_reader    monitoring and `surelane verify --against`: reads, nothing else
+--
+-- Tables in another schema: SET surelane.schema = '...' and run it once more. Not given, since not every lane needs it:
+-- ownership of the tables (schema_evolution: add-columns), and CREATE on the database (`surelane replay` into a schema).
 --
 -- Other names: SET surelane.owner = '...' (.login, .operator, .reader, .own_schema, .schema, .connections) before it.
 
@@ -55,7 +59,7 @@ begin
   execute format('alter role %I set default_transaction_read_only = on', reader);  -- a seat belt: the grants are the lock
   execute format('grant %I to %I, %I', owner, login, operator);
 
-  foreach one in array array[owner, login, operator, reader] loop
+  foreach one in array array[login, operator, reader] loop
     execute format('grant connect on database %I to %I', current_database(), one);
   end loop;
   -- since Postgres 15 this is so by itself
@@ -81,6 +85,8 @@ begin
   execute format('grant usage on schema %I to %I', tables, owner);
   execute format('grant select, insert, update, delete on all tables in schema %I to %I', tables, owner);
   execute format('alter default privileges in schema %I grant select, insert, update, delete on tables to %I', tables, owner);
+  execute format('grant usage, select on all sequences in schema %I to %I', tables, owner);
+  execute format('alter default privileges in schema %I grant usage, select on sequences to %I', tables, owner);
 end
 $roles$;
 
@@ -88,6 +94,9 @@ $roles$;
 do $monitor$
 begin
   execute format('grant pg_read_all_stats to %I, %I', current_setting('surelane.operator'), current_setting('surelane.reader'));
+  if current_setting('server_version_num')::int >= 160000 then  -- before, a role inherits all of its grants or none
+    execute format('grant pg_read_all_stats to %I with inherit true', current_setting('surelane.operator'));
+  end if;
 exception when insufficient_privilege then
   raise notice 'pg_read_all_stats was not granted: other sessions are shown without their statements';
 end

@@ -5,15 +5,11 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import create_engine
-from sqlalchemy.pool import NullPool
 
 from app.embedded import Kafka, Postgres, Stack
-from app.embedded.stack import TARGET_ROLE
-from app.ledger.migrate import upgrade
 from tests.crash.cases import matrix, sample
 from tests.fix_proxy import Proxy, proxy_to
-from tests.fix_target import SCHEMA, TEMPLATE, Target, sqlalchemy_url
+from tests.fix_target import TEMPLATE, Target, make_target
 
 DEFAULT_SEED = 1
 
@@ -70,9 +66,7 @@ def target_server(servers: Stack) -> Postgres:
 @pytest.fixture(scope="session")
 def template(target_server: Postgres) -> str:
     """Name of the migrated template database, in that server."""
-    target_server.create_database(TEMPLATE, TARGET_ROLE)
-    engine = create_engine(sqlalchemy_url(target_server, TEMPLATE), poolclass=NullPool)
-    upgrade(engine, SCHEMA)
+    make_target(target_server, TEMPLATE)
     return TEMPLATE
 
 

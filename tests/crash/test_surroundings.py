@@ -103,7 +103,7 @@ def _is_waiting(target: Target) -> bool:
     [
         ("alter table flat rename to elsewhere", "alter table elsewhere rename to flat"),
         ("alter table flat rename v to w", "alter table flat rename w to v"),
-        ("revoke all on flat from current_user", "grant all on flat to current_user"),
+        ("revoke update on flat from surelane_owner", "grant update on flat to surelane_owner"),
     ],
     ids=["table gone", "column gone", "privilege gone"],
 )

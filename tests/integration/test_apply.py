@@ -18,7 +18,7 @@ from app.apply.plan import Plan
 from app.errors import BadMessage, TargetMismatch
 from tests import messages as m
 from tests.fix_bare_lane import MakeBareLane
-from tests.fix_target import Target
+from tests.fix_target import SCHEMA, Target
 from tests.messages import Debezium, Message, Table
 from tests.workload import TABLES, Shop
 
@@ -306,7 +306,7 @@ def test_a_table_that_is_nothing_but_its_key(target: Target, bare_lane: MakeBare
 def test_names_that_need_quotes(target: Target, bare_lane: MakeBareLane) -> None:
     columns = {"Id": m.INT, 'a "quoted" %s name': m.TEXT, "order": m.TEXT, "surelane_line": m.DATE}
     table = Table('Weird % "Table"', columns, key=("Id",), schema="Sch%ema")
-    target.execute('create schema "Sch%ema"')
+    target.create_schema("Sch%ema")
     target.execute(
         'create table "Sch%ema"."Weird % ""Table""" ("Id" int primary key, "a ""quoted"" %s name" text,'
         ' "order" text, surelane_line date)'
@@ -316,6 +316,31 @@ def test_names_that_need_quotes(target: Target, bare_lane: MakeBareLane) -> None
     lane.apply([d.create(table, row), d.create(table, {**row, "Id": 2}), d.delete(table, {**row, "Id": 2})])
     found = target.execute('select * from "Sch%ema"."Weird % ""Table"""')
     assert [tuple(one) for one in found] == [tuple(row.values())]
+
+
+def test_columns_with_names_of_the_lanes_own(target: Target, bare_lane: MakeBareLane) -> None:
+    """Staging tables have columns of such names, too."""
+    names = ("surelane_ordinal", "surelane_ordinal_", *(f"surelane_out_{number}" for number in range(6)))
+    table = Table("flat", {"id": m.INT, **dict.fromkeys(names, m.TEXT)})
+    wider = dataclasses.replace(table, columns={"gone": m.TEXT, **table.columns})
+    target.create(table)
+    lane = bare_lane(tables={"unknown_column": "ignore"})
+    one, two, three = ({"id": number, **dict.fromkeys(names, f"v{number}")} for number in range(3))
+    lane.apply([d.create(table, one), d.create(wider, {"gone": "x", **two})])
+    lane.apply([*d.rekey(table, one, three), d.delete(table, two), d.create(table, one)])
+    assert target.rows("public.flat") == {(0,): one, (2,): three}
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_no_route_leads_to_the_lanes_own_tables(ignored: bool, target: Target, bare_lane: MakeBareLane) -> None:
+    """A source may have such a schema, being a target itself."""
+    ledger = Table("ledger", {"lane": m.TEXT}, key=("lane",), schema=SCHEMA)
+    lane = bare_lane({"*.*": "*.*"}, ignore_unknown=ignored)
+    if ignored:
+        assert lane.apply([d.delete(ledger, {"lane": "x"})]).counts.filtered == 1
+    else:
+        with pytest.raises(TargetMismatch, match="schema surelane has Surelane's own tables"):
+            lane.apply([d.delete(ledger, {"lane": "x"})])
 
 
 def test_a_partitioned_target(target: Target, bare_lane: MakeBareLane) -> None:
@@ -414,7 +439,7 @@ def test_whatever_of_the_target_refuses_a_row_the_message_is_named(
 
 
 def test_routes_and_tables_that_are_left_out(target: Target, bare_lane: MakeBareLane) -> None:
-    target.execute("create schema copy")
+    target.create_schema("copy")
     target.execute("create table copy.flat_2 (id int primary key, v text)")
     lane = bare_lane(routes={"public.flat": "copy.*_2".replace("*", "flat")}, ignore_unknown=True)
     record = lane.apply([d.create(FLAT, {"id": 1, "v": "a"}), d.create(PARENT, p(1))])

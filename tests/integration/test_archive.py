@@ -94,10 +94,10 @@ def kill(target: Target, folder: Path, place: str, mode: CommitMode) -> None:
 def restart(target: Target, folder: Path, archive: Archive) -> None:
     """What a start does about what it finds."""
     ledger = Ledger(SCHEMA, target.lane)
-    with target.engine.connect() as connection:
+    with target.as_lane.connect() as connection:
         generation = ledger.newest_generation(connection)
         connection.rollback()
-        prepared = PreparedTarget(connection, target.engine, ledger, generation)
+        prepared = PreparedTarget(connection, target.as_lane, ledger, generation)
         settle(connection, ledger, LocalCheckpoint(folder), "none", target=prepared, others=(archive,))
 
 

@@ -27,7 +27,7 @@ NOTHING = Span(start=Offsets(), end=Offsets())
 def connection(target: Target) -> Iterator[Connection]:
     """The lane's."""
     target.execute("create table public.t (id int primary key)")
-    with target.engine.connect() as connection:
+    with target.as_lane.connect() as connection:
         yield connection
 
 
@@ -66,7 +66,7 @@ def test_the_next_epoch_waits_until_the_last_one_is_published(
         order.append("next epoch")
 
     gid = Gid(target.lane, claim(target, ledger), 0)
-    committer = TwoPhase(PreparedTarget(connection, target.engine, ledger, gid.generation), (), publish)
+    committer = TwoPhase(PreparedTarget(connection, target.as_lane, ledger, gid.generation), (), publish)
     prepare(committer, connection, gid)
     watcher, lane = threading.Thread(target=committer.commit), threading.Thread(target=settle)
     watcher.start()
@@ -87,7 +87,7 @@ def test_a_decided_epoch_that_is_gone_says_who_took_it(
 ) -> None:
     """Rolled back by hand it is lost, and an operator has to act; rolled back by a newer writer it is applied there."""
     gid = Gid(target.lane, claim(target, ledger), 0)
-    committer = TwoPhase(PreparedTarget(connection, target.engine, ledger, gid.generation))
+    committer = TwoPhase(PreparedTarget(connection, target.as_lane, ledger, gid.generation))
     prepare(committer, connection, gid)
     with target.engine.connect() as other:
         other.rollback_prepared(str(gid), recover=True)
@@ -100,7 +100,7 @@ def test_a_decided_epoch_that_is_gone_says_who_took_it(
 def test_committing_needs_no_living_connection(target: Target, connection: Connection, ledger: Ledger) -> None:
     """The connection that prepared may die; any other of the role can end what it left."""
     gid = Gid(target.lane, claim(target, ledger), 0)
-    committer = TwoPhase(PreparedTarget(connection, target.engine, ledger, gid.generation))
+    committer = TwoPhase(PreparedTarget(connection, target.as_lane, ledger, gid.generation))
     prepare(committer, connection, gid)
     target.cut_connections("%")
     assert committer.commit()

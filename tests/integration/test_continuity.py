@@ -4,7 +4,6 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from app.db.engine import make_engine
 from app.embedded import Kafka
 from app.errors import Diverged, EnvironmentMissing, ExitStatus, SurelaneError, TopicChanged
 from app.kafka.broker import Broker
@@ -67,7 +66,7 @@ def test_a_target_that_lacks_an_epoch_stops_the_start_with_a_plan(
 
     settings = caught_up.settings
     with Broker(settings.source) as broker:
-        (plan,) = recover_from_ledger(settings, make_engine(settings.target.url), broker, dry_run=False)
+        (plan,) = recover_from_ledger(settings, target.as_lane, broker, dry_run=False)
     assert plan.messages == 7
     caught_up.run_until_caught_up()
     questions(target, topic)

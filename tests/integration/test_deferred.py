@@ -284,7 +284,7 @@ def test_one_name_for_two_constraints(target: Target, bare_lane: MakeBareLane) -
 
 
 KILL = """
-create function kill() returns trigger language plpgsql as $$ begin
+create function kill() returns trigger language plpgsql security definer as $$ begin
     perform pg_terminate_backend(pg_backend_pid()); return null;
 end $$;
 create constraint trigger kill after insert on parent deferrable initially deferred

@@ -22,11 +22,12 @@ from app.cli.checks.target import migrations, prepared_slots
 from app.config.load import load
 from app.config.settings import Order
 from app.embedded import Kafka
+from app.embedded.roles import LOGIN, OWNER
 from app.kafka.broker import TopicInfo
 from app.ledger.store import Ledger
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
-from tests.fix_cli import LANE_ROLE, Ended, Site
+from tests.fix_cli import Ended, Site
 from tests.fix_doubt import EPOCH
 from tests.fix_recover import configure, forget
 from tests.fix_snapshot import Snapshotting
@@ -55,7 +56,7 @@ def finding(ended: Ended, check: str) -> str:
 def healthy(site: Site) -> Site:
     """Everything as it should be."""
     site.surelane("migrate")
-    site.execute(f"set role {LANE_ROLE}; {TABLE}")
+    site.execute(TABLE)
     return site
 
 
@@ -87,12 +88,25 @@ def test_every_fault_in_one_run(site: Site) -> None:
     assert found["retention"] == "warn"
     assert f"{topic} has 2 partitions" in finding(ended, "order")
     assert "across epochs only the order within each topic" in finding(ended, "order")
-    assert f'GRANT "{role}" TO "{LANE_ROLE}"' in finding(ended, "owner_role")
+    assert f'GRANT "{role}" TO "{LOGIN}"' in finding(ended, "owner_role")
     assert "surelane migrate" in finding(ended, "migrations")
     assert "public.gone" in finding(ended, "tables")
     assert "without a primary key: public.keyless" in finding(ended, "tables")
     assert "public.keyless (select, insert, update, delete)" in finding(ended, "privileges")
     assert all(one["hint"] for one in ended.json["findings"] if one["level"] != "ok"), "each says what to do"
+
+
+def test_rights_that_are_too_many_or_too_few(healthy: Site) -> None:
+    healthy.configure(target={"schema_evolution": "add-columns"})
+    ended = healthy.surelane("doctor", "--json")
+    assert (ended.status, levels(ended)["privileges"]) == (0, "warn")
+    assert "does not own public.orders" in finding(ended, "privileges")
+    healthy.execute(f"alter table public.orders owner to {OWNER}")
+    assert set(levels(healthy.surelane("doctor", "--json")).values()) == {"ok"}
+    healthy.configure(target={"url": healthy.target.url(healthy.database), "owner_role": None})
+    ended = healthy.surelane("doctor", "--json")
+    assert (ended.status, levels(ended)["privileges"]) == (0, "warn")
+    assert "postgres is a superuser" in finding(ended, "privileges")
 
 
 def test_nothing_is_changed(site: Site) -> None:

@@ -35,7 +35,7 @@ Open = Callable[[], Attempts]
 @pytest.fixture
 def open_attempts(target: Target) -> Open:
     """The guard's tables of one lane, as a process that has just started opens them."""
-    return lambda: Attempts(make_engine(target.url), SCHEMA, target.lane)
+    return lambda: Attempts(target.as_lane, SCHEMA, target.lane)
 
 
 @pytest.fixture

@@ -10,14 +10,12 @@ import yaml
 
 from app.cli.checks.guard import guard
 from app.config.load import load
-from app.db.engine import make_engine
-from app.embedded.stack import TARGET_ROLE
 from app.errors import ExitStatus
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
 from app.ledger.migrate import head
 from app.model.offsets import Offsets, Span, TopicPartition
 from tests.fix_cli import Ended
-from tests.fix_target import SCHEMA, Target
+from tests.fix_target import GUARD, SCHEMA, Target
 
 TOPIC = TopicPartition("made-up", 0)
 FINISHED = {"generation", "epoch", "stage", "finished", "host", "pid", "start", "end", "messages_at_most", "begun_at"}
@@ -40,13 +38,13 @@ class Post:
         sections = {
             "lane": self.lane,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]},
-            "target": {"url": str(self.target.url)},
+            "target": self.target.told,
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more))
 
     def attempts(self, lane: str | None = None, database: Target | None = None) -> Attempts:
         """As the lane writes them."""
-        return Attempts(make_engine((database or self.target).url), SCHEMA, lane or self.lane)
+        return Attempts((database or self.target).as_lane, SCHEMA, lane or self.lane)
 
     def begin(self, lane: str | None = None, database: Target | None = None, epoch: int = 7) -> Attempts:
         """A lane that has begun a span and suspects a message of it."""
@@ -150,7 +148,7 @@ def test_a_lane_for_each_partition(post: Post) -> None:
 
 
 def test_never_migrated(post: Post) -> None:
-    post.target.execute("drop schema surelane cascade")
+    post.target.unmigrate()
     ended = post.surelane("guard", "show")
     assert ended.status == ExitStatus.TARGET
     assert "surelane migrate" in ended.err
@@ -173,7 +171,7 @@ def test_only_the_guards_database_is_read(post: Post, elsewhere: Target) -> None
 
 def test_migrate_prepares_both(post: Post, elsewhere: Target) -> None:
     for database in (post.target, elsewhere):
-        database.execute("drop schema surelane cascade")
+        database.unmigrate()
     post.configure(guard={"url": elsewhere.url})
     expected = {"before": None, "after": head()}
     found = post.surelane("migrate", "--json").json
@@ -203,7 +201,7 @@ def test_doctor_finds_nothing_wrong(post: Post, elsewhere: Target) -> None:
 
 
 def test_doctor_finds_it_not_migrated(post: Post, elsewhere: Target) -> None:
-    elsewhere.execute("drop schema surelane cascade")
+    elsewhere.unmigrate()
     post.configure(guard={"url": elsewhere.url})
     _, (level, message, hint), _ = found_by_doctor(post.folder)
     assert (level, hint) == ("fault", "surelane migrate")
@@ -212,11 +210,11 @@ def test_doctor_finds_it_not_migrated(post: Post, elsewhere: Target) -> None:
 
 def test_doctor_finds_that_it_may_not_be_written(post: Post, elsewhere: Target) -> None:
     post.configure(guard={"url": elsewhere.url})
-    elsewhere.execute(f"revoke insert, update on surelane.suspect from {TARGET_ROLE}")
+    elsewhere.execute(f"revoke insert, update on surelane.suspect from {GUARD}")
     _, (level, message, hint) = found_by_doctor(post.folder)
     assert level == "fault"
     assert "surelane.suspect (insert, update)" in message
-    assert f'ON surelane.suspect TO "{TARGET_ROLE}"' in hint
+    assert f'ON surelane.suspect TO "{GUARD}"' in hint
 
 
 def test_doctor_finds_it_away_and_goes_on(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 d = Debezium()
 #: `fatal` ends the session that writes it
 FATAL = """
-create function hit() returns trigger language plpgsql as $$
+create function hit() returns trigger language plpgsql security definer as $$
 begin perform pg_terminate_backend(pg_backend_pid()); return new; end $$
 """
 TRIGGER = "create trigger hit before insert on flat for each row when (new.v = 'fatal') execute function hit()"

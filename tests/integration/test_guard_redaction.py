@@ -37,7 +37,7 @@ create trigger hit before insert on flat for each row when (new.v <> 'x') execut
 KILL = RAISE.replace(
     "raise exception using errcode = '{code}', message = 'not this one: ' || new.v",
     "perform pg_terminate_backend(pg_backend_pid()); return new",
-)
+).replace("language plpgsql as", "language plpgsql security definer as")
 DDL = {
     "22P02: the value itself": "create table flat (id int primary key, v int)",
     "22007: the value itself": "create table flat (id int primary key, v date)",

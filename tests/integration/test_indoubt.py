@@ -264,7 +264,12 @@ BLOCKED = (
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["same server", "after a restart of the server"])
 def test_the_sessions_it_blocks(doubt: Doubt, target_server: Postgres, restarted: bool) -> None:
-    """By what they wait for: the server itself calls every prepared transaction 0."""
+    """By what they wait for: the server itself calls every prepared transaction 0.
+
+    Whoever asks has to be one to whom others' statements are shown.
+    """
+    seeing = {"url": doubt.target.url_as(SUPERUSER)}
+    doubt.configure(target=seeing)
     doubt.target.execute("insert into public.counter values (3, 1)")
     gid, other = doubt.prepare(decided=True), doubt.foreign()
     if restarted:
@@ -285,7 +290,7 @@ def test_the_sessions_it_blocks(doubt: Doubt, target_server: Postgres, restarted
         said = doubt("explain", gid).out
         assert "wants AccessExclusiveLock on public.counter: alter table" in said
         assert "behind one of these" in said
-        doubt.configure(guard={"redact": ["hits"]})
+        doubt.configure(target=seeing, guard={"redact": ["hits"]})
         assert "alter table" not in doubt("explain", gid).out + doubt("list", "--json").out
 
 

@@ -12,11 +12,12 @@ import pytest
 import yaml
 
 from app.embedded import Kafka
+from app.embedded.roles import LOGIN, OWNER
 from tests import messages as m
 from tests.fix_cli import Ended
 from tests.fix_http import Http
 from tests.fix_lane import ROOT, LaneUnderTest, MakeLane, MakeProcess
-from tests.fix_locked import LOGIN, OWNER, PASSWORD, Locked, LockedTarget
+from tests.fix_locked import PASSWORD, Locked, LockedTarget
 from tests.fix_secured import KEY_PASSWORD, USER, Secured
 from tests.fix_secured import PASSWORD as KAFKA_PASSWORD
 from tests.fix_topic import Topic

@@ -21,6 +21,7 @@ from app.db.engine import make_engine
 from app.db.prepared import end
 from app.db.sql import run
 from app.decode.driver import DriverDecoder
+from app.embedded.roles import READER
 from app.errors import SurelaneError
 from app.kafka.spans import Batch
 from tests import messages as m
@@ -119,7 +120,7 @@ def made(target: Target, table: str, columns: Sequence[str]) -> None:
         database=target.database,
     )
     target.server.execute(
-        sql.SQL("alter table public.{} owner to surelane").format(sql.Identifier(table)), database=target.database
+        sql.SQL("alter table public.{} owner to surelane_owner").format(sql.Identifier(table)), database=target.database
     )
 
 
@@ -251,8 +252,8 @@ def test_columns_that_are_added(ddl: Connection, name: str, field: dict[str, Any
 @pytest.fixture
 def ddl(target: Target) -> Iterator[Connection]:
     target.create(CANARY)
-    engine = make_engine(target.url)
-    with engine.connect() as connection:
+    target.give("canary")
+    with target.as_lane.connect() as connection:
         yield connection
 
 
@@ -285,17 +286,17 @@ def test_verbs_over_a_table_with_such_names(
     raw = {
         "lane": target.lane,
         "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["none"]},
-        "target": {"url": target.url},
+        "target": target.told,
         "snapshots": {"directory": str(tmp_path / "snapshots")},
         "metrics": {"port": 0},
     }
     file = tmp_path / "surelane.yaml"
     file.write_text(yaml.safe_dump(raw))
-    same = surelane("verify", "--against", elsewhere.url, "--json", "--config", str(file))
+    same = surelane("verify", "--against", elsewhere.url_as(READER), "--json", "--config", str(file))
     assert same.status == 0, same.out + same.err
     victim = ATTEMPTS[0]
     statement = sql.SQL("delete from public.{}").format(sql.Identifier(victim))
     elsewhere.server.execute(statement, database=elsewhere.database)
-    other = surelane("verify", "--against", elsewhere.url, "--json", "--config", str(file))
+    other = surelane("verify", "--against", elsewhere.url_as(READER), "--json", "--config", str(file))
     assert other.status == 16, other.out + other.err
     assert victim in json.dumps(other.json, ensure_ascii=False).replace('\\"', '"')

@@ -27,7 +27,7 @@ DDL = (
     "create table flat (id int primary key, v varchar(12) not null check (v <> 'never'), parent int references parent)",
     "create unique index on flat (v) where v like 'one%'",
     """
-    create function obey() returns trigger language plpgsql as $$ begin
+    create function obey() returns trigger language plpgsql security definer as $$ begin
         if new.v = 'raise' then raise 'not this one'; end if;
         if new.v = 'sleep' then perform pg_sleep(60); end if;
         if new.v = 'end' then perform pg_terminate_backend(pg_backend_pid()); end if;

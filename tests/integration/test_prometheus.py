@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from app.embedded import Postgres
+from app.embedded.roles import READER
 from ops.grafana import dashboard
 from ops.monitoring import TOP, alerts, recorded
 from tests import messages as m
@@ -89,7 +90,7 @@ def test_a_lane_is_scraped_and_every_rule_and_every_query_has_an_answer(
     process.until(lambda: dict(target.position()) == topic.ends, why="the lane to catch up")
     config = ("--config", str(process.config_file))
     assert surelane("snapshot", "create", *config).status == 0
-    assert surelane("verify", "--against", target.url, "--same-names", *config).status == 0
+    assert surelane("verify", "--against", target.url_as(READER), "--same-names", *config).status == 0
     with slot(target_server, f"slot_{target.lane}".replace("-", "_").lower()):
         exporter = serve(
             "prometheus-postgres-exporter",

@@ -36,7 +36,7 @@ class Shelf:
         sections = {
             "lane": self.lane,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC]},
-            "target": {"url": str(self.target.url)},
+            "target": self.target.told,
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more))
 
@@ -70,7 +70,7 @@ def test_nothing_there(shelf: Shelf) -> None:
 
 
 def test_a_target_that_is_not_migrated(shelf: Shelf) -> None:
-    shelf.target.execute("drop schema surelane cascade")
+    shelf.target.unmigrate()
     ended = shelf("list")
     assert ended.status == ExitStatus.TARGET
     assert "surelane migrate" in ended.err

@@ -12,7 +12,7 @@ from app.config.load import load
 from app.db.locks import lock_holder, terminate, try_lock
 from app.embedded import Kafka
 from app.embedded.postgres import SUPERUSER
-from app.embedded.stack import TARGET_ROLE
+from app.embedded.roles import LOGIN, OWNER, READER
 from app.errors import ExitStatus, Refused
 from app.failpoint import RECOVER_NAMES
 from app.recover.journal import FILE
@@ -66,7 +66,7 @@ def test_from_a_base_backup(lost: MakeLost, monkeypatch: pytest.MonkeyPatch) -> 
     told = made("--json").json
     assert (told["finished"], told["ok"], told["url"]) == (True, True, None)
     assert (told["place"]["to"], len(told["steps"])) == (folder, len(RECOVER_NAMES))
-    made.play("Go on", go_on(made, made.copy, monkeypatch), other=str(made.target.url))
+    made.play("Go on", go_on(made, made.copy, monkeypatch), other=made.target.url_as(READER))
 
 
 def test_from_a_dump(lost: MakeLost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_killed_again_and_again(lost: MakeLost) -> None:
     made.killed("recover-replay")
     assert made.copy.prepared() == []
     made.copy.execute("update public.counter set hits = hits + 1")
-    wrong = made("--against", str(made.target.url), "--same-names")
+    wrong = made("--against", made.target.url_as(READER), "--same-names")
     assert (wrong.status, "FAULT comparison" in wrong.out) == (ExitStatus.DIFFERENT, True)
     made.copy.execute("update public.counter set hits = hits - 1")
     made.play("Killed, or failed")
@@ -200,7 +200,7 @@ def test_refused_before_anything_is_done(
     assert (ended.status, "is not what was made" in ended.err) == (ExitStatus.REFUSED, True)
     data.write_bytes(whole)
 
-    ended = run(*copy.to, "--against", str(snapshotting.target.url), "--tables", "orders")
+    ended = run(*copy.to, "--against", snapshotting.target.url_as(READER), "--tables", "orders")
     assert (ended.status, "is not a target schema.table" in ended.err) == (ExitStatus.USAGE, True)
     assert not is_there(copy)
 
@@ -214,11 +214,11 @@ def test_what_speaks_against_a_place(run: Callable[..., Ended], snapshotting: Sn
     """An unfinished one is gone on with, or given up; the target itself is no new place, whatever it was made of."""
     copy, other = snapshotting.place("dump"), snapshotting.place("dump")
     snapshotting.json("restore", "one", *copy.to)
-    configure(snapshotting, target={"url": copy.target.url})
+    configure(snapshotting, target=copy.target.told)
     for _ in range(2):
         ended = run(*copy.to)
         assert (ended.status, "is the target itself" in ended.err) == (ExitStatus.REFUSED, True)
-    configure(snapshotting, target={"url": str(snapshotting.target.url)})
+    configure(snapshotting, target=snapshotting.target.told)
     words = ("recover", "run", "--snapshot", "one")
     killed("recover-ledger", *words, *copy.to)
     with (snapshotting.directory / "one" / FILE).open("a") as file:
@@ -256,10 +256,12 @@ def test_foreign_prepared_transactions(
     """They are not touched unless that is said; the refusal says how."""
     del made_up
     for gid in ("other-program-17", f"surelane:{LANE}:1:1"):
-        connection = psycopg2.connect(snapshotting.target.server.url(snapshotting.target.database, TARGET_ROLE))
+        connection = psycopg2.connect(snapshotting.target.server.url(snapshotting.target.database, LOGIN))
+        with connection, connection.cursor() as cursor:
+            cursor.execute(f"set role {OWNER}")
         connection.tpc_begin(gid)
         with connection.cursor() as cursor:
-            cursor.execute(f'create table public."of {gid}" ()')
+            cursor.execute(f'create table surelane."of {gid}" ()')
         connection.tpc_prepare()
         connection.close()
     snapshotting.json("create", "--name", "two", "--driver", "basebackup")

@@ -14,6 +14,7 @@ from app.commit.participant import Work
 from app.config.load import load
 from app.config.settings import Settings
 from app.embedded import Kafka
+from app.embedded.roles import LOGIN, OWNER
 from app.errors import ExitStatus
 from app.kafka.broker import Broker
 from app.model.gid import Gid
@@ -122,6 +123,7 @@ def test_into_tables_that_are_there(replays: Replays, another_database: Target) 
     replays.target.create(FLAT)
     replays.topic.send(row(n) for n in range(5))
     another_database.execute("create table public.flat (id int primary key, v text, more text default 'x')")
+    another_database.execute(f"alter table public.flat owner to {LOGIN}")
     replays.json("--from", "earliest", into=another_database.url)
     replays.equals_fold(FLAT, schema="public", at=another_database)
     assert another_database.execute("select distinct more from public.flat") == [("x",)]
@@ -132,8 +134,9 @@ def test_not_over_anything(replays: Replays, elsewhere: Target) -> None:
     target = replays.target
     target.create(FLAT)
     replays.topic.send(row(n) for n in range(5))
-    target.execute("create schema shadow")
+    target.execute(f"create schema shadow authorization {OWNER}")
     target.execute("create table shadow.flat (like public.flat including all)")
+    target.give("shadow.flat")
     target.execute("insert into shadow.flat values (99, 'mine')")
     refused = replays("--from", "earliest")
     assert (refused.status, "shadow.flat" in refused.err, "--anew" in refused.err) == (ExitStatus.REFUSED, True, True)

@@ -1,6 +1,7 @@
 """Each role of ops/postgres is enough for what it is for, and for nothing more."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -8,11 +9,15 @@ import psycopg2.errors
 import pytest
 import yaml
 
+from app.demo.stage import AS_CAPTURE
 from app.embedded import Stack
+from app.embedded.postgres_binaries import bin_dir
+from app.embedded.roles import CAPTURE, LOGIN, OPERATOR, OWNER, READER, SOURCE, make_roles
 from tests import messages as m
 from tests.fix_cli import Ended
 from tests.fix_lane import MakeLane
-from tests.fix_locked import LOGIN, OPERATOR, OWNER, PASSWORD, READER, TOP, Locked, LockedTarget
+from tests.fix_locked import PASSWORD, Locked, LockedTarget
+from tests.fix_target import give_roles
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.waiting import eventually
@@ -150,7 +155,7 @@ def test_who_may_end_what_is_prepared(roles: Callable[..., list[Any]]) -> None:
 
 def test_the_script_can_be_run_again(target: LockedTarget, locked: Locked, roles: Callable[..., list[Any]]) -> None:
     target.execute("create table later (id int primary key)")
-    locked.run("roles.sql", target.database, connections="90")
+    give_roles(target.server, target.database)
     roles(LOGIN, "insert into later values (1)", become=OWNER)
     assert roles(READER, "select * from later") == [(1,)]
 
@@ -158,7 +163,7 @@ def test_the_script_can_be_run_again(target: LockedTarget, locked: Locked, roles
 def test_the_script_takes_other_names(target: LockedTarget, locked: Locked) -> None:
     names = {"owner": 'o"1', "login": "l'2", "operator": "op 3", "reader": "%I", "own_schema": "Other Schema"}
     try:
-        locked.run("roles.sql", target.database, **names)
+        make_roles(target.server.url(target.database), **names)
         found = target.server.execute("select rolname from pg_roles where rolname = any(%s)", list(names.values()))
         assert {name for (name,) in found} == set(names.values()) - {"Other Schema"}
         assert target.execute("select from pg_namespace where nspname = 'Other Schema'")
@@ -202,31 +207,55 @@ def test_the_verbs_as_the_operator_and_the_lane(
     assert target.prepared() == []
 
 
-def test_debeziums_role_is_enough_and_no_more(capturing: Stack, new_topic: Callable[..., Topic]) -> None:
-    """A connector as `surelane_capture`, which finds its publication made."""
+def test_what_counts_and_a_dump_of_it(
+    target: LockedTarget, lane: MakeLane, topic: Topic, surelane: Callable[..., Ended], tmp_path: Path
+) -> None:
+    """A default of the target's own draws from a sequence, and a dump keeps where that is."""
+    counted = "number serial, other int generated always as identity"
+    target.execute(f"create table flat (id int primary key, v text, {counted})")
+    told = {"directory": str(tmp_path / "snapshots"), "bin_dir": str(bin_dir())}
+    made = lane("two-phase", snapshots=told)
+    topic.send([Debezium().create(FLAT, {"id": number, "v": "x"}) for number in range(3)])
+    made.run_until_caught_up()
+    assert sorted(target.execute("select number, other from flat")) == [(1, 1), (2, 2), (3, 3)]
+    ended = surelane("snapshot", "create", "--config", str(made.config_file))
+    assert ended.status == 0, ended.err
+
+
+def test_who_sees_what_others_wait_with(target: LockedTarget, roles: Callable[..., list[Any]]) -> None:
+    """Before Postgres 16 a role that does not inherit has to take the right."""
+    ((version,),) = target.execute("select current_setting('server_version_num')::int")
+    look = "select query from pg_stat_activity where application_name = 'somebody'"
+    with target.engine.connect() as connection:
+        connection.exec_driver_sql("set application_name = 'somebody'")
+        (seen,) = roles(READER, look)[0]
+        assert "application_name" in seen
+        assert roles(OPERATOR, look, become=None if version >= 160000 else "pg_read_all_stats") == [(seen,)]
+        assert "insufficient privilege" in roles(LOGIN, look, become=OWNER)[0][0]
+
+
+def test_the_sources_roles_are_enough_and_no_more(capturing: Stack, new_topic: Callable[..., Topic]) -> None:
+    """A connector as `surelane_capture`, which finds its publication made; a reader."""
     database = "captured_by_role"
     source = capturing.source
     source.create_database(database)
     source.execute("create table flat (id int primary key, v text)", database=database)
     source.execute("insert into flat values (1, 'before')", database=database)
-    connection = psycopg2.connect(source.url(database))
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute(f"set surelane.publication = '{database}'")
-        cursor.execute((TOP / "ops/postgres/source-roles.sql").read_text())
-    connection.close()
+    make_roles(source.url(database), SOURCE, publication=database)
     topic = new_topic()
-    as_role = {"database.user": "surelane_capture", "publication.autocreate.mode": "disabled"}
-    capturing.capture(database, topic.name, as_role)
+    capturing.capture(database, topic.name, AS_CAPTURE)
     try:
         source.execute("insert into flat values (2, 'after')", database=database)
         eventually(lambda: topic.end >= 2, 60, "both rows")
-        mine = psycopg2.connect(source.url(database, "surelane_capture"))
-        mine.autocommit = True
-        with mine.cursor() as cursor:
-            for statement in ("insert into flat values (3, 'x')", "delete from flat", "create table mine (id int)"):
-                with pytest.raises(psycopg2.errors.InsufficientPrivilege):
-                    cursor.execute(statement)
-        mine.close()
+        for role in (CAPTURE, READER):
+            options = "-c default_transaction_read_only=off"
+            mine = psycopg2.connect(source.url(database, role), options=options)
+            mine.autocommit = True
+            with mine.cursor() as cursor:
+                cursor.execute("select * from flat")
+                for statement in ("insert into flat values (3, 'x')", "delete from flat", "create table mine (id int)"):
+                    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                        cursor.execute(statement)
+            mine.close()
     finally:
         capturing.release(database)

@@ -1,7 +1,7 @@
 """`target.owner_role`: the login that prepared an epoch is gone at the next start, and another member settles it.
 
 The credentials of a lane are rotated while an epoch is between its two phases: the session of the old login is ended
-and its role dropped, so that nobody can log in as it any more. Both logins act as the owner of the database.
+and its role dropped, so that nobody can log in as it any more. Both logins act as the owner of what is Surelane's.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.embedded.stack import TARGET_ROLE
+from app.embedded.roles import OWNER
 from app.errors import Fenced, SurelaneError
 from tests.fix_cli import Ended
 from tests.fix_lane import Hold, LaneUnderTest, MakeLane
@@ -30,7 +30,7 @@ def logins(target: Target) -> Iterator[tuple[str, str]]:
     """Two members of the owner's role, neither of which owns anything itself."""
     names = (f"first-{target.database}", f"second-{target.database}")
     for name in names:
-        target.server.execute(f'create role "{name}" login in role {TARGET_ROLE}')
+        target.server.execute(f'create role "{name}" login in role {OWNER}')
     yield names
     for name in names:
         target.server.execute(f'drop role if exists "{name}"')
@@ -56,7 +56,7 @@ def test_another_member_settles_what_one_prepared(
     first, second = logins
 
     def of(login: str) -> LaneUnderTest:
-        told = {"url": url_of(target, login), "owner_role": TARGET_ROLE}
+        told = {"url": url_of(target, login), "owner_role": OWNER}
         return lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}, target=told)
 
     target.create(*TABLES)
@@ -69,7 +69,7 @@ def test_another_member_settles_what_one_prepared(
         held.reached()
         (gid,) = target.prepared()
         ((owner,),) = target.execute("select owner from pg_prepared_xacts where gid = :gid", gid=gid)
-        assert owner == TARGET_ROLE
+        assert owner == OWNER
         end_the_login(target, first)
         held.release()
         ended = old.give_up()

@@ -3,6 +3,7 @@
 import pytest
 
 from app.config.settings import CommitMode
+from app.embedded.roles import READER
 from app.errors import ConfigInvalid, EnvironmentMissing, ExitStatus, TopicChanged
 from app.model.offsets import TopicPartition
 from tests.fix_lane import MakeLane
@@ -86,7 +87,7 @@ def test_made_anew(stopped: Operator, target: Target, topic: Topic) -> None:
     assert target.execute("select from surelane.suspect") == []
     assert [tuple(row) for row in target.execute("select missing, reason from surelane.gap")] == [(None, "a test")]
     equals_oracle(target, topic)
-    assert stopped.statuses(PAGE, "Is the target whole?", source=str(target.url)) == [0]
+    assert stopped.statuses(PAGE, "Is the target whole?", source=target.url_as(READER)) == [0]
 
 
 def test_the_wrong_cluster(stopped: Operator, target: Target, topic: Topic) -> None:

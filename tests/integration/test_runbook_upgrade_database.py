@@ -113,8 +113,8 @@ def test_major_version(scene: Scene, target: Target) -> None:
     if major(newer()) == major(bin_dir()):
         pytest.skip("this machine has one version of Postgres only")
     old, new_bin = scene.target, str(newer())
-    with old.engine.connect() as connection, connection.begin():
-        connection.exec_driver_sql("create table public.other ()")
+    with old.as_lane.connect() as connection, connection.begin():
+        connection.exec_driver_sql("create table surelane.other ()")
         connection.exec_driver_sql(f"prepare transaction '{GID}'")
     *until_check, check = [one for one in commands(PAGE) if one.section == "Major version"][:3]
     values = scene.values | {"new_bin": new_bin}

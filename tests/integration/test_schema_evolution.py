@@ -35,6 +35,7 @@ MORE = replace(FLAT, columns={**FLAT.columns, **NEW})
 @pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
 def test_columns_are_added_while_it_runs(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
     target.create(FLAT)
+    target.give("public.flat")
     source = Debezium(envelope=True)
     made = lane(mode, target={"schema_evolution": "add-columns"})
     topic.send([source.create(FLAT, {"id": 1, "v": "before"})])

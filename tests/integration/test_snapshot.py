@@ -16,6 +16,7 @@ import app.snapshot.snapshots
 from app.db.engine import make_engine
 from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_binaries import bin_dir
+from app.embedded.roles import OPERATOR, OWNER, READER
 from app.errors import ExitStatus
 from app.ledger.migrate import upgrade
 from tests.fix_bare_lane import TOPIC
@@ -385,7 +386,7 @@ def test_roles(snapshotting: Snapshotting) -> None:
     server.execute(f'create role "{role}"')
     snapshotting.target.execute(f'grant select on public.counter to "{role}"')
     made = snapshotting.json("create")
-    assert made["server"]["roles"] == [role, "surelane"]
+    assert made["server"]["roles"] == [role, OPERATOR, OWNER, READER]
     snapshotting.target.execute(f'revoke all on public.counter from "{role}"')
     server.execute(f'drop role "{role}"')
     copy = snapshotting.place("dump")

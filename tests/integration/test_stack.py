@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 import psycopg2
+import psycopg2.errors
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -146,18 +147,22 @@ def test_down_leaves_no_process_and_up_again_keeps_the_data(stack: Stack) -> Non
     assert rows(seen, "kept") == [{"id": 1}, {"id": 2}], "nothing is captured twice after a stop in good order"
 
 
-def test_the_target_belongs_to_a_role_that_is_no_superuser(stack: Stack) -> None:
+def test_the_target_has_the_roles_of_a_production(stack: Stack) -> None:
     endpoints = stack.up()
+    stack.target.execute("CREATE TABLE IF NOT EXISTS theirs (id int)", database="shop")
     assert endpoints.target_url is not None
     connection = psycopg2.connect(endpoints.target_url)
+    connection.autocommit = True
     try:
-        with connection, connection.cursor() as cursor:
-            cursor.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
-            assert cursor.fetchall() == [(False,)]
-            cursor.execute("CREATE TABLE mine (id int)")
+        with connection.cursor() as cursor:
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute("INSERT INTO theirs VALUES (1)")
+            cursor.execute(f"SET ROLE {endpoints.target_role}")
+            cursor.execute("INSERT INTO theirs VALUES (1)")
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute("CREATE TABLE mine (id int)")
             cursor.execute("SHOW max_prepared_transactions")
             assert cursor.fetchall() == [("64",)]
-            connection.rollback()
     finally:
         connection.close()
 
@@ -167,7 +172,7 @@ def test_the_command_prints_json_and_nothing_else(stack: Stack) -> None:
     command = [sys.executable, "-m", "app.cli", "stack", "up", "--json", "--name", stack.name]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
-    assert list(told) == ["kafka", "connect", "topic", "source_url", "target_url", "data_dir"]
+    assert list(told) == ["kafka", "connect", "topic", "source_url", "target_url", "target_role", "data_dir"]
     assert told["target_url"] == endpoints.target_url
 
 

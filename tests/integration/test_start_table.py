@@ -95,7 +95,7 @@ class Scene:
     def prepare(self, gid: Gid | None = None) -> None:
         """P: apply the epoch as the lane does, up to PREPARE TRANSACTION."""
         gid = gid or self.gid
-        with self.target.engine.connect() as connection:
+        with self.target.as_lane.connect() as connection:
             transaction = connection.begin_twophase(str(gid))
             self._write(connection, gid)
             transaction.prepare()
@@ -103,7 +103,7 @@ class Scene:
 
     def apply(self) -> None:
         """L: apply the epoch and commit."""
-        with self.target.engine.begin() as connection:
+        with self.target.as_lane.begin() as connection:
             self._write(connection, self.gid)
 
     def run(self) -> None:
@@ -410,8 +410,8 @@ def test_the_checkpoint_decides_that_is_there_when_the_lock_is_held(scene: MakeS
     decided.plan()
     decided.decide()
     name, ledger = made.lane.name, Ledger(SCHEMA, made.lane.name)
-    guard = Guard(Attempts(made.target.engine, SCHEMA, name), Limits(max_attempts=3, max_losses=5))
-    writer = Writer(name, made.target.engine, ledger, None, guard, Quarantine(SCHEMA, name))
+    guard = Guard(Attempts(made.target.as_lane, SCHEMA, name), Limits(max_attempts=3, max_losses=5))
+    writer = Writer(name, made.target.as_lane, ledger, None, guard, Quarantine(SCHEMA, name))
     try:
         open_writers([writer], LateLook(spark, str(made.lane.checkpoint), before), Offsets(), "two-phase")
     finally:

@@ -20,11 +20,12 @@ from app.credentials import passwords
 from app.db.engine import make_engine
 from app.db.failures import verdict_of
 from app.db.locks import lock_holder, terminate, try_lock
+from app.embedded.roles import LOGIN, OWNER
 from app.errors import EnvironmentMissing, Verdict
 from tests import messages as m
 from tests.certificates import Authority
 from tests.fix_lane import MODES, Hold, LaneUnderTest, MakeLane
-from tests.fix_locked import BY_CERTIFICATE, LOGIN, OWNER, PASSWORD, Locked, LockedTarget
+from tests.fix_locked import BY_CERTIFICATE, PASSWORD, Locked, LockedTarget
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.oracle import questions

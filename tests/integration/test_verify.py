@@ -14,6 +14,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from app.apply.target import load_table
+from app.embedded.roles import READER
 from app.errors import ExitStatus, TargetMismatch
 from app.metrics.lane import LaneMetrics
 from app.supervise.monitor import show_verified
@@ -40,7 +41,7 @@ class Verifying:
     surelane: Callable[..., Ended]
 
     def __call__(self, *arguments: str) -> Ended:
-        return self.surelane("verify", "--against", self.other.url, *arguments)
+        return self.surelane("verify", "--against", self.other.url_as(READER), *arguments)
 
     def json(self, *arguments: str) -> dict[str, Any]:
         """What `--json` prints, held against the exit status."""
@@ -58,7 +59,7 @@ class Verifying:
         sections = {
             "lane": "orders",
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["shop"]},
-            "target": {"url": self.target.url, **(target or {})},
+            "target": {**self.target.told, **(target or {})},
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more, sort_keys=False))
 
@@ -254,7 +255,7 @@ def test_routes_renames_and_excludes(verify: Verifying) -> None:
             "keys": {"public.s_log": ["at", "n"]},
         }
     )
-    verify.other.execute("create schema sales")
+    verify.other.create_schema("sales")
     verify.other.execute('create table sales.person (nr int, "Name" text, ssn text, old int)')
     verify.target.execute(
         "create table public.s_person (full_name text, extra int default 7, id int primary key,"
@@ -377,7 +378,7 @@ def test_killed_and_gone_on(verify: Verifying, surelane: Callable[..., Ended], f
     verify.both(*(f"create table public.{name} (id int primary key, v text)" for name in "abc"))
     verify.target.execute("insert into public.a values (1, 'x')")
     verify.other.execute("insert into public.a values (1, 'y'), (2, null)")
-    against = ("verify", "--against", str(verify.other.url))
+    against = ("verify", "--against", verify.other.url_as(READER))
     killed("verify-table@2", *against)
     verify.target.execute("delete from public.a")
     verify.target.execute("insert into public.c values (5, 'c')")
@@ -405,7 +406,7 @@ def test_killed_and_gone_on(verify: Verifying, surelane: Callable[..., Ended], f
 def test_the_tables_have_changed_since_it_was_killed(verify: Verifying) -> None:
     """What was compared then is not what is to be compared now."""
     verify.both(ITEM, FILL.format(rows=3))
-    killed("verify-table", "verify", "--against", str(verify.other.url))
+    killed("verify-table", "verify", "--against", verify.other.url_as(READER))
     verify.both("alter table public.item add more int")
     verify.target.execute("update public.item set more = 1 where id = 2")
     table = verify.table("--resume")

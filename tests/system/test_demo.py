@@ -21,7 +21,8 @@ from app.demo.lane import LANE
 from app.demo.snapshots import Snapshots
 from app.demo.tables import TABLES
 from app.embedded import Stack
-from app.embedded.stack import DATABASE, TARGET_ROLE
+from app.embedded.roles import CAPTURE, LOGIN, OWNER, READER
+from app.embedded.stack import DATABASE
 
 pytestmark = pytest.mark.alone
 
@@ -45,7 +46,7 @@ class Played:
 
     @property
     def engines(self) -> tuple[Engine, Engine]:
-        urls = self.stack.source.url(DATABASE), self.stack.target.url(DATABASE, TARGET_ROLE)
+        urls = self.stack.source.url(DATABASE), self.stack.target.url(DATABASE)
         source, target = (make_engine(postgres_url(url)) for url in urls)
         return source, target
 
@@ -84,6 +85,16 @@ def test_it_was_killed_at_work_and_says_what_was_replayed(played: Played) -> Non
     assert (recovery["replayed_epochs"] > 0) == (not crash["decided"])
     assert [one["gid"] for one in recovery["settled"]] == crash["in_doubt"]
     assert 0 < recovery["start_seconds"] < recovery["first_epoch_seconds"] <= recovery["caught_up_seconds"]
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_each_worked_as_the_role_that_is_for_it(played: Played) -> None:
+    """As ops/postgres has them."""
+    stack = played.stack
+    assert stack.source.execute("select usename from pg_stat_replication") == [(CAPTURE,)]
+    may = "select has_table_privilege(%s, 'orders', 'insert'), has_table_privilege(%s, 'surelane.ledger', 'select')"
+    found = {role: stack.target.execute(may, role, role, database=DATABASE) for role in (OWNER, LOGIN, READER)}
+    assert found == {OWNER: [(True, True)], LOGIN: [(False, False)], READER: [(False, True)]}
 
 
 class _Page(HTMLParser):

@@ -20,7 +20,6 @@ from confluent_kafka import Consumer
 from hypothesis import given, settings
 
 from app.embedded import Stack
-from app.embedded.stack import TARGET_ROLE
 from app.errors import EnvironmentMissing
 from tests.fix_lane import Hold, LaneUnderTest, MakeLane
 from tests.fix_target import Target
@@ -238,7 +237,7 @@ def chain(
 
     with (
         Database(capturing.source.url(name)) as source,
-        Database(target.server.url(target.database, TARGET_ROLE)) as copy,
+        Database(target.server.url(target.database)) as copy,
         closing(Ends(topic)) as ends,
     ):
         for side in (source, copy):

@@ -47,6 +47,14 @@ def test_refused(tables: dict[str, str]) -> None:
         Routes(tables)
 
 
+def test_nothing_goes_into_the_schema_of_our_own_tables() -> None:
+    routes = Routes({"*.*": "*.*"}, "surelane")
+    assert routes.target("surelane", "ledger") is None
+    assert routes.target("public", "ledger") == ("public", "ledger")
+    with pytest.raises(RouteInvalid, match="schema surelane has Surelane's own tables"):
+        Routes({"public.*": "public.*", "a.*": "surelane.*"}, "surelane")
+
+
 def test_what_routes_reach() -> None:
     routes = Routes({"public.a": "shop.b", "public.*": "copy.x_*"})
     assert routes.named() == [("shop", "b")]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, text
 
-from app.cli.checks.finding import Finding, fault, ok
+from app.cli.checks.finding import Finding, fault, ok, warn
 from app.config.routes import Routes
-from app.config.settings import Settings
+from app.config.settings import SchemaEvolution, Settings
 
 NEEDED = ("select", "insert", "update", "delete")
 #: names shown in one finding; a database may have thousands of tables
@@ -15,7 +15,7 @@ SHOWN = 10
 _TABLES = text("""
     select n.nspname as schema, c.relname as name,
            exists (select 1 from pg_index i where i.indrelid = c.oid and i.indisprimary) as has_key,
-           has_schema_privilege(n.oid, 'usage') as usable,
+           has_schema_privilege(n.oid, 'usage') as usable, pg_has_role(c.relowner, 'usage') as owned,
            array(select p from unnest(cast(:needed as text[])) p where not has_table_privilege(c.oid, p)) as lacking
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where c.relkind in ('r', 'p') and not c.relispartition
@@ -29,6 +29,8 @@ class _Table:
     schema: str
     name: str
     has_key: bool
+    #: by the lane's role: only an owner changes a table's shape
+    owned: bool
     #: privileges the lane's role does not have
     lacking: tuple[str, ...]
 
@@ -46,6 +48,8 @@ def tables(connection: Connection, settings: Settings) -> list[Finding]:
     missing = [f"{schema}.{name}" for schema, name in routes.named() if (schema, name) not in there]
     found = [replace(table, has_key=True) if str(table) in settings.target.keys else table for table in found]
     findings = list(_faults(found, missing))
+    if settings.target.schema_evolution is SchemaEvolution.ADD_COLUMNS:
+        findings += _shapes(found)
     return findings or [ok("tables", f"{len(found)} tables can be written and have a primary key")]
 
 
@@ -64,6 +68,12 @@ def _faults(found: list[_Table], missing: list[str]) -> Iterator[Finding]:
         yield fault("privileges", f"not allowed: {_some(refused)}", hint)
 
 
+def _shapes(found: list[_Table]) -> Iterator[Finding]:
+    if foreign := [str(table) for table in found if not table.owned]:
+        problem = f"schema_evolution: add-columns, but the lane's role does not own {_some(foreign)}"
+        yield warn("privileges", problem, "ALTER TABLE ... OWNER TO the lane's role; or schema_evolution: stop")
+
+
 def _read(connection: Connection, own_schema: str) -> list[_Table]:
     rows = connection.execute(_TABLES, {"needed": list(NEEDED), "own": own_schema})
     return [
@@ -71,6 +81,7 @@ def _read(connection: Connection, own_schema: str) -> list[_Table]:
             schema=row.schema,
             name=row.name,
             has_key=row.has_key,
+            owned=row.owned,
             lacking=(*row.lacking, *(() if row.usable else ("usage of the schema",))),
         )
         for row in rows

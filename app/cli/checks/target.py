@@ -23,6 +23,7 @@ _SERVER = text("""
 _MAY_TAKE = text("select pg_has_role(session_user, oid, 'member') from pg_roles where rolname = :role")
 _SCHEMA = text("select has_schema_privilege(oid, 'usage, create') from pg_namespace where nspname = :schema")
 _CURRENT_SCHEMA = text("select current_schema(), current_user")
+_SUPERUSER = text("select current_user from pg_roles where rolname = current_user and rolsuper")
 _DATABASE = text("select has_database_privilege(current_database(), 'create'), current_user, current_database()")
 _CONNECT = "is the server up, target.url right, and this machine let in (pg_hba.conf; on RDS the security group)?"
 _ADVICE = (
@@ -69,6 +70,7 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     schema = settings.target.db_schema
     revision = migrate.current_revision(connection, schema)
     findings = [migrations(revision, schema), own_schema(connection, schema), *search_path(connection, schema)]
+    findings += superuser(connection)
     findings += tables(connection, settings)
     if settings.mode is CommitMode.TWO_PHASE:
         findings.append(prepared_slots(*slots(connection)))
@@ -128,6 +130,13 @@ def search_path(connection: Connection, schema: str) -> list[Finding]:
         return []
     hint = f'ALTER ROLE "{user}" SET search_path = public;'
     return [warn("search_path", f"tables that {user} creates without naming a schema land in {schema}", hint)]
+
+
+def superuser(connection: Connection) -> list[Finding]:
+    """A lane that may do everything is one mistake, or one stolen password, away from doing it."""
+    user = connection.execute(_SUPERUSER).scalar_one_or_none()
+    hint = "psql -f ops/postgres/roles.sql makes roles with the rights that are needed: docs/SECURITY.md"
+    return [warn("privileges", f"{user} is a superuser", hint)] if user else []
 
 
 def prepared_slots(used: int, limit: int) -> Finding:
