@@ -124,8 +124,9 @@ class Connecting:
 
     @property
     def environment(self) -> dict[str, str]:
-        """PG* variables of the caller would mix with the URL's."""
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PGPASSFILE"}
+        """PG* variables of the caller would mix with the URL's; the password is where every connection has it."""
+        kept = ("PGPASSFILE", "PGPASSWORD")
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name in kept}
         return {**plain, "LC_ALL": "C", **({"PGPASSWORD": self.password} if self.password else {})}
 
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from app.errors import EnvironmentMissing
 from app.snapshot import programs
-from app.snapshot.programs import Program, Programs, restores_into
+from app.snapshot.programs import Connecting, Program, Programs, restores_into
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +45,17 @@ def test_into_an_older_server_an_older_one_restores() -> None:
         assert restores_into(found, server) is found
     with pytest.raises(EnvironmentMissing, match="is 18: it restores into servers of version 17 and newer"):
         restores_into(Programs(None).find("pg_restore", at_least=18), 16)
+
+
+def test_a_password_comes_from_where_every_connection_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The URL's before the environment's; of other PG* variables none."""
+    for name in ("PGPASSWORD", "PGPASSFILE", "PGHOST", "PGOPTIONS"):
+        monkeypatch.setenv(name, "of the caller")
+
+    def told(url: str) -> dict[str, str]:
+        environment = Connecting.to(make_url(url), "test").environment
+        return {name: value for name, value in environment.items() if name.startswith("PG")}
+
+    own = {"PGPASSFILE": "of the caller"}
+    assert told("postgresql+psycopg2://me@host/db") == {**own, "PGPASSWORD": "of the caller"}
+    assert told("postgresql+psycopg2://me:mine@host/db") == {**own, "PGPASSWORD": "mine"}
