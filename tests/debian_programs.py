@@ -29,20 +29,23 @@ HERE = b"/proc/self/cwd".ljust(len(TEMPLATES), b"/")
 APT_TIMEOUT_SECONDS = 120
 
 
-def program(name: str) -> Path:
-    """The program; the test is skipped, and says why, where there is none and none can be had."""
-    if found := shutil.which(name):
+def program(name: str, *, fetched: bool = False) -> Path:
+    """The program; the test is skipped, and says why, where there is none and none can be had.
+
+    `fetched`: not the machine's own, which may need files that only this machine has.
+    """
+    if not fetched and (found := shutil.which(name)):
         return Path(found)
     folder, said = cache_dir() / "debian" / "bin", ""
     if not (folder / name).is_file():
         with locked(cache_dir() / ".debian.lock"):
-            said = _fetch_missing(folder) if not (folder / name).is_file() else ""
+            said = _fetch_missing(folder, fetched=fetched) if not (folder / name).is_file() else ""
     if not (folder / name).is_file():
         pytest.skip(f"{name} is not on PATH and could not be fetched: {said}")
     return folder / name
 
 
-def _fetch_missing(folder: Path) -> str:
+def _fetch_missing(folder: Path, *, fetched: bool) -> str:
     """All that are not there, in one go, since it takes long to ask what there is; gives why one was not had."""
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         return "this machine has no apt-get"
@@ -50,7 +53,8 @@ def _fetch_missing(folder: Path) -> str:
     said = ""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as scratch:
         for lists in ("the machine's", "our own"):
-            missing = [name for name in PACKAGES if not shutil.which(name) and not (folder / name).is_file()]
+            wanted = [name for name in PACKAGES if fetched or not shutil.which(name)]
+            missing = [name for name in wanted if not (folder / name).is_file()]
             if missing:
                 said = _fetch(missing, folder, Path(scratch), own_lists=lists == "our own")
     return said

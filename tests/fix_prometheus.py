@@ -1,4 +1,4 @@
-"""Prometheus, Alertmanager and postgres_exporter as processes, for a test."""
+"""Prometheus, Alertmanager and postgres_exporter: as processes of a test, and what they are asked."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from tests.debian_programs import program
 from tests.waiting import eventually
 
 STOP_SECONDS = 20
+DASHBOARD = Path(__file__).resolve().parents[1] / "ops/grafana/dashboards/surelane.json"
 
 
-class Served:
-    """A program that listens on a port of its own."""
+class Asked:
+    """Prometheus, Alertmanager or an exporter at a port of this machine, whoever runs it."""
 
-    def __init__(self, port: int, process: subprocess.Popen[bytes], log_file: Path) -> None:
-        self.port, self._process, self._log_file = port, process, log_file
+    def __init__(self, port: int) -> None:
+        self.port = port
 
     @property
     def address(self) -> str:
@@ -37,26 +38,23 @@ class Served:
         """Likewise."""
         return self._json(path, json.dumps(body).encode())
 
-    def until_ready(self, path: str) -> "Served":
-        """Wait until it answers there."""
-        eventually(lambda: self._is_ready(path), 60, f"{self._log_file}")
-        return self
-
     def ask(self, expr: str) -> dict[str, float]:
         """Of a Prometheus: the value of each series, by its labels as text."""
         result = self.get("/api/v1/query", query=expr)["data"]["result"]
         return {json.dumps(one["metric"], sort_keys=True): float(one["value"][1]) for one in result}
 
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def rules(self) -> list[dict[str, Any]]:
+        """Of a Prometheus: all that it evaluates."""
+        groups = self.get("/api/v1/rules")["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
 
-    def _is_ready(self, path: str) -> bool:
-        assert self._process.poll() is None, self._log_file.read_text()[-2000:]
+    def active(self, *states: str) -> set[str]:
+        """Of a Prometheus: alerts that are `firing`, or `pending`, and will if it goes on; both unless said."""
+        told = self.get("/api/v1/alerts")["data"]["alerts"]
+        return {alert["labels"]["alertname"] for alert in told if not states or alert["state"] in states}
+
+    def answers(self, path: str) -> bool:
+        """Whether it is ready to be asked."""
         try:
             with urllib.request.urlopen(f"http://{self.address}{path}", timeout=5) as answer:
                 return answer.status == 200
@@ -70,6 +68,44 @@ class Served:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             raise AssertionError(f"{path}: {error.read().decode()}") from None
+
+
+class Served(Asked):
+    """One that is a process of the test's."""
+
+    def __init__(self, port: int, process: subprocess.Popen[bytes], log_file: Path) -> None:
+        super().__init__(port)
+        self._process, self._log_file = process, log_file
+
+    def until_ready(self, path: str) -> "Served":
+        """Wait until it answers there."""
+        eventually(lambda: self._is_ready(path), 60, f"{self._log_file}")
+        return self
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _is_ready(self, path: str) -> bool:
+        assert self._process.poll() is None, self._log_file.read_text()[-2000:]
+        return self.answers(path)
+
+
+def queries() -> list[str]:
+    """Of the dashboard, with values in place of Grafana's variables."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    exprs = [query["expr"] for panel in panels for query in panel.get("targets", ())]
+    return [expr.replace("$__rate_interval", "1m").replace("$lane", ".*") for expr in exprs]
+
+
+def unanswered(prometheus: Asked, silent: Collection[str]) -> list[str]:
+    """Queries of the dashboard without an answer, but for those that ask for one of `silent`; each of them is asked."""
+    empty = [expr for expr in queries() if not prometheus.ask(expr)]
+    return [expr for expr in empty if not any(name in expr for name in silent)]
 
 
 Serve = Callable[..., Served]

@@ -4,6 +4,7 @@
     python -m app.demo.compose capture    the topic and the connector; ends when it runs
     python -m app.demo.compose load       the order shop, until SIGTERM
     python -m app.demo.compose chaos kill-worker | kill-java | freeze      to a lane whose processes are seen from here
+    python -m app.demo.compose chaos partition                             to a lane whose network is this container's
 
 Each does again only what is missing. Addresses come from the environment, see docker-compose.yml.
 """
@@ -23,6 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg2 import sql
 
 from app.demo import shop
+from app.demo.partition import cut_off
 from app.demo.shop import Shop
 from app.demo.stage import CUSTOMERS, FILL_CUSTOMERS, FILL_PROBE, FILL_PRODUCTS, PRODUCTS
 from app.demo.tables import PROBE, SHOP
@@ -36,6 +38,8 @@ CONNECT_SECONDS = 120.0
 KAFKA_SECONDS = 30.0
 #: seconds that a frozen lane stands still: longer than the guard's message_timeout
 FREEZE_SECONDS = 90.0
+#: seconds without a network: longer than db.engine's tcp_user_timeout
+PARTITION_SECONDS = 40.0
 #: seconds between two attempts of the shop to get at its database
 AGAIN_SECONDS = 1.0
 
@@ -123,7 +127,10 @@ def load() -> None:
 
 
 def chaos(what: str) -> None:
-    """One fault to the lane's worker process, or its Java: SIGKILL, or standing still until the watchdog acts."""
+    """One fault: SIGKILL to the lane's worker or its Java, standing still until the watchdog acts, or no network."""
+    if what == "partition":
+        _partition()
+        return
     worker = next((it for it in psutil.process_iter(["cmdline"]) if "--worker" in (it.info["cmdline"] or [])), None)
     if worker is None:
         raise EnvironmentMissing("no lane runs in this container's process namespace", hint="start it, or look again")
@@ -140,7 +147,14 @@ def chaos(what: str) -> None:
             if worker.is_running():
                 worker.resume()
         case _:
-            raise EnvironmentMissing(f"no such fault: {what}", hint="kill-worker, kill-java or freeze")
+            raise EnvironmentMissing(f"no such fault: {what}", hint="kill-worker, kill-java, freeze or partition")
+
+
+def _partition() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that the network comes back
+    with cut_off() as networks:
+        print(f"away for {PARTITION_SECONDS:.0f} s: {', '.join(map(str, networks))}", flush=True)
+        time.sleep(PARTITION_SECONDS)
 
 
 def main(words: list[str]) -> None:

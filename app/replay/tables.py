@@ -164,6 +164,7 @@ def copy_there(target: Connection, place: Place, progress: Progress) -> None:
     major, folder = server(target).major, settings.snapshots.bin_dir
     found = Programs(Path(folder) if folder else None)
     dump, restore = (found.find(name, at_least=major) for name in ("pg_dump", "pg_restore"))
+    programs.restores_into(restore, major)
     marked = target.execute(_MARKED, {"mark": REPLAY_MARK}).scalars().all()
     role = settings.target.owner_role
     with tempfile.TemporaryDirectory(prefix="surelane-") as there:

@@ -146,7 +146,8 @@ class Dump:
         self, connection: Connection, stored: Stored, url: URL, destination: Destination, progress: Progress
     ) -> None:
         name = str(url.database)
-        program = self._programs.find("pg_restore", at_least=_made_by(stored))
+        found = self._programs.find("pg_restore", at_least=_made_by(stored))
+        program = programs.restores_into(found, server(connection).major)
         words = ["--exit-on-error", "--verbose", *([] if destination.owners else ["--no-owner", "--no-privileges"])]
         if connection.execute(_DATABASE, {"name": name}).first() is not None:
             _comment(connection, name, _mark(stored, begun=True))

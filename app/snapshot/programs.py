@@ -24,6 +24,8 @@ from app.snapshot.folder import Progress
 SYSTEM_FOLDERS = Path("/usr/lib/postgresql")
 #: lines of what a program said that its failure repeats
 SHOWN_LINES = 8
+#: pg_restore from this version on sets transaction_timeout, which servers before it refuse
+_SETS_TRANSACTION_TIMEOUT = 17
 _VERSION = re.compile(r"\(PostgreSQL\)\D*(\d+)\S*")
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -51,14 +53,21 @@ class Programs:
         self._folder = folder
 
     def find(self, name: str, *, at_least: int = 0, exactly: int | None = None) -> Program:
-        """One of this major version; raises EnvironmentMissing that says which there are."""
+        """One of this major version; raises EnvironmentMissing that says which there are.
+
+        Of several that are new enough the oldest: see `restores_into`.
+        """
+        fit: list[tuple[int, Program]] = []
         unfit: list[str] = []
         for path in self._candidates(name):
             said = _version(path)
             number = major(said)
             if number >= at_least and exactly in (None, number):
-                return Program(path, said)
-            unfit.append(f"{path} is {number or 'of no version that it tells'}")
+                fit.append((number, Program(path, said)))
+            else:
+                unfit.append(f"{path} is {number or 'of no version that it tells'}")
+        if fit:
+            return min(fit, key=lambda one: one[0])[1]
         wanted = f"of version {exactly}" if exactly else f"of version {at_least} or newer"
         package = "postgresql" if exactly else "postgresql-client"
         raise EnvironmentMissing(
@@ -78,6 +87,18 @@ class Programs:
         for folder in dict.fromkeys(folders):
             if os.access(folder / name, os.X_OK):
                 yield folder / name
+
+
+def restores_into(program: Program, server: int) -> Program:
+    """`program`, a pg_restore; raises EnvironmentMissing if what it sets is not known to a server of that version."""
+    if server < _SETS_TRANSACTION_TIMEOUT <= major(program.version):
+        raise EnvironmentMissing(
+            f"{program.path} is {major(program.version)}: it restores into servers of version "
+            f"{_SETS_TRANSACTION_TIMEOUT} and newer only, this one is {server}",
+            hint=f"have postgresql-client-{server} on this machine when the dump is made and when it is restored, or "
+            "name its folder: snapshots.bin_dir",
+        )
+    return program
 
 
 def _version(path: Path) -> str:
@@ -103,8 +124,9 @@ class Connecting:
 
     @property
     def environment(self) -> dict[str, str]:
-        """PG* variables of the caller would mix with the URL's."""
-        plain = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PGPASSFILE"}
+        """PG* variables of the caller would mix with the URL's; the password is where every connection has it."""
+        kept = ("PGPASSFILE", "PGPASSWORD")
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name in kept}
         return {**plain, "LC_ALL": "C", **({"PGPASSWORD": self.password} if self.password else {})}
 
 

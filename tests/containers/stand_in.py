@@ -1,9 +1,10 @@
-"""Stands in for the images of Postgres, Kafka and Debezium's Connect: the same programs, the same variables.
+"""Stands in for the images of Postgres, Kafka, Debezium's Connect, Prometheus and Alertmanager: the same programs.
 
-    python stand_in.py postgres [server options] | kafka | connect
+    python stand_in.py postgres [server options] | kafka | connect | prometheus | alertmanager
 
-The variables are read as the images read them (KAFKA_*, CONNECT_*, POSTGRES_*), so that docker-compose.yml is tested
-with what it says. Programs and jars come from /stand-in, which the test fills.
+Variables are read as the images read them (KAFKA_*, CONNECT_*, POSTGRES_*), and files are looked for where they are in
+the images, so that docker-compose.yml is tested with what it says. Programs and jars come from /stand-in, which the
+test fills.
 """
 
 import os
@@ -71,6 +72,21 @@ def connect() -> None:
     os.execv(JAVA, [JAVA, *JAVA_OPTIONS, "-cp", f"{HOME}/jars/connect/*", main, str(settings)])
 
 
+def prometheus() -> None:
+    """With the image's own options."""
+    program = HOME / "monitoring" / "prometheus"
+    options = ("--config.file=/etc/prometheus/prometheus.yml", "--storage.tsdb.path=/prometheus")
+    os.execv(program, [str(program), *options])
+
+
+def alertmanager() -> None:
+    """Likewise; its templates are beside it."""
+    os.chdir(HOME / "monitoring")
+    program = Path("prometheus-alertmanager").resolve()
+    options = ("--config.file=/etc/alertmanager/alertmanager.yml", "--storage.path=/alertmanager")
+    os.execv(program, [str(program), *options])
+
+
 def _properties(prefix: str, file: Path, plain: dict[str, str]) -> Path:
     named = {
         key.removeprefix(prefix).lower().replace("_", "."): value
@@ -89,5 +105,9 @@ if __name__ == "__main__":
             kafka()
         case ["connect"]:
             connect()
+        case ["prometheus"]:
+            prometheus()
+        case ["alertmanager"]:
+            alertmanager()
         case words:
             sys.exit(f"no stand-in: {words}")

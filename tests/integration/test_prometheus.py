@@ -6,20 +6,18 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from app.embedded import Postgres
 from app.embedded.roles import READER
-from ops.grafana import dashboard
 from ops.monitoring import TOP, alerts, recorded
 from tests import messages as m
 from tests.fix_cli import Ended
 from tests.fix_http import Http
 from tests.fix_lane import MakeProcess
-from tests.fix_prometheus import Serve, Served
+from tests.fix_prometheus import Serve, Served, unanswered
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message, Table
@@ -112,15 +110,14 @@ def test_a_lane_is_scraped_and_every_rule_and_every_query_has_an_answer(
         lane = json.dumps({"lane": target.lane})
         assert prometheus.ask("sum by (lane) (surelane_messages_total)") == {lane: 81}
         assert prometheus.ask("sum by (lane) (lane:surelane_quarantined:sum)") == {lane: 1}
-        eventually(lambda: not unanswered(prometheus), 60, "every query of the dashboard to have an answer")
+        eventually(lambda: not unanswered(prometheus, QUIET), 60, "every query of the dashboard to have an answer")
 
-        found = rules(prometheus)
-        assert {rule["name"] for rule in found} == {*recorded(), *(alert.name for alert in alerts())}
-        eventually(lambda: all(rule["health"] == "ok" for rule in rules(prometheus)), 60, "every rule to have run")
-        assert not [rule["lastError"] for rule in rules(prometheus) if rule.get("lastError")]
+        assert {rule["name"] for rule in prometheus.rules()} == {*recorded(), *(alert.name for alert in alerts())}
+        eventually(lambda: all(rule["health"] == "ok" for rule in prometheus.rules()), 60, "every rule to have run")
+        assert not [rule["lastError"] for rule in prometheus.rules() if rule.get("lastError")]
         wanted = {"SurelaneQuarantined", "SurelaneReplicationSlotInactive"}
-        eventually(lambda: wanted <= active(prometheus), 60, "both alerts to be active")
-        assert not active(prometheus) & {"SurelaneDown", "SurelaneLaneNotRunning", "SurelaneSnapshotMissing"}
+        eventually(lambda: wanted <= prometheus.active(), 60, "both alerts to be active")
+        assert not prometheus.active() & {"SurelaneDown", "SurelaneLaneNotRunning", "SurelaneSnapshotMissing"}
         arrived = eventually(lambda: alertmanager.get("/api/v2/alerts"), 60, "the alert to arrive")
         (alert,) = arrived
         assert alert["labels"] | {"runbooks": ""} == {
@@ -133,30 +130,7 @@ def test_a_lane_is_scraped_and_every_rule_and_every_query_has_an_answer(
         assert alert["receivers"] == [{"name": "tickets"}]
 
         process.kill()
-        eventually(lambda: "SurelaneDown" in active(prometheus), 60, "the lane to be missed")
-
-
-def queries() -> list[str]:
-    """Of the dashboard, with values in place of Grafana's variables."""
-    panels = json.loads(dashboard.DOCUMENT.read_text())["panels"]
-    exprs = [query["expr"] for panel in panels for query in panel.get("targets", ())]
-    return [expr.replace("$__rate_interval", "1m").replace("$lane", ".*") for expr in exprs]
-
-
-def unanswered(prometheus: Served) -> list[str]:
-    """Those that ought to have an answer and have none; each of them is asked."""
-    empty = [expr for expr in queries() if not prometheus.ask(expr)]
-    return [expr for expr in empty if not any(name in expr for name in QUIET)]
-
-
-def rules(prometheus: Served) -> list[dict[str, Any]]:
-    groups = prometheus.get("/api/v1/rules")["data"]["groups"]
-    return [rule for group in groups for rule in group["rules"]]
-
-
-def active(prometheus: Served) -> set[str]:
-    """Alerts that fire, or will if it goes on."""
-    return {alert["labels"]["alertname"] for alert in prometheus.get("/api/v1/alerts")["data"]["alerts"]}
+        eventually(lambda: "SurelaneDown" in prometheus.active(), 60, "the lane to be missed")
 
 
 def test_one_alert_keeps_others_quiet(alertmanager: Served) -> None:

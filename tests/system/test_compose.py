@@ -1,139 +1,152 @@
-"""docker-compose.yml: up, rows flow from source to target, faults, down. Images of others may be stood in for."""
+"""docker-compose.yml: up, rows flow and are seen, an alert, faults, a cluster, down; in this order, on one stack."""
 
 import json
-import os
-import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
+from typing import Any
 
-import psycopg2
 import pytest
 
-from app.bundled import bundled
-from app.embedded.connect import plugin_dir
-from app.embedded.places import root_dir
-from app.embedded.ports import remembered_port
-from app.jars import copy_to
-from tests.fix_container import ROOT
+from app.errors import ExitStatus
+from ops.monitoring import alerts, recorded
+from tests.fix_compose import PROFILES, STARTED, Compose, compose_program
+from tests.fix_container import ROOT, docker
+from tests.fix_prometheus import unanswered
 from tests.waiting import eventually
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.full, pytest.mark.alone, pytest.mark.timeout(3600)]
 
-CORE = ("source", "target", "kafka", "connect", "tables", "migrate", "capture", "surelane", "load")
-UP_SECONDS = 900.0
-COUNT = "select count(*), coalesce(max(id), 0) from orders"
-
-
-class Compose:
-    """The stack under a project name of its own, on free ports."""
-
-    def __init__(self, folder: Path, image: str) -> None:
-        ports = ("METRICS", "SOURCE", "TARGET", "PROMETHEUS", "ALERTMANAGER", "GRAFANA")
-        self.ports = {name: remembered_port(folder / name) for name in ports}
-        lines = (ROOT / ".env.example").read_text().splitlines()
-        self.values = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
-        self.values |= {f"{name}_PORT": str(port) for name, port in self.ports.items()}
-        self.values |= {"SURELANE_IMAGE": image, "STAND_IN": str(_stand_ins(folder / "stand-in"))}
-        environment = folder / "env"
-        environment.write_text("".join(f"{key}={value}\n" for key, value in self.values.items()))
-        files = ("--file", "docker-compose.yml", "--file", "tests/containers/compose.yml")
-        self._command = [
-            *_program(),
-            "--project-name",
-            f"surelane-{os.getpid()}",
-            "--env-file",
-            str(environment),
-            *files,
-        ]
-
-    def __call__(self, *words: str) -> str:
-        """What `docker compose ...` writes."""
-        done = subprocess.run(
-            [*self._command, *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=UP_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, f"compose {' '.join(words)}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
-        return done.stdout
-
-    def inside(self, *words: str) -> str:
-        """A command in the lane's container."""
-        return self("exec", "-T", "surelane", *words)
-
-    def rows(self, name: str) -> tuple[int, int]:
-        """Orders in `source` or `target`, and the highest number of one."""
-        port, password = self.ports[name.upper()], self.values[f"{name.upper()}_PASSWORD"]
-        url = f"postgresql://postgres:{password}@127.0.0.1:{port}/shop"
-        with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
-            cursor.execute(COUNT)
-            count, highest = cursor.fetchone() or (0, 0)
-        return int(count), int(highest)
+#: queries of the dashboard without an answer, and why
+SILENT = {
+    "surelane_fallbacks_total": "the first plan is enough for every epoch",
+    "surelane_restarts_total": "nothing has been started again",
+    "surelane_quarantined_total": "nothing is skipped",
+    "surelane_dead_letters_waiting": "guard.dead_letter is not set",
+    "pg_replication_slots": "there is no postgres_exporter in the stack",
+}
+#: orders that are placed while a server stands still
+ORDERS_MEANWHILE = 30
+_MASTER = "import urllib.request as r; print(r.urlopen('http://localhost:8080/json/').read().decode())"
 
 
-def _program() -> list[str]:
-    plugin = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0
-    if not plugin and shutil.which("docker-compose") is None:
-        pytest.skip("no docker compose: neither the plugin nor docker-compose is there")
-    return ["docker", "compose"] if plugin else ["docker-compose"]
-
-
-def _stand_ins(place: Path) -> Path:
-    """Programs and jars, for containers to see under /stand-in."""
-    for name in ("kafka", "connect"):
-        copy_to(name, place / "jars")
-    shutil.copytree(plugin_dir(), place / "plugin")
-    shutil.copytree(bundled("postgres", root_dir()), place / "postgres")
-    shutil.copy(ROOT / "tests" / "containers" / "stand_in.py", place)
-    place.chmod(0o755)
-    return place
-
-
-@pytest.fixture(scope="module")
-def compose(image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compose]:
-    """The core of it, running."""
-    stack = Compose(tmp_path_factory.mktemp("compose"), image)
-    try:
-        stack("up", "--detach", "--no-build", *CORE)
-        yield stack
-    finally:
-        stack("--profile", "chaos", "--profile", "spark", "down", "--volumes", "--remove-orphans", "--timeout", "60")
+def test_the_file_is_valid() -> None:
+    """As it stands, with the example for `.env`; every service but Grafana is started below."""
+    command = [*compose_program(), "--env-file", ".env.example", *PROFILES, "config", "--services"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    by_profile = {"chaos", "partition", "spark-master", "spark-worker"}
+    assert set(done.stdout.split()) == {*STARTED, "grafana"} | by_profile
 
 
 def test_rows_flow_from_source_to_target(compose: Compose) -> None:
-    """The lane applies what the load does, and says so; killed, it comes back; both databases end equal."""
-    eventually(lambda: _healthy(compose), 600.0, "the lane to be healthy")
-    _flows(compose)
-    status = json.loads(compose.inside("surelane", "status", "--json"))
+    """`up` ends in a lane that applies what the load does; both databases are the same."""
+    eventually(lambda: compose.state("surelane", "Health.Status") == "healthy", 600.0, "the lane to be healthy")
+    compose.flows()
+    status = compose.status()
     assert (status["state"], status["lane"]) == ("running", "shop")
-    worker = _worker(compose)
-    compose("--profile", "chaos", "run", "--rm", "-T", "chaos", "kill-worker")
-    eventually(lambda: _worker(compose) not in (worker, ""), 120.0, "another worker")
-    _flows(compose)
-    compose("stop", "load")
-    source = f"postgresql://postgres:{compose.values['SOURCE_PASSWORD']}@source:5432/shop"
-    compose.inside("surelane", "verify", "--against", source, "--wait", "60")  # ends with 16 where they differ
-    eventually(lambda: compose.rows("source") == compose.rows("target"), 60.0, "both to hold the same orders")
+    compose.equal()
+
+
+def test_all_of_it_is_seen(compose: Compose) -> None:
+    """Prometheus scrapes the lane and evaluates every rule; nothing fires; every panel has something to show."""
+    prometheus = compose.prometheus
+    eventually(lambda: prometheus.answers("/-/ready") and compose.alertmanager.answers("/-/ready"), 60, "both")
+    eventually(lambda: list(prometheus.ask("up").values()) == [1], 60, "the lane to be scraped")
+    compose.inside("surelane", "snapshot", "create", "--name", "first")
+    copy = f"postgresql://postgres:{compose.values['TARGET_PASSWORD']}@target:5432/copy"
+    compose.inside("surelane", "snapshot", "restore", "first", "--to", copy)
+    compose.equal()
+    assert {rule["name"] for rule in prometheus.rules()} == {*recorded(), *(alert.name for alert in alerts())}
+    eventually(lambda: all(rule["health"] == "ok" for rule in prometheus.rules()), 60, "every rule to have run")
+    eventually(lambda: not unanswered(prometheus, SILENT), 180, "every panel to have something to show")
+    rate = "lane:surelane_messages_consumed:rate5m > 1"
+    eventually(lambda: prometheus.ask(rate), 60, "the load to be seen")
+    assert prometheus.active("firing") == set()
+    found = prometheus.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+    assert [one["url"] for one in found] == ["http://alertmanager:9093/api/v2/alerts"]
+    assert compose.alertmanager.get("/api/v2/alerts") == []
+
+
+def test_an_alert_arrives_when_the_lane_is_away(compose: Compose) -> None:
+    """Killed and not started again: after two minutes Alertmanager knows, until it is back."""
+
+    def down() -> list[dict[str, Any]]:
+        told = compose.alertmanager.get("/api/v2/alerts")
+        return [alert for alert in told if alert["labels"]["alertname"] == "SurelaneDown"]
+
+    compose("kill", "surelane")
+    (alert,) = eventually(down, 300, "the alert to arrive")
+    assert (alert["labels"]["severity"], alert["labels"]["instance"]) == ("critical", "surelane:9108")
+    assert alert["receivers"] == [{"name": "pager"}]
+    compose("start", "surelane")
+    compose.flows()
+    eventually(lambda: not down(), 120, "the alert to be over")
+    compose.equal()
+
+
+@pytest.mark.parametrize("fault", ["kill-worker", "kill-java"])
+def test_a_killed_lane_comes_back(compose: Compose, fault: str) -> None:
+    worker = eventually(compose.worker, 60, "a worker")
+    compose("--profile", "chaos", "run", "--rm", "-T", "chaos", fault)
+    eventually(lambda: compose.worker() not in (worker, ""), 120.0, "another worker")
+    compose.flows()
+    compose.equal()
+
+
+@pytest.mark.parametrize("fault", [("chaos", "freeze"), ("partition",)], ids=" ".join)
+def test_a_lane_that_reaches_nobody_comes_back(compose: Compose, fault: tuple[str, ...]) -> None:
+    """It stands still, or its network is away: longer than its peers wait."""
+    eventually(lambda: not compose.seen_down(30), 120, "the lane to have been well for a while")
+    compose("--profile", "chaos", "run", "--rm", "-T", *fault)
+    assert compose.seen_down(30), "nothing happened to the lane"
+    compose.flows()
+    compose.equal()
+
+
+def test_a_target_that_stands_still_is_waited_for(compose: Compose) -> None:
+    _, highest = compose.orders("source")
+    compose("pause", "target")
+    try:
+        eventually(lambda: compose.orders("source")[1] > highest + ORDERS_MEANWHILE, 60, "orders meanwhile")
+    finally:
+        compose("unpause", "target")
+    compose.flows()
+    compose.equal()
+
+
+def test_a_server_cut_off_is_waited_for(compose: Compose) -> None:
+    """The engine's own way to part one from all the others, as docs/DEPLOY.md says it."""
+    kafka = compose("ps", "--quiet", "kafka").strip()
+    network = f"{compose.project}_default"
+    _, highest = compose.orders("source")
+    docker("network", "disconnect", network, kafka)
+    eventually(lambda: compose.orders("source")[1] > highest + ORDERS_MEANWHILE, 60, "orders meanwhile")
+    docker("network", "connect", "--alias", "kafka", network, kafka)
+    compose.flows()
+    compose.equal()
+
+
+def test_a_lane_on_a_cluster(compose: Compose) -> None:
+    """The lane goes on with a master and two workers, where messages are decoded then."""
+    up = ("up", "--detach", "--no-build")
+    compose(*PROFILES, *up, "--scale", "spark-worker=2", "spark-master", "spark-worker")
+    eventually(lambda: len(_master(compose)["workers"]) == 2, 60, "both workers")
+    compose(*PROFILES, *up, "--no-deps", "surelane", SPARK_MASTER="spark://spark-master:7077")
+    eventually(lambda: compose.state("surelane", "Health.Status") == "healthy", 300, "the lane to be healthy")
+    (application,) = _master(compose)["activeapps"]
+    assert (application["name"], application["cores"]) == ("surelane shop", 2)
+    compose.flows()
+    compose.equal()
+
+
+def _master(compose: Compose) -> dict[str, Any]:
+    return json.loads(compose.inside("python", "-c", _MASTER, service="spark-master"))
+
+
+def test_down_leaves_nothing(compose: Compose) -> None:
+    """The lane stops at an epoch's end; then containers, volumes and network are away."""
     compose("stop", "surelane")
-    ended = compose("ps", "--all", "surelane") if _program() == ["docker", "compose"] else compose("ps", "surelane")
-    assert "Exit 0" in ended or "Exited (0)" in ended, ended
-
-
-def _healthy(compose: Compose) -> bool:
-    return "(healthy)" in compose("ps", "surelane")
-
-
-def _flows(compose: Compose) -> None:
-    """An order placed from now on arrives."""
-    _, highest = compose.rows("source")
-    eventually(lambda: compose.rows("target")[1] > highest, 300.0, "a new order at the target")
-
-
-def _worker(compose: Compose) -> str:
-    """Its pid in the lane's container."""
-    look = "import psutil; print(*[p.pid for p in psutil.process_iter(['cmdline']) if '--worker' in p.info['cmdline']])"
-    return compose.inside("python", "-c", look).strip()
+    assert compose.state("surelane", "ExitCode") == ExitStatus.OK
+    compose.down()
+    mine = ("--filter", f"label=com.docker.compose.project={compose.project}", "--quiet")
+    for kind in (("container", "ls", "--all"), ("volume", "ls"), ("network", "ls")):
+        assert docker(*kind, *mine) == ""

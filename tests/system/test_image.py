@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from app.embedded import Postgres
 from app.errors import ExitStatus
 from app.ledger.migrate import head
 from tests.fix_container import RunContainer, docker
+from tests.fix_locked import LOGIN, OWNER, PASSWORD, LockedTarget
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
@@ -14,6 +16,8 @@ from tests.workload import TABLES, Shop
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
+#: version of pg_dump and pg_restore, and of the oldest server that it restores into
+CLIENT, RESTORES_FROM = 18, 17
 #: the archive of Spark's classes, where the lane's JVM has mapped it
 _ARCHIVE = (
     "import glob; print([m for p in glob.glob('/proc/*/maps') for m in open(p) if '.jsa' in m and 'classes/' in m])"
@@ -59,6 +63,37 @@ def test_migrations_are_a_one_shot(container: RunContainer) -> None:
     without = container("migrate", SURELANE_LANE="")
     assert without.wait() == ExitStatus.CONFIG
     assert "lane" in without.log()
+
+
+def test_a_snapshot_is_taken_and_restored(container: RunContainer, target: Target, target_server: Postgres) -> None:
+    """By the client in the image, with the driver `dump`; into a server that is too old for it nothing is begun."""
+    target.execute("create table kept (id int primary key)")
+    target.execute("insert into kept select generate_series(1, 100)")
+    copy = f"{target.database}_copy"
+    for words in (("create", "--name", "one"), ("verify", "one")):
+        once = container("snapshot", *words)
+        assert once.wait() == ExitStatus.OK, once.log()
+    ((version,),) = target_server.execute("select current_setting('server_version_num')::int / 10000")
+    try:
+        once = container("snapshot", "restore", "one", "--to", target_server.url(copy))
+        if int(str(version)) < RESTORES_FROM:
+            assert once.wait() == ExitStatus.ENVIRONMENT, once.log()
+            assert f"postgresql-client-{version}" in once.log()
+            assert not target_server.execute("select from pg_database where datname like %s", f"{copy}%")
+        else:
+            assert once.wait() == ExitStatus.OK, once.log()
+            assert target_server.execute("select count(*) from kept", database=copy) == [(100,)]
+    finally:
+        target_server.execute(f'drop database if exists "{copy}"')
+
+
+def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> None:
+    """The server lets nobody in without."""
+    program = f"/usr/lib/postgresql/{CLIENT}/bin/pg_dump"
+    url = locked_target.locked.url(locked_target.database, LOGIN, sslmode="require", sslrootcert="")
+    start = ("run", "--rm", "--network", "host", "--env", f"PGPASSWORD={PASSWORD}", "--entrypoint", program, image)
+    words = ("--schema-only", f"--role={OWNER}", f"--dbname={url.replace('+psycopg2', '')}")
+    assert f"-- Dumped by pg_dump version {CLIENT}." in docker(*start, *words)
 
 
 def test_what_is_in_it(image: str) -> None:

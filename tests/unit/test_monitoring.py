@@ -163,3 +163,22 @@ def test_the_provisioning_finds_the_dashboard() -> None:
     assert source["jsonData"]["timeInterval"] == scrape
     (provider,) = yaml.safe_load((folder / "dashboards/surelane.yml").read_text())["providers"]
     assert provider["type"] == "file"
+
+
+def test_the_stack_gives_grafana_what_it_reads() -> None:
+    """Dashboard, provider and source of data of docker-compose.yml; no test starts a Grafana there."""
+    services = yaml.safe_load((TOP / "docker-compose.yml").read_text())["services"]
+    mounts = dict(reversed(volume.split(":")[:2]) for volume in services["grafana"]["volumes"])
+    provisioning = "/etc/grafana/provisioning"
+    (provider,) = yaml.safe_load(_only_file(mounts[f"{provisioning}/dashboards"]))["providers"]
+    assert dashboard.DOCUMENT.parent == TOP / mounts[provider["options"]["path"]]
+    (source,) = yaml.safe_load(_only_file(mounts[f"{provisioning}/datasources"]))["datasources"]
+    service, _, port = source["url"].removeprefix("http://").partition(":")
+    assert services[service]["ports"][0].endswith(f":{port}")
+    interval = yaml.safe_load((TOP / "ops/compose/prometheus.yml").read_text())["global"]["scrape_interval"]
+    assert source["jsonData"]["timeInterval"] == interval
+
+
+def _only_file(folder: str) -> str:
+    (file,) = (TOP / folder).iterdir()
+    return file.read_text()
