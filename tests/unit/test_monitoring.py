@@ -168,7 +168,8 @@ def test_the_provisioning_finds_the_dashboard() -> None:
 def test_the_stack_gives_grafana_what_it_reads() -> None:
     """Dashboard, provider and source of data of docker-compose.yml; no test starts a Grafana there."""
     services = yaml.safe_load((TOP / "docker-compose.yml").read_text())["services"]
-    mounts = dict(reversed(volume.split(":")[:2]) for volume in services["grafana"]["volumes"])
+    volumes: list[list[str]] = [volume.split(":") for volume in services["grafana"]["volumes"]]
+    mounts = {place: folder for folder, place, *_ in volumes}
     provisioning = "/etc/grafana/provisioning"
     (provider,) = yaml.safe_load(_only_file(mounts[f"{provisioning}/dashboards"]))["providers"]
     assert dashboard.DOCUMENT.parent == TOP / mounts[provider["options"]["path"]]
