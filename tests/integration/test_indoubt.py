@@ -12,6 +12,7 @@ import app.recover.answering
 from app.db.locks import try_lock
 from app.embedded import Postgres
 from app.embedded.postgres import SUPERUSER
+from app.embedded.roles import OWNER
 from app.errors import ExitStatus
 from tests.fix_bare_lane import TOPIC
 from tests.fix_doubt import EPOCH, LANE, Doubt
@@ -55,9 +56,9 @@ def test_list_and_explain(doubt: Doubt) -> None:
     head, mine, other, slots = doubt("list").out.splitlines()
     assert head.split() == ["gid", "age", "owner", "verdict", "tables", "locks", "blocks"]
     assert mine.split()[0] == gid
-    assert mine.split()[2:5] == ["surelane", "commit", "public.counter"]
+    assert mine.split()[2:5] == [OWNER, "commit", "public.counter"]
     assert other.split()[0] == foreign
-    assert other.split()[2:5] == ["surelane", "foreign", "public.stock"]
+    assert other.split()[2:5] == [OWNER, "foreign", "public.stock"]
     assert slots.startswith("2 of 64 ")
     said = doubt("explain", gid).out
     for words in (

@@ -312,7 +312,7 @@ def test_everything_leaves_a_word(
         ],
         [("kept", None, "parked", None, None), ("changed", "parked", "discarded", "me@here", "test data")],
     ]
-    assert target.execute("select distinct db_user from surelane.quarantine_event") == [("surelane",)]
+    assert target.execute("select distinct db_user = session_user from surelane.quarantine_event") == [(True,)]
 
 
 def test_who_said_it_ends_with_the_transaction(

@@ -43,7 +43,7 @@ class Shelf:
     def keep(self, *entries: Entry, lane: str | None = None) -> list[int]:
         """Ids of all open entries."""
         quarantine = Quarantine(SCHEMA, lane or self.lane)
-        with self.target.engine.begin() as connection:
+        with self.target.as_lane.begin() as connection:
             quarantine.add(connection, 1, 5, entries)
             return [one.id for one in quarantine.held(connection)]
 
