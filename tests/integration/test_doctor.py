@@ -112,7 +112,7 @@ def test_rights_that_are_too_many_or_too_few(healthy: Site) -> None:
 def test_nothing_is_changed(site: Site) -> None:
     site.surelane("doctor")
     assert not Path("var").exists()
-    assert site.execute("select from pg_namespace where nspname = 'surelane'") == []
+    assert site.execute("select from pg_class where relnamespace = 'surelane'::regnamespace") == []
 
 
 def test_kafka_away_does_not_hide_the_target(healthy: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
 from tests.runbook import play, runner
+from tests.waiting import eventually
 from tests.workload import TABLES, Shop
 
 PAGE = "fenced.md"
@@ -51,6 +52,10 @@ def test_who_has_the_lane_and_taking_it_back(
         mine.run_until_caught_up()
         return Ended(0, "", "")
 
+    told = str(mine.config_file)
+    eventually(
+        lambda: f"process {worker.pid} on" in surelane("status", "--config", told).out, why="the other's own words"
+    )
     values = {"host": socket.gethostname(), "target": superuser_url(target), "lane": mine.name}
     ended = play(PAGE, "Who has the lane", runner(call), process=str(worker.pid), state="running", **values)
     ended += play(PAGE, "Take it here", runner(call), mine=str(os.getpid()), **values)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 import app.recover.answering
 from app.db.locks import lock_holder, try_lock
+from app.embedded.postgres import SUPERUSER
 from app.errors import ExitStatus
 from tests.fix_cli import Ended
 from tests.fix_doubt import Doubt
@@ -59,8 +60,10 @@ def ok(ended: list[Ended]) -> bool:
 
 
 def test_look_and_verdict_commit(doubt: Doubt) -> None:
+    """By somebody to whom others' statements are shown."""
     gid = doubt.prepare(decided=True)
     doubt.foreign()
+    doubt.configure(target={"url": doubt.target.url_as(SUPERUSER)})
     with blocked(doubt):
         assert ok(play("Look", doubt, gid=gid))
         assert ok(play("Verdict commit", doubt, gid=gid))

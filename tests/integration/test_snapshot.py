@@ -68,7 +68,7 @@ def test_what_is_prepared(snapshotting: Snapshotting, driver: str) -> None:
     (gid,) = snapshotting.target.prepared()
     made = snapshotting.json("create", "--driver", driver)
     (seen,) = made["first"]["prepared"]
-    assert (seen["gid"], seen["owner"], seen["database"]) == (gid, "surelane", snapshotting.target.database)
+    assert (seen["gid"], seen["owner"], seen["database"]) == (gid, OWNER, snapshotting.target.database)
     slots = ("--max-prepared-transactions", "70") if driver == "basebackup" else ()
     copy = snapshotting.restore(made["name"], driver, *slots)
     assert copy.check() == EPOCH

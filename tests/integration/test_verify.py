@@ -355,7 +355,9 @@ def test_waiting_until_it_agrees(verify: Verifying) -> None:
 def test_against_a_schema(verify: Verifying, surelane: Callable[..., Ended]) -> None:
     """Of the target's own database, or of the other one; columns are the target's."""
     verify.configure({"tables": {"shop.*": "public.*"}, "columns": {"shop.a": {"rename": {"x": "y"}}}})
-    verify.both("create schema shadow", "create table shadow.a (id int primary key, y text)")
+    verify.target.create_schema("shadow")
+    verify.other.create_schema("shadow")
+    verify.both("create table shadow.a (id int primary key, y text)")
     verify.target.execute("create table public.a (id int primary key, y text)")
     verify.target.execute("create table public.b (id int primary key)")
     verify.target.execute("insert into public.a values (1, 'one'), (2, 'two')")
