@@ -110,6 +110,8 @@ class DriverDecoder:
     def _forget(self) -> None:
         self._texts: list[str] = []
         self._codes: dict[tuple[str, ...], int] = {}
+        #: schema of an envelope, source schema and table -> columns of the last row written there, and their layout
+        self._latest: dict[tuple[str, str | None, str | None], tuple[tuple[str, ...], int]] = {}
         #: schema of an envelope -> its name in layouts
         self._schemas: dict[bytes, str] = {}
 
@@ -137,28 +139,27 @@ class DriverDecoder:
         if value is None:  # tombstone
             columns.add(self._layout(Kind.FILTERED), "")
             return
+        schema, body = self._opened(value) if value.startswith(_ENVELOPE) else ("", value)
         try:
-            schema, body = self._opened(value)
             change = self._change(body)
         except _FAULTS:
             self._other(columns, key, value)
             return
-        op, source = change.op, change.source
+        op, source, after = change.op, change.source, change.after
+        place = self._place(change) if self._transactions else None
         if source is None or not source.ts_ms:
             self._other(columns, key, value)
-        elif op in _UPSERTS and change.after:
-            layout = self._layout(Kind.UPSERT, schema, source.schema or "", source.table or "", *change.after)
-            columns.add(layout, line_of(change.after), source, op == "r", self._place(change))
+        elif op in _UPSERTS and after:
+            layout = self._written(schema, source, tuple(after))
+            columns.add(layout, line_of(after), source, op == "r", place)
         elif op == "d" and key is not None:
             kind, row = self._key(key, enveloped=bool(schema))
-            self._delete(columns, kind, row, schema, source, self._place(change))
+            self._delete(columns, kind, row, schema, source, place)
         else:
             self._other(columns, key, value)
 
     def _opened(self, value: bytes) -> tuple[str, bytes | memoryview]:
-        """Name of the message's schema, "" without one, and what it is the schema of."""
-        if not value.startswith(_ENVELOPE):
-            return "", value
+        """Name of an envelope's schema, and what it is the schema of; "" and the value where it is none after all."""
         at = value.find(_PAYLOAD)
         if at < 0 or value[-1:] != b"}":
             return "", value
@@ -175,6 +176,15 @@ class DriverDecoder:
             code = self._codes[which] = len(self._texts)
             self._texts.append(SEPARATOR.join([kind, schema, *(names or ("", ""))]))
         return code
+
+    def _written(self, schema: str, source: _Source, names: tuple[str, ...]) -> int:
+        """Layout of an upsert: nearly always that of the one before it in the same table."""
+        table = (schema, source.schema, source.table)
+        latest = self._latest.get(table)
+        if latest is None or latest[0] != names:
+            code = self._layout(Kind.UPSERT, schema, source.schema or "", source.table or "", *names)
+            latest = self._latest[table] = (names, code)
+        return latest[1]
 
     def _key(self, key: bytes, *, enveloped: bool) -> tuple[Kind, _Row | None]:
         """The row that a delete's key names."""
@@ -255,7 +265,7 @@ class DriverDecoder:
 def line_of(row: _Row) -> str:
     """COPY text line of the row's values."""
     values = row.values()
-    texts = [value if type(value) is str else _text(value) for value in values]
+    texts = [value if type(value) is str else str(value) if type(value) is int else _text(value) for value in values]
     line = "\t".join(texts)
     if "\\" in line or "\n" in line or "\r" in line or line.count("\t") != len(texts) - 1:
         texts = [text.translate(_ESCAPE) for text in texts]
