@@ -57,7 +57,7 @@ class Servers:
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("; ".join([table.ddl for table in tables]))
         if with_ledger:
-            upgrade(make_engine(values.postgres_url(self.url), application_name="surelane bench"), LEDGER_SCHEMA)
+            upgrade(make_engine(values.postgres_url(self.url), application_name="bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")
         os.sync()  # what was measured before left much to be written: nobody is to wait for it
 
@@ -74,7 +74,7 @@ class Servers:
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A connection of its own; each statement is its own transaction."""
-        connection = psycopg2.connect(self.url, application_name="surelane bench")
+        connection = psycopg2.connect(self.url, application_name="bench")
         connection.autocommit = True
         try:
             yield connection

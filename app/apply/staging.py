@@ -93,8 +93,9 @@ def create(connection: Connection, schema: str, lane: str, target: TargetTable, 
     run(
         connection, f"create unlogged table if not exists {name} ({columns}) with (toast_tuple_target = {INLINE_BYTES})"
     )
-    for toasted in connection.execute(_TOASTED, {"name": name}).scalars().all():
-        run(connection, f"alter table {name} alter column {quoted(toasted)} set storage external")
+    if toasted := connection.execute(_TOASTED, {"name": name}).scalars().all():
+        external = ", ".join(f"alter column {quoted(column)} set storage external" for column in toasted)
+        run(connection, f"alter table {name} {external}")
     comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
     run(connection, f"comment on table {name} is '{comment}'")
     return Staging(name, fields, ordinal)

@@ -21,7 +21,6 @@ _CLIENT = text("""
     select coalesce(host(client_addr), 'the server itself') from pg_stat_activity
     where pid = :pid and backend_start is not null
 """)
-_AS_LOGIN = text("set local role none")
 #: nothing where we may not: an error would end the transaction, and the session may end by itself
 _TERMINATE = text("""
     select pg_terminate_backend(pid) from pg_stat_activity where pid = :pid and pg_has_role(usesysid, 'usage')
@@ -50,9 +49,6 @@ def client(connection: Connection, pid: int) -> str | None:
 
 
 def terminate(connection: Connection, pid: int) -> None:
-    """End another session of the same login; what it had not prepared is rolled back by the server.
-
-    As the login, to the transaction's end: a role that it has taken is no member of it, and may not.
-    """
-    connection.execute(_AS_LOGIN)
-    connection.execute(_TERMINATE, {"pid": pid})
+    """End another session of the same login; what it had not prepared is rolled back by the server."""
+    with as_login(connection):
+        connection.execute(_TERMINATE, {"pid": pid})

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg2
+
 from bench import lane, results, servers
 from bench.backlog import Backlog
 from bench.costs import section, suite
@@ -40,10 +42,7 @@ SCRAPE_SECONDS = 1.0
 #: part of what was timed: the server's side of guard and metrics
 CONNECTIONS = "their connections"
 LOOK_SECONDS = 0.2
-_LANES = """
-    select pid from pg_stat_activity
-    where application_name ~ '^surelane' and application_name <> 'surelane bench'
-"""
+_LANES = "select pid from pg_stat_activity where application_name ~ '^surelane'"
 
 
 def run(wanted: suite.Wanted, pairs: int) -> bool:
@@ -104,7 +103,8 @@ def _metered(up: Servers, filled: Backlog, case: Case) -> results.Result:
             used[part] = round(used.get(part, 0.0) + seconds, 4)
     if not used:
         raise RuntimeError(f"nothing was timed: no metered-*.json in {lane.FOLDER}")
-    used[CONNECTIONS] = round(sum(connections.values()), 4)
+    # the one that used the most is the writer's
+    used[CONNECTIONS] = round(sum(connections.values()) - max(connections.values(), default=0.0), 4)
     return {**found, "metered_cpu_seconds": used, "scrapes": len(scrapes)}
 
 
@@ -123,17 +123,22 @@ def _scraped(port: int) -> Iterator[list[int]]:
 
 @contextmanager
 def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
-    """What the server's processes for the lane's connections use, from their start on, the writer's left out: it is
-    called `surelane` and the lane's name, which is the bench's."""
+    """What the server's processes for the lane's connections use, from their start on."""
     used = dict[int, Cpu]()
+    connection = psycopg2.connect(up.stack.target.url())  # the lane's own database is made anew meanwhile
+    connection.autocommit = True
 
     def look() -> None:
-        for row in up.stack.target.execute(_LANES):  # not in the lane's database, which is made anew
-            pid = int(str(row[0]))
-            used[pid] = max(used.get(pid, 0.0), single(pid))
+        with connection.cursor() as cursor:
+            cursor.execute(_LANES)
+            for (pid,) in cursor.fetchall():
+                used[pid] = max(used.get(pid, 0.0), single(pid))
 
-    with _each(LOOK_SECONDS, look):
-        yield used
+    try:
+        with _each(LOOK_SECONDS, look):
+            yield used
+    finally:
+        connection.close()
 
 
 @contextmanager
