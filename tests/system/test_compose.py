@@ -49,7 +49,8 @@ def test_rows_flow_from_source_to_target(compose: Compose) -> None:
 def test_all_of_it_is_seen(compose: Compose) -> None:
     """Prometheus scrapes the lane and evaluates every rule; nothing fires; every panel has something to show."""
     prometheus = compose.prometheus
-    eventually(lambda: prometheus.answers("/-/ready") and compose.alertmanager.answers("/-/ready"), 60, "both")
+    for seen_by in ("prometheus", "alertmanager"):
+        eventually(lambda by=seen_by: compose.state(by, "Health.Status") == "healthy", 60, seen_by)
     eventually(lambda: list(prometheus.ask("up").values()) == [1], 60, "the lane to be scraped")
     compose.inside("surelane", "snapshot", "create", "--name", "first")
     copy = f"postgresql://postgres:{compose.values['TARGET_PASSWORD']}@target:5432/copy"

@@ -27,6 +27,11 @@ _UNCOMPILED = (
     "print([str(f) for d in ('app', 'migrations', 'venv/lib') for f in p.Path('/opt/surelane', d).rglob('*.py') "
     "if not p.Path(u.cache_from_source(f)).exists()])"
 )
+#: bytecode that goes by the time of its source: stale once every file has the same time, and never the same twice
+_TIMED = (
+    "import pathlib as p; "
+    "print([str(f) for f in p.Path('/opt/surelane').rglob('*.pyc') if f.read_bytes()[4:8] != bytes([1, 0, 0, 0])])"
+)
 
 
 def test_a_lane_lives_in_the_image(container: RunContainer, target: Target, topic: Topic) -> None:
@@ -54,8 +59,9 @@ def test_a_lane_lives_in_the_image(container: RunContainer, target: Target, topi
     questions(target, topic)
 
 
-def test_migrations_are_a_one_shot(container: RunContainer) -> None:
-    """`migrate` makes the schema and ends with 0, and again; without a configuration it says what to do."""
+def test_migrations_are_a_one_shot(container: RunContainer, target: Target) -> None:
+    """`migrate` fills the schema and ends with 0, and again; without a configuration it says what to do."""
+    target.execute(f"create schema other authorization {OWNER}")
     for _ in range(2):
         once = container("migrate", "--json", SURELANE_TARGET__SCHEMA="other")
         assert once.wait() == ExitStatus.OK, once.log()
@@ -97,11 +103,15 @@ def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> Non
 
 
 def test_what_is_in_it(image: str) -> None:
-    """Everything is compiled; nothing of tests, locks' tools or other systems is there; sizes are shown with -s."""
+    """Everything is compiled; no jar is fetched, also for MSK; nothing of tests, locks' tools or other systems is
+    there; sizes are shown with -s."""
     start = ("run", "--rm", "--entrypoint", "python", image)
-    assert docker(*start, "-c", _UNCOMPILED) == "[]"
+    assert docker(*start, "-c", _UNCOMPILED) == docker(*start, "-c", _TIMED) == "[]"
     find = "import importlib.util as u; print([n for n in ('pip', 'setuptools', 'pytest', 'boto3') if u.find_spec(n)])"
     assert docker(*start, "-c", find) == "['boto3']"
+    held = "from app.jars import jars; print([path.name for name in ('spark', 'msk') for path in jars(name)])"
+    found = docker("run", "--rm", "--network", "none", *start[2:], "-c", held)
+    assert all(name in found for name in ("spark-sql-kafka", "aws-msk-iam-auth"))
     print(docker("image", "inspect", "--format", "{{.Size}} bytes", image))
     print(docker("run", "--rm", "--entrypoint", "du", image, "-m", "--max-depth=2", "/opt/surelane"))
 
