@@ -7,14 +7,22 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 LOOK_SECONDS = 0.02
+#: counts for one look at most: what takes longer is a machine that is busy with something else
+COUNTED_SECONDS = 0.2
+MOST_TIMES = 4
 
 
 def eventually(condition: Callable[[], Answer], timeout: float = 120.0, why: str = "") -> Answer:
-    """Ask `condition` until its answer is true and give that; fails after `timeout` seconds, saying `why` it waited."""
-    end = time.monotonic() + timeout
+    """Ask `condition` until its answer is true and give that; fails after `timeout` seconds, saying `why` it waited.
+
+    Longer, up to four times, where looking itself takes its time: then whatever it waits for is kept waiting, too.
+    """
+    start = now = time.monotonic()
+    counted = 0.0
     while not (answer := condition()):
-        assert time.monotonic() < end, (
-            f"gave up after {timeout:g} s waiting for {why or condition}; last answer: {answer!r}"
-        )
+        if counted > timeout or now - start > MOST_TIMES * timeout:
+            raise AssertionError(f"gave up after {now - start:.0f} s waiting for {why or condition}: {answer!r}")
         time.sleep(LOOK_SECONDS)
+        before, now = now, time.monotonic()
+        counted += min(now - before, COUNTED_SECONDS)
     return answer

@@ -7,6 +7,7 @@ Topics are looked up among the existing ones, because asking Kafka for a missing
 
 import concurrent.futures
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -27,7 +28,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 from app.config.settings import Source, StartAt
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.client import client_config
-from app.kafka.failures import GONE, Complaint, unreachable
+from app.kafka.failures import ELECTED, GONE, Complaint, unreachable
 from app.kafka.librdkafka import ASSIGNED
 from app.model.offsets import Offsets, Position, TopicPartition
 
@@ -35,6 +36,8 @@ from app.model.offsets import Offsets, Position, TopicPartition
 REQUEST_TIMEOUT_SECONDS = 10.0
 #: longest wait for messages that ought to be there
 FETCH_TIMEOUT_SECONDS = 10.0
+#: between two looks at who leads now
+ELECTION_LOOK_SECONDS = 0.1
 _T = TypeVar("_T")
 
 
@@ -214,11 +217,19 @@ class Broker:
         return list(self._source.topics)
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        futures = self._admin.list_offsets(
-            {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=REQUEST_TIMEOUT_SECONDS,
-        )
+        """After an election librdkafka goes on asking with the term of before (its #4620) until it has looked again."""
+        end = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+        while True:
+            futures = self._admin.list_offsets(
+                {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=REQUEST_TIMEOUT_SECONDS,
+            )
+            moved = [error for future in futures.values() if _moved(error := future.exception())]
+            if not moved or time.monotonic() > end:
+                break
+            self._existing()
+            time.sleep(ELECTION_LOOK_SECONDS)
         return {TopicPartition(tp.topic, tp.partition): self._answer(future).offset for tp, future in futures.items()}
 
     def _answer(self, future: "concurrent.futures.Future[_T]") -> _T:
@@ -257,6 +268,10 @@ def raw(message: Message) -> RawMessage:
         headers=tuple((name, _bytes(value)) for name, value in message.headers() or ()),
         timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
     )
+
+
+def _moved(error: BaseException | None) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in ELECTED
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -6,6 +6,13 @@ from app.errors import Unreachable
 
 #: codes for an offset that is not in the log, or not any more
 GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+#: codes for a partition that has another leader than the client knows, or the same for another term
+ELECTED = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+)
 
 
 class Complaint:

@@ -1,11 +1,16 @@
 """The broker as the lane's driver asks it, against a real one."""
 
+import os
+import signal
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.config.settings import Source, StartAt
 from app.embedded import Kafka
@@ -13,6 +18,7 @@ from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker, Watermarks
 from app.kafka.lag import measure
 from app.model.offsets import Offsets, Position, TopicPartition
+from tests.waiting import eventually
 
 Open = Callable[..., Broker]
 
@@ -50,12 +56,6 @@ def send(kafka: Kafka, topic: str, count: int, **config: str) -> Producer:
     return producer
 
 
-def until(condition: Callable[[], bool], reason: str, seconds: float = 15.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"gave up waiting: {reason}"
-
-
 def test_identity(kafka: Kafka, topic: str, connect: Open) -> None:
     broker = connect(topic)
     assert broker.cluster_id() == connect(topic).cluster_id()
@@ -91,7 +91,7 @@ def test_watermarks_end_before_an_open_transaction(kafka: Kafka, topic: str, con
     assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
     assert [message.value for message in broker.messages(Position(topic, 0, 0), 10)] == [b"0", b"1", b"2"]
     producer.commit_transaction()
-    until(lambda: broker.watermarks({tp})[tp].high == 6, "the transaction's two messages and its marker")
+    eventually(lambda: broker.watermarks({tp})[tp].high == 6, 30, "the transaction's two messages and its marker")
     assert len(broker.messages(Position(topic, 0, 0), 10)) == 5
 
 
@@ -139,9 +139,45 @@ def test_lag(kafka: Kafka, topic: str, connect: Open) -> None:
 def test_nothing_but_markers_left_is_no_lag(kafka: Kafka, topic: str, connect: Open) -> None:
     broker, tp = connect(topic), TopicPartition(topic, 0)
     send(kafka, topic, 1, **{"transactional.id": topic}).commit_transaction()
-    until(lambda: broker.watermarks({tp})[tp].high == 2, "the transaction's marker")
+    eventually(lambda: broker.watermarks({tp})[tp].high == 2, 30, "the transaction's marker")
     lag = measure(broker, Offsets.of({tp: 1}))
     assert (lag.messages, lag.seconds) == (0, 0)
+
+
+@pytest.fixture
+def forgetful(tmp_path: Path) -> Iterator[Kafka]:
+    """Its broker is put out, and elected anew, when it was silent for 2 s; connections to it stay."""
+    made = Kafka(tmp_path / "kafka", properties={"broker.session.timeout.ms": "2000"})
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_leader_elected_anew(forgetful: Kafka) -> None:
+    """librdkafka goes on asking with the term that it knows, and is refused; the broker's answer is right at once."""
+    forgetful.create_topic("kept")
+    send(forgetful, "kept", 3)
+    tp = TopicPartition("kept", 0)
+    plain = AdminClient({"bootstrap.servers": forgetful.bootstrap})
+
+    def refused() -> bool:
+        (answer,) = plain.list_offsets({KafkaPartition("kept", 0): OffsetSpec.for_timestamp(0)}).values()
+        error = answer.exception()
+        return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH
+
+    with Broker(Source(bootstrap_servers=forgetful.bootstrap, topics=("kept",))) as broker:
+        assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
+        assert not refused()
+        pid = forgetful.pid
+        assert pid is not None
+        for _ in range(2):
+            os.kill(pid, signal.SIGSTOP)
+            since = time.monotonic()
+            eventually(lambda: time.monotonic() - since > 3, why="its session to time out")  # noqa: B023
+            os.kill(pid, signal.SIGCONT)
+            eventually(refused, 30, "the election")
+            assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
+            plain.list_topics(timeout=10)
 
 
 def test_retention(kafka: Kafka, connect: Open) -> None:
