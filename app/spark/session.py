@@ -20,6 +20,9 @@ _FOR_WORK = "-XX:+UseParallelGC"
 #: of one that plans epochs and keeps the checkpoint: what it saves by compiling well is less than compiling costs.
 #: Measured over 500,000 messages: 6.4 CPU seconds instead of 11.9
 _FOR_PLANNING = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+#: Hadoop's own starts the program `chmod` for each file, twice for an entry of the checkpoint; this one asks Java.
+#: Measured over 200 empty epochs: 20 to 24 ms instead of 36 to 42, 18 to 20 CPU ms instead of 30 to 33
+_FILES = {"spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"}
 _CLASSPATH = "spark.driver.extraClassPath"
 #: a class that Spark has, too, is Spark's
 _JARS = "spark.jars"
@@ -101,7 +104,7 @@ def _local(
     way = _FOR_WORK if decodes else _FOR_PLANNING
     java_options = f"{way} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
-    told = {**DEFAULTS, "spark.driver.extraJavaOptions": java_options, **conf, _CLASSPATH: classpath}
+    told = {**DEFAULTS, **_FILES, "spark.driver.extraJavaOptions": java_options, **conf, _CLASSPATH: classpath}
     behind = ",".join([*map(str, more), *filter(None, [conf.get(_JARS)])])
     return {**told, _JARS: behind} if behind else told
 

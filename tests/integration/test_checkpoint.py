@@ -1,0 +1,36 @@
+"""The files of a checkpoint on a local disk, as Hadoop writes them for Spark."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+from app.model.offsets import Offsets
+from app.spark.checkpoint import Checkpoint
+from app.spark.entries import IDENTITY_FILE
+
+FILES = 100
+
+
+def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
+    """Hadoop's own file system starts `chmod` for every file and for its checksums, a millisecond or two each."""
+    java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
+    jvm = psutil.Process(int(java.java.lang.ProcessHandle.current().pid()))
+
+    def programs() -> float:
+        used = jvm.cpu_times()  # of what it started and has ended
+        return used.children_user + used.children_system
+
+    checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"))
+    identity = checkpoint.create("orders", Offsets())
+    before = programs()
+    for _ in range(FILES):
+        checkpoint.write_identity(identity)
+    assert programs() == before
+    assert checkpoint.is_empty()
+
+    file = tmp_path / "checkpoint" / IDENTITY_FILE
+    assert file.with_name(f".{IDENTITY_FILE}.crc").exists(), "what a damaged file is known by"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
