@@ -5,7 +5,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from app.logs import masked
 from bench.lane import LaneFailed
 
 FILE = Path("var/bench/results.jsonl")
-#: processors that others may keep busy before a result is called noisy
+#: processors that others may keep busy, or the host keep back, before a result is called noisy
 QUIET_LOAD = 0.1
 
 Result = dict[str, object]
@@ -37,10 +37,14 @@ def cpu_used(result: dict[str, Any], field: str = "cpu_seconds") -> dict[str, fl
     return {name: seconds for name, seconds in result.get(field, {}).items() if name != "bench"}
 
 
+def disturbance(result: Mapping[str, Any]) -> float:
+    """Processors that others kept busy, and those that a virtual machine was not given."""
+    return round((result.get("other_load") or 0.0) + (result.get("stolen_load") or 0.0), 2)
+
+
 def stamped(measure: str, fields: Result) -> Result:
     """A result with what it is, when and where it was measured."""
-    other = fields.get("other_load")
-    noisy = isinstance(other, float) and other > QUIET_LOAD
+    noisy = disturbance(fields) > QUIET_LOAD
     place = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
     overrides = {name: masked(text) for name, text in os.environ.items() if name.startswith("SURELANE_")}
     at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,18 +1,16 @@
 """What the project wants to reach against the others, and whether the runs did."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.burst import LIMIT_MILLISECONDS
 from bench.costs.guard import LIMIT_PERCENT
 from bench.costs.verdict import DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT, LIMIT
-from bench.peers.summary import Drained, Drains, ratio
+from bench.peers.summary import Drains, Figure, Ratio, cpu, rate, rate_from_start, ratio
 from bench.peers.system import System
 from bench.restart import CAUGHT_UP_LIMIT_SECONDS, FIRST_LIMIT_SECONDS
 from bench.soak.verdict import GROWTH_LIMITS
 from bench.workload import Kind
-
-_Figure = Callable[[Drained], float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +23,7 @@ class Goal:
     #: what is divided by what
     above: tuple[System, Kind]
     below: tuple[System, Kind]
-    figure: _Figure
+    figure: Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,39 +32,27 @@ class Verdict:
 
     goal: Goal
     #: None: not to be judged, a side has failed or left a wrong table
-    found: float | None
+    found: Ratio | None
     #: the same counted from process start, where that can be said; not judged
-    from_start: float | None
+    from_start: Ratio | None
 
     @property
     def reached(self) -> bool:
-        """Whether the ratio is on the right side."""
+        """Whether the median is on the right side."""
         if self.found is None:
             return False
-        return self.found >= self.goal.limit if self.goal.at_least else self.found <= self.goal.limit
-
-
-def _rate(drained: Drained) -> float | None:
-    return drained.rate
-
-
-def _rate_from_start(drained: Drained) -> float | None:
-    return drained.rate_from_start
-
-
-def _cpu(drained: Drained) -> float | None:
-    return drained.cpu_total
+        return self.found.middle >= self.goal.limit if self.goal.at_least else self.found.middle <= self.goal.limit
 
 
 _OWN = (System.SURELANE, Kind.UNIFORM)
 
 
 def _faster(peer: System, limit: float, what: str) -> Goal:
-    return Goal(what=what, limit=limit, at_least=True, above=_OWN, below=(peer, Kind.UNIFORM), figure=_rate)
+    return Goal(what=what, limit=limit, at_least=True, above=_OWN, below=(peer, Kind.UNIFORM), figure=rate)
 
 
 def _cheaper(peer: System, limit: float, what: str) -> Goal:
-    return Goal(what=what, limit=limit, at_least=False, above=_OWN, below=(peer, Kind.UNIFORM), figure=_cpu)
+    return Goal(what=what, limit=limit, at_least=False, above=_OWN, below=(peer, Kind.UNIFORM), figure=cpu)
 
 
 GOALS = (
@@ -82,7 +68,7 @@ GOALS = (
         at_least=True,
         above=(System.SURELANE, Kind.HOT),
         below=_OWN,
-        figure=_rate,
+        figure=rate,
     ),
 )
 
@@ -93,9 +79,9 @@ def judged(drains: Drains) -> Iterator[Verdict]:
         above, below = drains.get(goal.above), drains.get(goal.below)
         if above and below:
             right = above.right and below.right
-            found = ratio(goal.figure(above), goal.figure(below)) if right else None
-            is_rate = right and goal.figure is _rate
-            from_start = ratio(_rate_from_start(above), _rate_from_start(below)) if is_rate else None
+            found = ratio(above, below, goal.figure) if right else None
+            is_rate = right and goal.figure is rate
+            from_start = ratio(above, below, rate_from_start) if is_rate else None
             yield Verdict(goal=goal, found=found, from_start=from_start)
 
 

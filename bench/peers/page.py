@@ -50,7 +50,7 @@ def text(done: Sequence[Mapping[str, Any]], place: Place) -> str:
         _markdown(rows.elsewhere()),
         "## What is compared",
         "\n".join(f"- `{one}`: {one.described}" for one in systems),
-        _METHOD,
+        _METHOD + _again(done),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -76,7 +76,18 @@ _METHOD = """## How
 - Latency: changes at a steady rate, each with the time at which it was sent. What counts is when a look (every 2 ms)
   finds the inserted row. Flink's table writes when its buffer is 1 s old (its default), Flink over XA with each
   checkpoint.
-- Others' load: how many processors others kept busy, in the worst of the runs; noisy above a tenth."""
+- Others' load: how many processors others kept busy, or the host of this virtual machine kept back, in the worst of the
+  runs; noisy above a tenth."""
+
+
+def _again(done: Sequence[Mapping[str, Any]]) -> str:
+    again = sum(result.get("attempts", 1) > 1 for result in done)
+    if not again:
+        return ""
+    return (
+        f"\n- Of {len(done)} measurements {again} were disturbed by more than a quarter of a processor and made again, "
+        f"twice at most; the quietest counts."
+    )
 
 
 def _machine(place: Place) -> str:

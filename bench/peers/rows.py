@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.peers.goals import ELSEWHERE, Verdict, judged
-from bench.peers.summary import Drained, Drains, Held, ratio
+from bench.peers.summary import Drained, Drains, Held, Ratio, cpu, cpu_after_start, rate, rate_from_start, ratio
 from bench.peers.system import System
 from bench.results import QUIET_LOAD
 
-_RATIOS = "medians; ratio: Surelane to the other"
+_RATIOS = "medians; ratio: Surelane to the other in the same run, median, lowest and highest"
 
 _PARTS = ("its own", "Postgres", "broker")  # in the order of `Drained.cpu`
 
@@ -81,8 +81,8 @@ def _drain(one: Drained, own: Drained | None) -> tuple[str, ...]:
         _whole(one.rate),
         f"{_whole(one.slowest)} - {_whole(one.fastest)}" if one.runs > 1 else "",
         _whole(one.rate_from_start),
-        _ratio(ratio(own.rate, one.rate) if own else None),
-        _ratio(ratio(own.rate_from_start, one.rate_from_start) if own else None),
+        _ratio(ratio(own, one, rate) if own else None),
+        _ratio(ratio(own, one, rate_from_start) if own else None),
         _state(one),
         _load(one),
     )
@@ -94,10 +94,10 @@ def _cost(one: Drained, own: Drained | None) -> tuple[str, ...]:
         one.workload,
         one.system,
         _seconds(one.cpu_total),
-        _ratio(ratio(compared.cpu_total, one.cpu_total) if compared else None),
+        _ratio(ratio(compared, one, cpu) if compared else None),
         *map(_seconds, one.cpu.values()),
         _seconds(one.cpu_after_start),
-        _ratio(ratio(compared.cpu_after_start, one.cpu_after_start) if compared else None),
+        _ratio(ratio(compared, one, cpu_after_start) if compared else None),
     )
 
 
@@ -129,5 +129,8 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def _ratio(value: float | None) -> str:
-    return "" if value is None else f"{value:.2f}"
+def _ratio(found: Ratio | None) -> str:
+    if found is None:
+        return ""
+    spread = f" ({found.lowest:.2f} - {found.highest:.2f})" if found.lowest != found.highest else ""
+    return f"{found.middle:.2f}{spread}"

@@ -25,7 +25,19 @@ from bench.workload import Kind
 
 #: messages a second that only the lane is held at, besides what is asked for
 FAST_RATE = 10_000
-_SAID = ("rate", "rate_from_start", "p50_milliseconds", "p99_milliseconds", "cpu_seconds", "other_load", "correct")
+#: processors that others keep busy, or the host keeps back, above which a measurement is made again
+DISTURBED_LOAD = 0.25
+ATTEMPTS = 3
+_SAID = (
+    "rate",
+    "rate_from_start",
+    "p50_milliseconds",
+    "p99_milliseconds",
+    "cpu_seconds",
+    "other_load",
+    "stolen_load",
+    "correct",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +81,7 @@ def run(wanted: Wanted) -> bool:
         filled = [_prepared(up, kind, wanted.messages) for kind in wanted.workloads]
         say(f"others keep {machine.others_load()} of the processors busy")
         tasks = [task for number in range(wanted.runs) for task in _one_run(up, filled, wanted, number + 1)]
-        done = [_measured(task, f"{number}/{len(tasks)}") for number, task in enumerate(tasks, start=1)]
+        done = [measured(task, f"{number}/{len(tasks)}") for number, task in enumerate(tasks, start=1)]
         postgres = str(up.stack.target.execute("select 'PostgreSQL ' || current_setting('server_version')")[0][0])
     for table in report.tables(done):
         console.print(report.shown(table))
@@ -126,7 +138,17 @@ def _held(up: Servers, wanted: Wanted, number: int) -> Iterator[Task]:
         )
 
 
-def _measured(task: Task, number: str) -> dict[str, Any]:
+def measured(task: Task, number: str) -> dict[str, Any]:
+    """The quietest of up to ATTEMPTS, whoever is measured; one that failed is not tried again."""
+    tried = [_attempted(task, number)]
+    while len(tried) < ATTEMPTS and tried[-1]["correct"] and results.disturbance(tried[-1]) > DISTURBED_LOAD:
+        say(f"  others, or the host, took {results.disturbance(tried[-1])} processors: once more")
+        tried.append(_attempted(task, number))
+    counted = min(tried, key=lambda one: (one["correct"], results.disturbance(one)))
+    return {**counted, "attempts": len(tried)}
+
+
+def _attempted(task: Task, number: str) -> dict[str, Any]:
     """Measure, and say the result at once."""
     where = task.what.get("workload") or f"at {task.what['asked_rate']} messages/s"
     say(f"{number} {task.what['system']}, {where}, run {task.what['run']}")

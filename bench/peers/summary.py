@@ -3,7 +3,8 @@
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 from bench import results
 from bench.peers.system import System
@@ -34,10 +35,12 @@ class Drained:
     #: CPU seconds for a million messages of those that were not seen at the first look, all processes: what one more
     #: message costs, the start left out
     cpu_after_start: float | None
-    #: processors that others kept busy, in the run where they kept most
+    #: processors that others kept busy or the host kept back, in the run where it was most
     other_load: float
     #: whether every run left the right table; only right runs are counted above
     right: bool
+    #: the right runs, by number
+    by_run: Mapping[int, _Result]
 
     @property
     def cpu_total(self) -> float | None:
@@ -61,6 +64,15 @@ class Held:
 
 
 Drains = Mapping[tuple[System, Kind], Drained]
+Figure = Callable[[_Result], float | None]
+
+
+class Ratio(NamedTuple):
+    """Of the same figure of two systems, or workloads, within each run: median, lowest and highest."""
+
+    middle: float
+    lowest: float
+    highest: float
 
 
 def drains(done: Sequence[_Result]) -> dict[tuple[System, Kind], Drained]:
@@ -81,14 +93,42 @@ def latencies(done: Sequence[_Result]) -> list[Held]:
     return [_held(*what, runs) for what, runs in found.items()]
 
 
-def ratio(one: float | None, other: float | None) -> float | None:
-    """How many times `other` one is; None where either is not known."""
-    return one / other if one is not None and other else None
+def ratio(one: Drained, other: Drained, figure: Figure) -> Ratio | None:
+    """How many times the other's figure one's is; None where no run has both.
+
+    What disturbs a machine for a quarter of an hour disturbs all of a run, and is no part of a ratio then.
+    """
+    both = [(figure(one.by_run[run]), figure(other.by_run[run])) for run in one.by_run if run in other.by_run]
+    found = [above / below for above, below in both if above is not None and below]
+    return Ratio(statistics.median(found), min(found), max(found)) if found else None
+
+
+def rate(run: _Result) -> float | None:
+    """Messages a second, see Drained."""
+    return run.get("rate")
+
+
+def rate_from_start(run: _Result) -> float | None:
+    """Messages a second, see Drained."""
+    return run.get("rate_from_start")
+
+
+def cpu(run: _Result) -> float | None:
+    """CPU seconds for a million messages, all processes."""
+    return sum(_cpu(run).values())
+
+
+def cpu_after_start(run: _Result) -> float | None:
+    """CPU seconds for a million messages, see Drained."""
+    messages = run["messages"] - run.get("messages_at_first_look", 0)
+    used = sum(results.cpu_used(dict(run), "cpu_seconds_after_first_look").values())
+    return used / messages * 1_000_000 if messages and used else None
 
 
 def _drained(system: System, workload: Kind, runs: Sequence[_Result]) -> Drained:
-    right = [run for run in runs if run["correct"]]
-    rates = _known(right, "rate")
+    by_run = {number: run for number, run in enumerate(runs) if run["correct"]}
+    right = list(by_run.values())
+    rates = _known(right, rate)
     parts = dict.fromkeys(part for run in right for part in _cpu(run))
     return Drained(
         system=system,
@@ -97,11 +137,12 @@ def _drained(system: System, workload: Kind, runs: Sequence[_Result]) -> Drained
         rate=_reduced(statistics.median, rates),
         slowest=_reduced(min, rates),
         fastest=_reduced(max, rates),
-        rate_from_start=_reduced(statistics.median, _known(right, "rate_from_start")),
+        rate_from_start=_reduced(statistics.median, _known(right, rate_from_start)),
         cpu={part: statistics.median(_cpu(run).get(part, 0.0) for run in right) for part in parts},
-        cpu_after_start=_reduced(statistics.median, [cost for run in right if (cost := _cpu_after_start(run))]),
-        other_load=max(_known(runs, "other_load"), default=0.0),
+        cpu_after_start=_reduced(statistics.median, _known(right, cpu_after_start)),
+        other_load=max(map(results.disturbance, runs), default=0.0),
         right=len(right) == len(runs),
+        by_run=by_run,
     )
 
 
@@ -111,10 +152,10 @@ def _held(system: System, asked_rate: int, runs: Sequence[_Result]) -> Held:
         system=system,
         asked_rate=asked_rate,
         runs=len(right),
-        p50=_reduced(statistics.median, _known(right, "p50_milliseconds")),
-        p99=_reduced(statistics.median, _known(right, "p99_milliseconds")),
-        worst=_reduced(max, _known(right, "max_milliseconds")),
-        other_load=max(_known(runs, "other_load"), default=0.0),
+        p50=_reduced(statistics.median, _known(right, itemgetter("p50_milliseconds"))),
+        p99=_reduced(statistics.median, _known(right, itemgetter("p99_milliseconds"))),
+        worst=_reduced(max, _known(right, itemgetter("max_milliseconds"))),
+        other_load=max(map(results.disturbance, runs), default=0.0),
         right=len(right) == len(runs),
     )
 
@@ -127,14 +168,8 @@ def _cpu(run: _Result) -> dict[str, float]:
     return {name: seconds / run["messages"] * 1_000_000 for name, seconds in parts.items()}
 
 
-def _cpu_after_start(run: _Result) -> float | None:
-    messages = run["messages"] - run.get("messages_at_first_look", 0)
-    used = sum(results.cpu_used(dict(run), "cpu_seconds_after_first_look").values())
-    return used / messages * 1_000_000 if messages and used else None
-
-
-def _known(runs: Sequence[_Result], name: str) -> list[float]:
-    return [run[name] for run in runs if run.get(name) is not None]
+def _known(runs: Sequence[_Result], figure: Figure) -> list[float]:
+    return [found for run in runs if (found := figure(run)) is not None]
 
 
 def _reduced(how: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:

@@ -10,12 +10,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from bench.peers import chart, child, debezium, goals, look, page, report, rows, summary
+from bench.peers import chart, child, debezium, goals, look, page, report, rows, suite, summary
 from bench.peers.child import PeerFailed
 from bench.peers.drain import messages_until
 from bench.peers.latency import EARLY, Inserts, Sightings
 from bench.peers.page import Place
-from bench.peers.suite import turned
 from bench.peers.system import System
 from bench.peers.target import TABLE
 from bench.tables import BEGIN_MICROS
@@ -90,7 +89,7 @@ def test_latency_is_the_median_of_quantiles_and_the_worst_of_all() -> None:
 @pytest.mark.parametrize(("rate", "reached"), [(149, False), (150, True), (151, True)])
 def test_a_rate_is_reached_from_its_limit_on(rate: int, reached: bool) -> None:
     verdict = verdicts(drained(OWN, rate), drained(TABLE_PEER, 100))["rate against Flink's JDBC table"]
-    assert verdict.found == rate / 100
+    assert verdict.found == (rate / 100,) * 3
     assert verdict.reached is reached
 
 
@@ -99,8 +98,46 @@ def test_a_cost_is_reached_up_to_its_limit(cpu: float, reached: bool) -> None:
     verdict = verdicts(drained(OWN, 1, cpu=cpu), drained(TABLE_PEER, 1, cpu=7.0))[
         "CPU a message against Flink's JDBC table"
     ]
-    assert verdict.found == (cpu + 3) / 10
+    assert verdict.found == ((cpu + 3) / 10,) * 3
     assert verdict.reached is reached
+
+
+def test_ratios_are_of_the_same_runs() -> None:
+    """Machine twice as slow in the second run, in the third for one of them only; a wrong run takes its ratio along."""
+    own = [drained(OWN, rate, cpu=cost) for rate, cost in ((90, 3.0), (45, 9.0), (80, 3.0), (20, 3.0))]
+    others = [drained(TABLE_PEER, rate, cpu=cost) for rate, cost in ((60, 7.0), (30, 21.0), (20, 3.0), (20, 3.0))]
+    first, second = (summary.drains(done)[who, Kind.UNIFORM] for done, who in ((own, OWN), (others, TABLE_PEER)))
+    assert summary.ratio(first, second, summary.rate) == (1.5, 1.0, 4.0)
+    assert summary.ratio(first, second, summary.cpu) == (0.8, 0.5, 1.0)
+    assert summary.ratio(first, second, summary.cpu_after_start) is None
+    others[2]["correct"] = False
+    wrong = summary.drains(others)[TABLE_PEER, Kind.UNIFORM]
+    assert summary.ratio(first, wrong, summary.rate) == (1.5, 1.0, 1.5)
+    table = rows.drains(summary.drains(own + others[:2]))
+    assert "1.50" in [row[table.columns.index("ratio")] for row in table.rows]
+    table = rows.drains(summary.drains(own + others))
+    assert "" in [row[table.columns.index("ratio")] for row in table.rows], "somebody was wrong"
+    others[2]["correct"] = True
+    table = rows.drains(summary.drains(own + others))
+    assert "1.50 (1.00 - 4.00)" in [row[table.columns.index("ratio")] for row in table.rows]
+
+
+def test_what_was_disturbed_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The quietest counts; what is wrong counts in any case, and what failed is not tried again."""
+    monkeypatch.chdir(tmp_path)  # every measurement is written down
+    loads = [(0.5, 0.1, True), (0.0, 0.2, True), (0.0, 0.0, True)]
+
+    def measured(*attempts: tuple[float, float, bool]) -> tuple[int, float, bool]:
+        told = [{"other_load": other, "stolen_load": stolen, "correct": right} for other, stolen, right in attempts]
+        what = {"system": "surelane", "workload": "uniform", "run": 1}
+        found = suite.measured(suite.Task(name=summary.DRAIN, what=what, measure=iter(told).__next__), "1/1")
+        return found["attempts"], found["other_load"] + found["stolen_load"], found["correct"]
+
+    assert measured(*loads) == (2, 0.2, True)
+    assert measured((0.9, 0.0, True), (0.0, 0.4, True), (0.3, 0.0, True)) == (3, 0.3, True)
+    assert measured((0.9, 0.0, True), (0.0, 0.4, True), (0.0, 0.5, True), (0.0, 0.0, True)) == (3, 0.4, True)
+    assert measured((0.9, 0.0, True), (0.0, 0.0, False)) == (2, 0.0, False)
+    assert measured((0.9, 0.0, False), (0.0, 0.0, True)) == (1, 0.9, False)
 
 
 def test_only_what_was_measured_is_judged() -> None:
@@ -155,6 +192,8 @@ def test_the_page_has_all_tables_and_its_picture(tmp_path: Path) -> None:
     assert f"- `surelane`: {OWN.described}" in text
     assert "| surelane | 1,000 | 10 | 20 | 21 | right | 0.3, noisy |" in text
     assert f"]({page.PICTURE})" in text
+    assert "made again" not in text
+    assert "Of 3 measurements 1 were" in page.text([*done[:2], done[2] | {"attempts": 2}], place)
     picture = ElementTree.fromstring((tmp_path / "docs" / page.PICTURE).read_text())
     # the background, and two bars for each system
     assert len(picture.findall("{*}rect")) == 1 + 2 * 2
@@ -173,8 +212,8 @@ def test_a_picture_of_nothing_is_a_picture() -> None:
 
 def test_each_run_begins_with_another_system() -> None:
     systems = [OWN, TABLE_PEER, CEILING]
-    assert [turned(systems, number)[0] for number in (1, 2, 3, 4)] == [*systems, OWN]
-    assert turned(systems, 2) == [TABLE_PEER, CEILING, OWN]
+    assert [suite.turned(systems, number)[0] for number in (1, 2, 3, 4)] == [*systems, OWN]
+    assert suite.turned(systems, 2) == [TABLE_PEER, CEILING, OWN]
 
 
 def test_rows_say_how_many_messages_there_were() -> None:
