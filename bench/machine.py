@@ -1,5 +1,6 @@
 """What the machine does: CPU seconds and peak memory by process, and what everybody else used meanwhile."""
 
+import multiprocessing
 import os
 import time
 from collections.abc import Mapping
@@ -58,10 +59,11 @@ class Snapshot:
 
     @classmethod
     def of(cls, cpu: Mapping[str, Cpu]) -> "Snapshot":
-        """Now; this process is added to `cpu`."""
+        """Now; this process, and those it shares its work with, are added to `cpu`."""
         times = psutil.cpu_times()._asdict()
         busy = sum(times[name] for name in _BUSY)
-        own = {"bench": single(os.getpid())}
+        workers = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
+        own = {"bench": single(os.getpid()) + sum(map(single, workers))}
         return cls(at=time.monotonic(), cpu={**cpu, **own}, busy=busy, stolen=times["steal"])
 
     def since(self, start: "Snapshot") -> dict[str, object]:

@@ -12,7 +12,7 @@ from bench.results import Result
 from bench.servers import Servers
 from bench.workload import Kind, as_many_bytes
 
-_SAID = ("rate", "ratio", "p50_milliseconds", "p99_milliseconds", "cpu_seconds", "other_load", "correct")
+_SAID = ("rate", "ratio", "p50_milliseconds", "p99_milliseconds", "cpu_seconds", "other_load", "stolen_load", "correct")
 _COMPARED = ("measure", "mode", "workload", "rate_ratio", "cpu_ratio", *comparison.RATIOS)
 
 

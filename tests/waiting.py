@@ -8,14 +8,14 @@ Answer = TypeVar("Answer")
 
 LOOK_SECONDS = 0.02
 #: counts for one look at most: what takes longer is a machine that is busy with something else
-COUNTED_SECONDS = 0.2
-MOST_TIMES = 4
+COUNTED_SECONDS = 0.5
+MOST_TIMES = 2
 
 
 def eventually(condition: Callable[[], Answer], timeout: float = 120.0, why: str = "") -> Answer:
     """Ask `condition` until its answer is true and give that; fails after `timeout` seconds, saying `why` it waited.
 
-    Longer, up to four times, where looking itself takes its time: then whatever it waits for is kept waiting, too.
+    Longer, up to twice as long, where looking itself takes its time: then whatever it waits for is kept waiting, too.
     """
     start = now = time.monotonic()
     counted = 0.0

@@ -36,7 +36,7 @@ from app.model.offsets import Offsets, Position, TopicPartition
 REQUEST_TIMEOUT_SECONDS = 10.0
 #: longest wait for messages that ought to be there
 FETCH_TIMEOUT_SECONDS = 10.0
-#: between two looks at who leads now
+#: between the first two looks at who leads now; then longer
 ELECTION_LOOK_SECONDS = 0.1
 _T = TypeVar("_T")
 
@@ -218,18 +218,18 @@ class Broker:
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         """After an election librdkafka goes on asking with the term of before (its #4620) until it has looked again."""
-        end = time.monotonic() + REQUEST_TIMEOUT_SECONDS
+        end, pause = time.monotonic() + REQUEST_TIMEOUT_SECONDS, 0.0
         while True:
             futures = self._admin.list_offsets(
                 {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=REQUEST_TIMEOUT_SECONDS,
             )
-            moved = [error for future in futures.values() if _moved(error := future.exception())]
-            if not moved or time.monotonic() > end:
+            if not any(_moved(future.exception()) for future in futures.values()) or time.monotonic() + pause > end:
                 break
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0) or ELECTION_LOOK_SECONDS
             self._existing()
-            time.sleep(ELECTION_LOOK_SECONDS)
         return {TopicPartition(tp.topic, tp.partition): self._answer(future).offset for tp, future in futures.items()}
 
     def _answer(self, future: "concurrent.futures.Future[_T]") -> _T:

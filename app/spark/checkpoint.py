@@ -5,6 +5,7 @@ Through the Hadoop FileSystem that Spark itself uses, so local disk, S3 and HDFS
 """
 
 import json
+import os
 import uuid
 from dataclasses import asdict
 from typing import Any
@@ -24,8 +25,10 @@ class Checkpoint(Entries):
         jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
         context: Any = spark._jsc  # pyright: ignore[reportPrivateUsage]
         self._path = jvm.org.apache.hadoop.fs.Path
-        self._root = self._path(location)
-        self._fs = self._root.getFileSystem(context.hadoopConfiguration())
+        root = self._path(location)
+        self._fs = root.getFileSystem(context.hadoopConfiguration())
+        is_local = self._fs.getUri().getScheme() == "file"  # whose folders are not listed through a link
+        self._root = self._path(os.path.realpath(root.toUri().getPath())) if is_local else root
         self._io = jvm.org.apache.commons.io.IOUtils
         self._utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
 
@@ -60,7 +63,7 @@ class Checkpoint(Entries):
 
     def archive(self) -> str:
         """Move this checkpoint aside, complete, and return where to."""
-        target = f"{self.location.rstrip('/')}.{uuid.uuid4().hex[:8]}"
+        target = f"{self._root.toString()}.{uuid.uuid4().hex[:8]}"
         self._rename(self._root, self._path(target))
         return target
 

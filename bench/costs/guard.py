@@ -15,6 +15,7 @@ import statistics
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -123,7 +124,8 @@ def _scraped(port: int) -> Iterator[list[int]]:
 
 @contextmanager
 def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
-    """What the server's processes for the lane's connections use, from their start on."""
+    """What the server's processes for the lane's connections use, as far as a look finds them: a short one may come and
+    go between two."""
     used = dict[int, Cpu]()
     connection = psycopg2.connect(up.stack.target.url())  # the lane's own database is made anew meanwhile
     connection.autocommit = True
@@ -143,20 +145,20 @@ def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
 
 @contextmanager
 def _each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
-    """Done again and again by a thread of its own."""
+    """Done again and again by a thread of its own; what it raises is raised at the end."""
     ended = threading.Event()
 
     def doing() -> None:
         while not ended.wait(seconds):
             do()
 
-    thread = threading.Thread(target=doing, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(doing)
+        try:
+            yield
+        finally:
+            ended.set()
+        done.result()
 
 
 def _said(name: str, fields: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from bench.costs.verdict import DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT, LIMIT, Gro
 from bench.goals import Goal
 from bench.lane import PARTS
 from bench.page import Section, Table
-from bench.results import QUIET_LOAD
+from bench.results import QUIET_LOAD, disturbance
 from bench.short import state
 
 _COLUMNS = (
@@ -70,7 +70,8 @@ def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tab
         "of the messages, all processes and the servers together. Two equal drains differ by more than what is asked "
         "for, so the pairs judge nothing. In one more drain each call of the functions of all three is timed (CPU time "
         "of the thread, `bench/metered`), with /metrics read each second, and the server's processes for the lane's "
-        "connections beside the writer's, which are the guard's and the metrics'; accounting is the arithmetic of "
+        "connections beside the writer's, which are the guard's and the metrics', as far as five looks a second find "
+        "them; accounting is the arithmetic of "
         "counts, their columns in the ledger's row have no cost that could be told apart. The goal is their sum.",
         f"Tables: {'all right' if not wrong else ', '.join(wrong)}.",
         *[one.markdown() for one in tables],
@@ -83,7 +84,7 @@ def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tab
 def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
     each = result["value_bytes"] / result["messages"] if "value_bytes" in result else None
     peaks = result.get("peak_megabytes", {})
-    load = result.get("other_load")
+    load = disturbance(result) if "other_load" in result else None
     return (
         f"{result['messages']:,}",
         _number(each),

@@ -118,7 +118,7 @@ def _state(one: Drained | Held) -> str:
 
 
 def _load(one: Drained | Held) -> str:
-    return f"{one.other_load:.1f}, noisy" if one.other_load > QUIET_LOAD else f"{one.other_load:.1f}"
+    return f"{one.disturbance:.1f}, noisy" if one.disturbance > QUIET_LOAD else f"{one.disturbance:.1f}"
 
 
 def _whole(value: float | None) -> str:

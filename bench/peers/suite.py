@@ -140,15 +140,15 @@ def _held(up: Servers, wanted: Wanted, number: int) -> Iterator[Task]:
 
 def measured(task: Task, number: str) -> dict[str, Any]:
     """The quietest of up to ATTEMPTS, whoever is measured; one that failed is not tried again."""
-    tried = [_attempted(task, number)]
+    tried = [_attempted(task, number, 1)]
     while len(tried) < ATTEMPTS and tried[-1]["correct"] and results.disturbance(tried[-1]) > DISTURBED_LOAD:
         say(f"  others, or the host, took {results.disturbance(tried[-1])} processors: once more")
-        tried.append(_attempted(task, number))
+        tried.append(_attempted(task, number, len(tried) + 1))
     counted = min(tried, key=lambda one: (one["correct"], results.disturbance(one)))
     return {**counted, "attempts": len(tried)}
 
 
-def _attempted(task: Task, number: str) -> dict[str, Any]:
+def _attempted(task: Task, number: str, attempt: int) -> dict[str, Any]:
     """Measure, and say the result at once."""
     where = task.what.get("workload") or f"at {task.what['asked_rate']} messages/s"
     say(f"{number} {task.what['system']}, {where}, run {task.what['run']}")
@@ -157,7 +157,7 @@ def _attempted(task: Task, number: str) -> dict[str, Any]:
     except (PeerFailed, LaneFailed) as failure:
         say(str(failure))
         fields = {**task.what, "correct": False, "error": str(failure)}
-    result = results.stamped(task.name, fields)
+    result = results.stamped(task.name, {**fields, "attempt": attempt})
     results.emit(result)
     say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
     return result

@@ -36,7 +36,7 @@ class Drained:
     #: message costs, the start left out
     cpu_after_start: float | None
     #: processors that others kept busy or the host kept back, in the run where it was most
-    other_load: float
+    disturbance: float
     #: whether every run left the right table; only right runs are counted above
     right: bool
     #: the right runs, by number
@@ -59,7 +59,7 @@ class Held:
     p99: float | None
     #: in the worst run
     worst: float | None
-    other_load: float
+    disturbance: float
     right: bool
 
 
@@ -96,7 +96,7 @@ def latencies(done: Sequence[_Result]) -> list[Held]:
 def ratio(one: Drained, other: Drained, figure: Figure) -> Ratio | None:
     """How many times the other's figure one's is; None where no run has both.
 
-    What disturbs a machine for a quarter of an hour disturbs all of a run, and is no part of a ratio then.
+    A machine that grows slower, or faster, over the runs is no part of it; what disturbs one side alone is.
     """
     both = [(figure(one.by_run[run]), figure(other.by_run[run])) for run in one.by_run if run in other.by_run]
     found = [above / below for above, below in both if above is not None and below]
@@ -126,8 +126,7 @@ def cpu_after_start(run: _Result) -> float | None:
 
 
 def _drained(system: System, workload: Kind, runs: Sequence[_Result]) -> Drained:
-    by_run = {number: run for number, run in enumerate(runs) if run["correct"]}
-    right = list(by_run.values())
+    right = [run for run in runs if run["correct"]]
     rates = _known(right, rate)
     parts = dict.fromkeys(part for run in right for part in _cpu(run))
     return Drained(
@@ -140,9 +139,9 @@ def _drained(system: System, workload: Kind, runs: Sequence[_Result]) -> Drained
         rate_from_start=_reduced(statistics.median, _known(right, rate_from_start)),
         cpu={part: statistics.median(_cpu(run).get(part, 0.0) for run in right) for part in parts},
         cpu_after_start=_reduced(statistics.median, _known(right, cpu_after_start)),
-        other_load=max(map(results.disturbance, runs), default=0.0),
+        disturbance=max(map(results.disturbance, runs), default=0.0),
         right=len(right) == len(runs),
-        by_run=by_run,
+        by_run={run["run"]: run for run in right},
     )
 
 
@@ -155,7 +154,7 @@ def _held(system: System, asked_rate: int, runs: Sequence[_Result]) -> Held:
         p50=_reduced(statistics.median, _known(right, itemgetter("p50_milliseconds"))),
         p99=_reduced(statistics.median, _known(right, itemgetter("p99_milliseconds"))),
         worst=_reduced(max, _known(right, itemgetter("max_milliseconds"))),
-        other_load=max(map(results.disturbance, runs), default=0.0),
+        disturbance=max(map(results.disturbance, runs), default=0.0),
         right=len(right) == len(runs),
     )
 

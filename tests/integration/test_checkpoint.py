@@ -1,5 +1,6 @@
 """The files of a checkpoint on a local disk, as Hadoop writes them for Spark."""
 
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -34,3 +35,23 @@ def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "checkpoint" / IDENTITY_FILE
     assert file.with_name(f".{IDENTITY_FILE}.crc").exists(), "what a damaged file is known by"
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_a_folder_behind_a_link(spark: SparkSession, tmp_path: Path) -> None:
+    """On another disk, say: what is in it is seen, and what is put aside stays there."""
+    real, link = tmp_path / "disk" / "checkpoint", tmp_path / "checkpoint"
+    real.mkdir(parents=True)
+    link.symlink_to(real)
+    for location in (str(link), link.as_uri()):
+        checkpoint = Checkpoint(spark, location)
+        assert checkpoint.is_empty()
+        checkpoint.create("orders", Offsets())
+        (real / "offsets").mkdir()
+        assert not checkpoint.is_empty()
+        aside = Path(checkpoint.archive())
+        assert (aside / IDENTITY_FILE).exists()
+        assert (aside.parent, aside.is_symlink()) == (real.parent, False)
+        checkpoint.create("orders", Offsets())
+        assert (link / IDENTITY_FILE).exists()
+        shutil.rmtree(real)
+        real.mkdir()

@@ -156,3 +156,23 @@ def test_a_reader_that_never_looked_is_no_witness(target: Target, topic: MadeUpT
 def test_waiting_gives_up_and_says_what_for() -> None:
     with pytest.raises(AssertionError, match="waiting for Godot"):
         eventually(lambda: False, timeout=0.05, why="Godot")
+
+
+@pytest.mark.parametrize(("looks", "found"), [(8, True), (9, False)])
+def test_waiting_is_longer_where_looking_takes_long(looks: int, found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks of a second each, which count as half of one; no more than twice the limit in all."""
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    asked: list[float] = []
+
+    def slow() -> bool:
+        clock[0] += 1.0
+        asked.append(clock[0])
+        return len(asked) > looks
+
+    if found:
+        assert eventually(slow, timeout=3.5, why="somebody slow")
+        return
+    with pytest.raises(AssertionError, match="8 s waiting for somebody slow"):
+        eventually(slow, timeout=3.5, why="somebody slow")

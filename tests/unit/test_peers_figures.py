@@ -28,7 +28,7 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 def drained(system: System, rate: int | None, *, cpu: float = 1.0, **fields: Any) -> dict[str, Any]:
     """One run of 1,000,000 messages."""
     used = {"postgres": 2.0, "kafka": 1.0, "bench": 99.0, "driver": cpu / 2, "jvm": cpu / 2}
-    told = {"measure": summary.DRAIN, "system": str(system), "workload": "uniform", "messages": 1_000_000}
+    told = {"measure": summary.DRAIN, "system": str(system), "workload": "uniform", "messages": 1_000_000, "run": 1}
     return (
         told | {"rate": rate, "rate_from_start": 10, "cpu_seconds": used, "correct": True, "other_load": 0.0} | fields
     )
@@ -104,8 +104,13 @@ def test_a_cost_is_reached_up_to_its_limit(cpu: float, reached: bool) -> None:
 
 def test_ratios_are_of_the_same_runs() -> None:
     """Machine twice as slow in the second run, in the third for one of them only; a wrong run takes its ratio along."""
-    own = [drained(OWN, rate, cpu=cost) for rate, cost in ((90, 3.0), (45, 9.0), (80, 3.0), (20, 3.0))]
-    others = [drained(TABLE_PEER, rate, cpu=cost) for rate, cost in ((60, 7.0), (30, 21.0), (20, 3.0), (20, 3.0))]
+    own, others = (
+        [drained(system, rate, cpu=cost, run=run) for run, (rate, cost) in enumerate(runs, start=1)]
+        for system, runs in (
+            (OWN, ((90, 3.0), (45, 9.0), (80, 3.0), (20, 3.0))),
+            (TABLE_PEER, ((60, 7.0), (30, 21.0), (20, 3.0), (20, 3.0))),
+        )
+    )
     first, second = (summary.drains(done)[who, Kind.UNIFORM] for done, who in ((own, OWN), (others, TABLE_PEER)))
     assert summary.ratio(first, second, summary.rate) == (1.5, 1.0, 4.0)
     assert summary.ratio(first, second, summary.cpu) == (0.8, 0.5, 1.0)
@@ -116,7 +121,7 @@ def test_ratios_are_of_the_same_runs() -> None:
     table = rows.drains(summary.drains(own + others[:2]))
     assert "1.50" in [row[table.columns.index("ratio")] for row in table.rows]
     table = rows.drains(summary.drains(own + others))
-    assert "" in [row[table.columns.index("ratio")] for row in table.rows], "somebody was wrong"
+    assert [row[table.columns.index("ratio")] for row in table.rows] == ["", ""], "somebody was wrong"
     others[2]["correct"] = True
     table = rows.drains(summary.drains(own + others))
     assert "1.50 (1.00 - 4.00)" in [row[table.columns.index("ratio")] for row in table.rows]
