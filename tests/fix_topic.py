@@ -86,9 +86,8 @@ class Topic:
     @property
     def ends(self) -> dict[TopicPartition, int]:
         """The same of every partition."""
-        self._admin.list_topics(
-            self.name, timeout=TIMEOUT_SECONDS
-        )  # who leads, for which term: not looked up otherwise
+        # who leads, and for which term, is not looked up for the question itself
+        self._admin.list_topics(self.name, timeout=TIMEOUT_SECONDS)
         wanted = {KafkaPartition(self.name, number): OffsetSpec.latest() for number in range(self.partitions)}
         answers = self._admin.list_offsets(wanted, isolation_level=IsolationLevel.READ_COMMITTED)  # pyright: ignore[reportArgumentType]
         found = {TopicPartition(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
