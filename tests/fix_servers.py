@@ -6,6 +6,7 @@ Their data directory is the session's own, so that several sessions run side by 
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -35,7 +36,8 @@ def _clear_away_what_killed_sessions_left() -> None:
         if maker.isdigit() and not psutil.pid_exists(int(maker)):
             Kafka(folder / SECURED).kill()  # servers that are no part of a stack: fix_secured.py, fix_locked.py
             Postgres(folder / LOCKED).kill()
-            Stack(folder.name).down(wipe=True)
+            with suppress(FileNotFoundError):  # another worker has just done it
+                Stack(folder.name).down(wipe=True)
 
 
 @pytest.fixture(scope="session")
