@@ -44,7 +44,7 @@ RUN libs=venv/lib/python3.11/site-packages/psycopg2_binary.libs \
 # for other systems, tests of libraries. Spark's own cluster, Kubernetes and YARN stay.
 WORKDIR /opt/surelane/venv/lib/python3.11/site-packages
 RUN rm -r pyspark/data pyspark/examples pyspark/jars/connect-repl \
-        pandas/tests pyarrow/tests pyarrow/include numpy/*/tests \
+        pandas/tests pyarrow/tests pyarrow/include numpy/*/tests numba/tests \
     && for name in hive- spark-hive datanucleus- derby spark-connect_ spark-repl_ jline- scala-compiler- spark-mllib \
         spark-graphx breeze spire cats-kernel algebra_ JTransforms- arpack lapack- blas- rocksdbjni- \
         netty-tcnative-boringssl-static-*-windows netty-tcnative-boringssl-static-*-osx; \
@@ -67,6 +67,7 @@ COPY ops/postgres ops/postgres
 # Starts are 4 s faster with the archive, and the image is 155 MB larger; 0 leaves it out.
 ARG CLASS_ARCHIVE=1
 RUN mkdir -p cache/classes \
+    && venv/bin/python -m app.decode.scanner \
     && if [ "${CLASS_ARCHIVE}" = 1 ]; then \
         venv/bin/python -m app.spark.class_archive && rm cache/classes/*.lock && ls cache/classes/*.jsa; \
     fi \
@@ -84,6 +85,7 @@ RUN groupadd --gid 10001 surelane \
         >/etc/surelane/surelane.yaml
 COPY --from=packages /opt/surelane /opt/surelane
 COPY --from=own /opt/surelane/cache/classes /opt/surelane/cache/classes
+COPY --from=own /opt/surelane/cache/compiled /opt/surelane/cache/compiled
 COPY --from=own /opt/surelane/migrations /opt/surelane/migrations
 COPY --from=own /opt/surelane/ops /opt/surelane/ops
 COPY --from=own /opt/surelane/app /opt/surelane/app

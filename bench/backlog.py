@@ -16,7 +16,7 @@ from bench.tables import BEGIN_MICROS, Expected, Row, Table
 from bench.workload import SEED, Change, Workload, key_of, value_of
 
 #: changes in one file of the ceiling: as many as an epoch has at most unless told otherwise
-CHUNK_CHANGES = 50_000
+CHUNK_CHANGES = 100_000
 #: changes that tell whether a kept backlog is what this program would make
 _SAMPLE = 1000
 #: the same of rows that may be long

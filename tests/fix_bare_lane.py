@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
+from app.apply.arrange import Epoch
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
@@ -66,6 +67,10 @@ class DecodedSource:
         return self._decoded(
             [one for one in self._sent if span.start[one.tp] <= one.position.offset < span.end[one.tp]]
         )
+
+    def arranged(self, rows: pa.Table) -> Epoch:
+        """In the lane's order."""
+        return Epoch.arrange(rows)
 
     def message(self, position: Position) -> RawMessage | None:
         """As Kafka would give it."""

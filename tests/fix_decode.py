@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from app.config.settings import Decode
+from app.decode import scanner
 from app.decode.debezium import DebeziumJson
 from app.decode.driver import DriverDecoder
 from app.decode.interface import KAFKA, Decoder
@@ -19,10 +19,14 @@ TOPIC = "made-up"
 Decoded = Callable[[Sequence[Message]], pa.Table]
 
 
-@pytest.fixture(params=Decode)
+@pytest.fixture(params=["workers", "driver", "compiled"])
 def decode(request: pytest.FixtureRequest) -> Decoded:
-    """`decode(messages)`: the decoded rows, in the messages' order, as Spark gives them and as the driver does."""
-    if request.param is Decode.DRIVER:
+    """`decode(messages)`: the decoded rows, in the messages' order, as Spark gives them and as the driver does, there
+    also with compiled code, which knows nothing of transactions."""
+    if request.param == "compiled":
+        compiled = DriverDecoder(scanner=scanner.loading().result())
+        return lambda messages: decoded_here(compiled, messages)
+    if request.param == "driver":
         return lambda messages: decoded_here(DriverDecoder(transactions=True), messages)
     spark = request.getfixturevalue("spark")
     return lambda messages: decoded_by(DebeziumJson(transactions=True), spark, messages)

@@ -4,6 +4,7 @@
     target    what the target table looks like
     encoding  what the text of a column means, and the SQL that turns it into the column's type
     staging   COPY into an UNLOGGED table (a temp table would forbid PREPARE TRANSACTION)
+    reclaiming  giving back its space, beside the next epoch
     merge     one DELETE and one MERGE (or INSERT ... ON CONFLICT) for each table
     plan      in which order; from the fast one to the faithful one
 

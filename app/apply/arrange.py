@@ -40,8 +40,14 @@ class Epoch:
     def __len__(self) -> int:
         return self.rows.num_rows
 
+    def look_ahead(self) -> None:
+        """Find out now what is kept and will be asked for."""
+        _ = self.firsts, self.survivors, self._lines
+
     def part(self, first: int, end: int) -> "Epoch":
         """The rows from ordinal `first` on, `end` not among them, as an epoch of its own."""
+        if (first, end) == (0, len(self)):
+            return self
         return Epoch(self.rows.slice(first, end - first), self.layouts, self.codes[first:end])
 
     def without(self, ordinals: Indices) -> "Epoch":

@@ -13,6 +13,7 @@ from app.apply import staging
 from app.apply.encoding import Encoding, EncodingUnknown, encoding_of
 from app.apply.evolution import add_columns, type_of, widen
 from app.apply.merge import Merge
+from app.apply.reclaiming import Reclaiming
 from app.apply.rules import TargetRules
 from app.apply.staging import Field, Staging
 from app.apply.target import Column, TargetTable, is_name, is_unique, load_table
@@ -77,6 +78,7 @@ class Shapes:
         self._known: dict[Layout, _Known] = {}
         #: every one that was made since the start, by name
         self._stagings: dict[str, Staging] = {}
+        self._reclaiming = Reclaiming(engine)
         self._connection: Connection | None = None
 
     @contextmanager
@@ -122,10 +124,7 @@ class Shapes:
 
     def reclaim(self) -> None:
         """Give back staging space; between epochs only, a prepared transaction would be in the way."""
-        grown = [table for table in self._stagings.values() if table.dirty > staging.RECLAIM_AFTER_BYTES]
-        if grown:
-            with translated("giving back the space of staging tables"), self._engine.connect() as connection:
-                staging.reclaim(connection.execution_options(isolation_level="AUTOCOMMIT"), grown)
+        self._reclaiming.run([table for table in self._stagings.values() if table.dirty > staging.RECLAIM_AFTER_BYTES])
 
     @contextmanager
     def _begin(self) -> Iterator[Connection]:

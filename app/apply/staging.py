@@ -125,15 +125,16 @@ def clear(connection: Connection, names: Iterable[str]) -> None:
         run(connection, "; ".join(statements))
 
 
-def reclaim(connection: Connection, stagings: Sequence[Staging]) -> None:
-    """Give back the space of these staging tables; on a connection that commits each statement, between epochs."""
-    names = [staging.name for staging in stagings]
+def reclaim(connection: Connection, names: Sequence[str]) -> list[str]:
+    """Give back the space of these staging tables, on a connection that commits each statement, once what has filled
+    them is committed. Those that are large all the same."""
     run(connection, "vacuum " + ", ".join(names))
-    large = connection.execute(_LARGE, {"names": names, "most": KEEP_BYTES}).scalars().all()
-    if large:
-        run(connection, "truncate " + ", ".join(large))
-    for staging in stagings:
-        staging.dirty = 0
+    return list(connection.execute(_LARGE, {"names": list(names), "most": KEEP_BYTES}).scalars())
+
+
+def empty(connection: Connection, names: Sequence[str]) -> None:
+    """Make new files for these staging tables; while no transaction that has filled them is prepared: it would wait."""
+    run(connection, "truncate " + ", ".join(names))
 
 
 class Lines(io.RawIOBase):

@@ -328,7 +328,7 @@ class Align(enum.StrEnum):
 class Epoch(_Section):
     """How much is applied as a whole."""
 
-    max_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 50_000
+    max_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 100_000
     #: bytes, about: see `app.source.size`
     max_bytes: Annotated[int, Field(ge=1)] = 128 << 20
     trigger: Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(values.interval)] = "0 seconds"

@@ -1,20 +1,32 @@
 """Debezium JSON in the driver's own process: one pass over the bytes, into exactly the fields that are needed.
 
-Gives the same rows as `app.decode.debezium` gives with Spark, at a fifth of the cost of a message: nothing is handed
+Gives the same rows as `app.decode.debezium` gives with Spark, at a fraction of the cost of a message: nothing is handed
 from the broker to a JVM, from there to a task, and from the task to Python. What it cannot know is more than one core.
+
+Most messages are taken by compiled code (`app.decode.scanner`), once there were enough of them; every other one here.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import structlog
 
+from app.decode import scanner
 from app.decode.debezium import OPERATIONS
+from app.decode.scanner import Scanned, Scanner
 from app.kafka.spans import Batch
-from app.model.rows import SCHEMA, SEPARATOR, Kind
+from app.model.arrow import Indices
+from app.model.rows import SCHEMA, SEPARATOR, TRANSACTION, Kind
+
+log = structlog.get_logger()
+
+#: messages until compiled code is loaded
+WORTH_COMPILING = 20_000
 
 _UPSERTS = frozenset(op for op, kind in OPERATIONS.items() if kind is Kind.UPSERT)
 #: how Connect's converter begins a message with schema, and what stands between the two
@@ -29,6 +41,9 @@ _ESCAPE = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 #: what is no message as it should be: not JSON, not UTF-8, of another type, too deep
 _FAULTS = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
+#: behind the largest integer of 64 bits
+_LONG = 1 << 63
+
 _Row = Mapping[str, Any]
 
 
@@ -42,7 +57,8 @@ class _Source(msgspec.Struct, gc=False):
     schema: str | None = None
     table: str | None = None
     sequence: str | None = None
-    ts_ms: int | None = None
+    #: one that may not be of 64 bits is left to those who look
+    ts_ms: Annotated[int, msgspec.Meta(ge=-(_LONG >> 1), lt=_LONG >> 1)] | None = None
 
 
 class _InTransaction(msgspec.Struct, gc=False):
@@ -89,13 +105,49 @@ class _Columns:
         self.are_read.append(is_read)
         self.transactions.append(transaction)
 
+    def together(self, scanned: Scanned | None, left: Indices) -> dict[str, pa.Array]:
+        """As arrays: with what compiled code has taken, where these are the rows that it has `left`."""
+        own = {
+            "line": pa.array(self.lines, pa.string()),
+            "ts_ms": pa.array(self.times, pa.int64()),
+            "sequence": pa.array(self.sequences, pa.string()),
+            "is_read": pa.array(self.are_read, pa.bool_()),
+            "transaction": pa.array(self.transactions, TRANSACTION),
+        }
+        if scanned is None:
+            return own
+        count = len(scanned.layouts)
+        taken = {
+            "line": scanned.lines,
+            "ts_ms": pa.array(scanned.times),
+            "sequence": scanned.sequences,
+            "is_read": pa.array(scanned.are_read),
+            "transaction": pa.nulls(count, TRANSACTION),
+        }
+        if not len(left):
+            return taken
+        places = np.arange(count)
+        places[left] = count + np.arange(len(left))
+        return {name: pa.concat_arrays([taken[name], own[name]]).take(pa.array(places)) for name in own}
+
 
 class DriverDecoder:
     """`source.format: debezium-json`, decoded by this process. Not safe for several threads at once."""
 
-    def __init__(self, *, transactions: bool = False) -> None:
-        """`transactions`: whether to tell which source transaction a message is of."""
+    def __init__(
+        self,
+        *,
+        transactions: bool = False,
+        scanner: Scanner | None = None,
+        worth_compiling: int | None = WORTH_COMPILING,
+    ) -> None:
+        """`transactions`: whether to tell which source transaction a message is of, which compiled code does not.
+
+        `scanner`: to be used at once; else it is loaded after `worth_compiling` messages, None: never.
+        """
         self._transactions = transactions
+        self._scanner, self._count = scanner, 0
+        self._worth = None if transactions or scanner else worth_compiling
         shape = _ChangeInTransaction if transactions else _Change
         self._change = msgspec.json.Decoder(shape, float_hook=_Number).decode
         self._anything = msgspec.json.Decoder(float_hook=_Number).decode
@@ -116,24 +168,65 @@ class DriverDecoder:
         self._schemas: dict[bytes, str] = {}
 
     def _batch(self, batch: Batch) -> pa.Table:
+        count, scanned = len(batch.offsets), self._scanned(batch)
+        codes = np.full(count, -1, np.int64) if scanned is None else scanned.layouts
+        left = np.flatnonzero(codes < 0)
         columns = _Columns()
-        for key, value in zip(batch.keys, batch.values, strict=True):
-            self._message(columns, key, value)
-        count = len(batch.offsets)
-        layouts = pa.DictionaryArray.from_arrays(pa.array(columns.layouts, pa.int32()), pa.array(self._texts))
+        for index in left.tolist():
+            self._message(columns, batch.keys[index], batch.values[index])
+        codes[left] = columns.layouts
+        layouts = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(self._texts, pa.string()))
         content = {
             "topic": pa.repeat(pa.scalar(batch.tp.topic), count),
             "partition": pa.repeat(pa.scalar(batch.tp.partition, pa.int32()), count),
             "offset": pa.array(batch.offsets, pa.int64()),
             "layout": layouts.dictionary_decode(),
             "key": pa.array(batch.keys, pa.binary()).view(pa.string()),  # its bytes, whatever they are
-            "line": pa.array(columns.lines, pa.string()),
-            "ts_ms": pa.array(columns.times, pa.int64()),
-            "sequence": pa.array(columns.sequences, pa.string()),
-            "is_read": pa.array(columns.are_read, pa.bool_()),
-            "transaction": pa.array(columns.transactions, SCHEMA.field("transaction").type),
+            **columns.together(scanned, left),
         }
-        return pa.table(content, schema=SCHEMA)
+        return pa.table([content[name] for name in SCHEMA.names], schema=SCHEMA)
+
+    def _scanned(self, batch: Batch) -> Scanned | None:
+        """What compiled code takes of it, with layouts as they are numbered here; None: nothing."""
+        scanner = self._compiled(len(batch.offsets))
+        if scanner is None or not batch.offsets:
+            return None
+        schemas, bodies, keys = [""], [value or b"" for value in batch.values], [key or b"" for key in batch.keys]
+        if bodies[0].startswith(_ENVELOPE):  # all of a topic's messages are like that, or none; others are left
+            opened = [self._opened(body) if body.startswith(_ENVELOPE) else ("", body) for body in bodies]
+            schemas, bodies = [schema for schema, _ in opened], [body for _, body in opened]
+            keys = [b""] * len(bodies)  # they have a schema, too
+        scanned = scanner.scan(bodies, keys)
+        if scanned is None:
+            return None
+        ranks = {schema: rank for rank, schema in enumerate(dict.fromkeys(schemas))}
+        known = np.array([[*(self._numbered(name, text) for text in scanned.texts), -1] for name in ranks], np.int64)
+        rows = np.array([ranks[schema] for schema in schemas]) if len(ranks) > 1 else 0
+        return replace(scanned, layouts=known[rows, scanned.layouts])
+
+    def _compiled(self, messages: int) -> Scanner | None:
+        """Compiled code, once there were enough messages to load it, and it is there."""
+        if self._scanner is None and self._worth is not None:
+            self._count += messages
+            if self._count >= self._worth:
+                self._ask()
+        return self._scanner
+
+    def _ask(self) -> None:
+        future = scanner.loading()
+        if not future.done():
+            return
+        self._worth = None
+        if error := future.exception():
+            log.warning("decoding goes on without compiled code, slower", because=f"{type(error).__name__}: {error}")
+        else:
+            self._scanner = future.result()
+
+    def _numbered(self, schema: str, text: Sequence[str]) -> int:
+        """Number of a layout; -1 where a name is there twice, of which JSON says nothing."""
+        kind, *origin = text[:3]
+        columns = text[3:]
+        return self._layout(Kind(kind), schema, *origin, *columns) if len(set(columns)) == len(columns) else -1
 
     def _message(self, columns: _Columns, key: bytes | None, value: bytes | None) -> None:
         if value is None:  # tombstone
@@ -247,7 +340,7 @@ class DriverDecoder:
         told = change.transaction if isinstance(change, _ChangeInTransaction) else None
         if told is None or told.id is None:
             return None
-        return {"id": _transaction_id(told.id), "place": told.total_order, "parts": None}
+        return {"id": _transaction_id(told.id), "place": _long(told.total_order), "parts": None}
 
     def _transaction(self, body: _Row) -> dict[str, Any] | None:
         """Of a marker, or of a change that was read as a whole."""
@@ -259,7 +352,7 @@ class DriverDecoder:
             return {"id": _transaction_id(body["id"]), "place": None, "parts": parts}
         if not isinstance(told, dict) or not isinstance(told.get("id"), str):
             return None
-        return {"id": _transaction_id(told["id"]), "place": told.get("total_order"), "parts": None}
+        return {"id": _transaction_id(told["id"]), "place": _long(told.get("total_order")), "parts": None}
 
 
 def line_of(row: _Row) -> str:
@@ -302,8 +395,12 @@ def _source(told: Any) -> _Source:
     if not isinstance(told, dict):
         return _Source()
     schema, table, sequence = (one if isinstance(one := told.get(name), str) else None for name in _TEXTS)
-    ts_ms = told.get("ts_ms")
-    return _Source(schema, table, sequence, ts_ms if isinstance(ts_ms, int) else None)
+    return _Source(schema, table, sequence, _long(told.get("ts_ms")))
+
+
+def _long(told: Any) -> int | None:
+    """An integer of 64 bits; None for everything else."""
+    return told if type(told) is int and -_LONG <= told < _LONG else None
 
 
 def _kind(body: _Row) -> Kind:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import is_of
 
-#: parts of a suspect: 50,000 messages are narrowed to one in four steps
-FAN_OUT = 16
+#: parts of a suspect: 100,000 messages are narrowed to one in four steps
+FAN_OUT = 18
 #: from (inclusive) to (exclusive) among an epoch's rows in their order
 Rows = tuple[int, int]
 

@@ -53,9 +53,9 @@ class Batch:
     def add_all(self, messages: Sequence[Message], end: int) -> bool:
         """What was given at once: messages of this partition alone, without any error, before `end`; false, with
         nothing done, where it is not so."""
-        if any(message.error() is not None for message in messages):
+        if list(map(Message.error, messages)).count(None) < len(messages):
             return False
-        offsets = [message.offset() for message in messages]
+        offsets = list(map(Message.offset, messages))
         if not offsets or offsets[-1] is None or offsets[-1] >= end:
             return False
         self.offsets += offsets  # pyright: ignore[reportAttributeAccessIssue]  # they ascend, so none is None
@@ -63,8 +63,8 @@ class Batch:
         return True
 
     def _take(self, messages: Sequence[Message]) -> None:
-        self.keys += [message.key() for message in messages]
-        self.values += [message.value() for message in messages]
+        self.keys += map(Message.key, messages)
+        self.values += map(Message.value, messages)
 
 
 B = TypeVar("B", bound=Batch)

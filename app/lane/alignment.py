@@ -12,6 +12,7 @@ from functools import reduce
 
 import pyarrow as pa
 
+from app.apply.arrange import Epoch
 from app.errors import TransactionTooLong
 from app.kafka.broker import RawMessage
 from app.lane.key_changes import halves_from
@@ -113,6 +114,9 @@ class _Source:
 
     def part(self, span: Span) -> pa.Table:
         return self.planned.part(span)
+
+    def arranged(self, rows: pa.Table) -> Epoch:
+        return self.planned.arranged(rows)
 
     def message(self, position: Position) -> RawMessage | None:
         return self.planned.message(position)

@@ -32,6 +32,10 @@ class Source(Protocol):
         """The rows of a part of the epoch."""
         ...
 
+    def arranged(self, rows: pa.Table) -> Epoch:
+        """What `all` gave, in the lane's order; it may have been arranged ahead."""
+        ...
+
     def message(self, position: Position) -> RawMessage | None:
         """One message as it lies in Kafka; None where there is none (offsets have gaps)."""
         ...
@@ -61,7 +65,7 @@ class Reader:
             self._whole(span)
         else:
             self._parts(parts)
-        return pa.concat_tables(self._tables or [NO_ROWS])
+        return self._tables[0] if len(self._tables) == 1 else pa.concat_tables(self._tables or [NO_ROWS])
 
     def all_before(self, end: Offsets) -> bool:
         """Leave what is skipped behind `end` to a later epoch; whether there was none of it."""
@@ -71,7 +75,7 @@ class Reader:
 
     def sound(self, rows: pa.Table) -> Epoch:
         """What was read, in the lane's order and without those messages that are condemned or malformed."""
-        return self._without_bad(Epoch.arrange(rows))
+        return self._without_bad(self.source.arranged(rows))
 
     def _whole(self, span: Span) -> None:
         self.guard.begin(self.number, span, Stage.EPOCH)

@@ -7,6 +7,7 @@ from threading import Event
 
 import pyarrow as pa
 
+from app.apply.arrange import Epoch
 from app.errors import SurelaneError
 from app.kafka.spans import Batch, SpanReader
 from app.model.arrow import compute
@@ -30,9 +31,13 @@ class Decoded:
     start: int
     end: int
     tables: list[pa.Table] = field(default_factory=list)
+    #: all of them, arranged; None where that was not done
+    epoch: Epoch | None = None
 
     def up_to(self, end: int) -> tuple[pa.Table, "Decoded"]:
         """The rows before `end`, and the others."""
+        if self.end == end and len(self.tables) == 1:
+            return self.tables[0], Decoded(self.tp, end, end)
         rows = pa.concat_tables([NO_ROWS, *self.tables])
         is_before = compute.less(rows["offset"], end)
         rest = Decoded(self.tp, end, max(end, self.end))
@@ -45,14 +50,17 @@ class Decoded:
 class Ahead:
     """Reads and decodes ahead, in a thread of its own. The reader is the thread's between `begin` and `end`."""
 
-    def __init__(self, reader: SpanReader, decode: Callable[[list[Batch]], pa.Table]) -> None:
-        self._reader, self._decode = reader, decode
+    def __init__(
+        self, reader: SpanReader, decode: Callable[[list[Batch]], pa.Table], *, arranges: bool = False
+    ) -> None:
+        """`arranges`: whether what is read is put in order, too, as soon as it is an epoch."""
+        self._reader, self._decode, self._arranges = reader, decode, arranges
         self._thread = ThreadPoolExecutor(1, "ahead")
         self._stop = Event()
         self._future: Future[Decoded | None] | None = None
 
     def begin(self, known: Decoded, messages: int, size: int) -> None:
-        """Go on behind `known`, which is where the reader stands, until so many messages or bytes are held."""
+        """Go on behind `known`, where the reader stands: for so many offsets, as long as fewer bytes are held."""
         self._stop.clear()
         self._future = self._thread.submit(self._run, known, messages, size)
 
@@ -70,16 +78,21 @@ class Ahead:
         self._thread.shutdown()
 
     def _run(self, known: Decoded, messages: int, size: int) -> Decoded | None:
-        count, held = sum(table.num_rows for table in known.tables), sum(table.nbytes for table in known.tables)
+        end, held = known.start + messages, sum(table.nbytes for table in known.tables)
+        known.epoch = None
         try:
-            while count < messages and held < size and not self._stop.is_set():
-                batch = self._reader.more(known.tp, _PIECE, _WAIT_SECONDS)
+            while known.end < end and held < size and not self._stop.is_set():
+                batch = self._reader.more(known.tp, min(_PIECE, end - known.end), _WAIT_SECONDS)
                 if not batch.offsets:
                     break
                 table = self._decode([batch])
                 known.tables.append(table)
                 known.end = batch.offsets[-1] + 1
-                count, held = count + table.num_rows, held + table.nbytes
+                held += table.nbytes
         except SurelaneError:  # whoever wants it will see it again
             return None
+        if self._arranges and known.end == end and known.tables and not self._stop.is_set():
+            known.tables = [pa.concat_tables(known.tables).combine_chunks()]
+            known.epoch = Epoch.arrange(known.tables[0])
+            known.epoch.look_ahead()
         return known

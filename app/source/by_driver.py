@@ -1,8 +1,8 @@
 """Messages read and decoded by the driver itself: on one core, without a detour by the JVM.
 
-While the target is busy with an epoch of a backlog the messages behind it are decoded ahead. They are not under guard
-then, so nothing is done ahead while anything is suspected: what kills the process ahead of its time does so in its own
-epoch the next time. The user's function never runs ahead.
+While the target is busy with an epoch of a backlog the messages behind it are decoded ahead, and put in order. They are
+not under guard then, so nothing is done ahead while anything is suspected: what kills the process ahead of its time
+does so in its own epoch the next time. The user's function never runs ahead.
 """
 
 import threading
@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from app.apply.arrange import Epoch
 from app.config.settings import Source
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
@@ -37,7 +38,9 @@ class DriverMessages:
         suspects anything."""
         self._reader, self._decoding = SpanReader(source), Decoding(decoder, transform)
         self._size, self._is_suspicious = size, is_suspicious
-        self._ahead = Ahead(self._reader, self._decoding.decoded)
+        self._ahead = Ahead(self._reader, self._decoding.decoded, arranges=transform is None)
+        #: the rows that were given last, and what was made of them ahead
+        self._arranged: tuple[pa.Table, Epoch] | None = None
         #: lanes side by side share the reader
         self._using = threading.Lock()
 
@@ -52,6 +55,11 @@ class DriverMessages:
             if rest is not None and self._size is not None and not self._is_suspicious():
                 self._ahead.begin(rest, self._size.messages, self._size.bytes)
         return self._decoding.transformed(rows)
+
+    def arranged(self, rows: pa.Table) -> Epoch:
+        """As it was arranged ahead, where nobody has changed it since."""
+        ready, self._arranged = self._arranged, None
+        return ready[1] if ready and ready[0] is rows else Epoch.arrange(rows)
 
     def part(self, span: Span) -> pa.Table:
         """Wherever it is."""
@@ -87,6 +95,7 @@ class DriverMessages:
             rows, rest = pa.concat_tables([*known.tables, missing]), Decoded(tp, end, end)
         else:
             rows, rest = known.up_to(end)
+            self._arranged = None if known.epoch is None else (rows, known.epoch)
         is_backlog = end - span.start[tp] >= self._size.messages
         return rows, rest if is_backlog or rest.tables else None
 

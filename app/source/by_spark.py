@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from app.apply.arrange import Epoch
 from app.config.settings import Source
 from app.decode.interface import KAFKA, Decoder
 from app.kafka.broker import RawMessage
@@ -30,6 +31,10 @@ class SparkMessages:
         """As planned."""
         with spark_errors():
             return self._collect(frame)
+
+    def arranged(self, rows: pa.Table) -> Epoch:
+        """Nothing is done ahead."""
+        return Epoch.arrange(rows)
 
     def part(self, span: Span) -> pa.Table:
         """With a job of its own."""

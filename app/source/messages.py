@@ -6,6 +6,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from app.apply.arrange import Epoch
 from app.kafka.broker import RawMessage
 from app.model.offsets import Span
 
@@ -20,6 +21,10 @@ class Messages(Protocol):
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:
         """Every row of the epoch that the streaming query has planned; `frame` is what `query` made for it."""
+        ...
+
+    def arranged(self, rows: pa.Table) -> Epoch:
+        """What `epoch` gave, in the lane's order; it may have been arranged ahead."""
         ...
 
     def part(self, span: Span) -> pa.Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import structlog
 
+from app.apply.arrange import Epoch
 from app.archive.reader import ArchiveReader, reached
 from app.kafka.broker import RawMessage
 from app.lane.lane import Lane
@@ -35,6 +36,10 @@ class ArchivedSource:
     def part(self, span: Span) -> pa.Table:
         """The rows of a part."""
         return self.decode([one for one in self.found if span.has(one.position)])
+
+    def arranged(self, rows: pa.Table) -> Epoch:
+        """In the lane's order."""
+        return Epoch.arrange(rows)
 
     def message(self, position: Position) -> RawMessage | None:
         """One of them."""

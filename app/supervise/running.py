@@ -256,7 +256,7 @@ class Running:
             self._process_partitions(number, span, _once(planned))
 
     def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
-        return EpochSource(planned, self._messages.part, self._broker)
+        return EpochSource(planned, self._messages.part, self._broker, self._messages.arranged)
 
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())

@@ -72,7 +72,7 @@ _METHOD = """## How
   checkpoint each second. Debezium: batches of 5,000, of each key the last change only, rewritten batches, the schema
   told to the worker once. Surelane: its defaults.
 - The ceiling is no system: one connection, rows that are ready, folded and sorted; a COPY into an unlogged table, one
-  upsert and one delete each 50,000 messages.
+  upsert and one delete each 100,000 messages.
 - Latency: changes at a steady rate, each with the time at which it was sent. What counts is when a look (every 2 ms)
   finds the inserted row. Flink's table writes when its buffer is 1 s old (its default), Flink over XA with each
   checkpoint.

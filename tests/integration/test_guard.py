@@ -200,7 +200,7 @@ def test_the_metrics_show_how_it_narrows(lane: BareLane) -> None:
         except Death:
             narrowed.append(gauges(lane))
             lane.reopen()
-    assert narrowed == [(0, 0), (0, 0), (1, 0), (1, 25), (1, 2), (1, 1), (1, 1), (1, 1)]
+    assert narrowed == [(0, 0), (0, 0), (1, 0), (1, math.ceil(400 / FAN_OUT)), (1, 2), (1, 1), (1, 1), (1, 1)]
     assert gauges(lane) == (0, 0)
 
 

@@ -102,6 +102,14 @@ def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> Non
     assert f"-- Dumped by pg_dump version {CLIENT}." in docker(*start, *words)
 
 
+def test_what_decodes_is_compiled(image: str) -> None:
+    """For any processor, and found there by a user who may not write to it."""
+    start = ("run", "--rm", "--env", "NUMBA_DEBUG_CACHE=1", "--entrypoint", "python", image)
+    said = docker(*start, "-c", "from app.decode.scanner import load; load()")
+    assert "data loaded from" in said
+    assert "data saved to" not in said
+
+
 def test_what_is_in_it(image: str) -> None:
     """Everything is compiled; no jar is fetched, also for MSK; nothing of tests, locks' tools or other systems is
     there; sizes are shown with -s."""

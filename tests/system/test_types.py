@@ -22,6 +22,7 @@ from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
 from app.config.settings import Source as Settings
+from app.decode import scanner
 from app.decode.debezium import DebeziumJson
 from app.decode.driver import DriverDecoder
 from app.embedded import Stack
@@ -205,12 +206,16 @@ def decoded_otherwise(spark: SparkSession, topic: Topic) -> list[str]:
     settings = Settings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
     tp = TopicPartition(topic.name, 0)
     span = Span(start=Offsets.of({tp: 0}), end=Offsets.of({tp: topic.end}))
-    by_driver = DriverMessages(settings, DriverDecoder())
     by_spark = SparkMessages(spark, settings, DebeziumJson(), DataFrame.toArrow)
-    one, other = (by.part(span).sort_by("offset").to_pylist() for by in (by_driver, by_spark))
-    by_driver.close()
-    pairs = [(left, right) for a, b in zip(one, other, strict=True) for left, right in parts(a, b)]
-    return [f"{short(left)} is {short(right)} for Spark" for left, right in pairs if left != right]
+    other = by_spark.part(span).sort_by("offset").to_pylist()
+    wrong: list[str] = []
+    for decoder in (DriverDecoder(worth_compiling=None), DriverDecoder(scanner=scanner.loading().result())):
+        by_driver = DriverMessages(settings, decoder)
+        one = by_driver.part(span).sort_by("offset").to_pylist()
+        by_driver.close()
+        pairs = [(left, right) for a, b in zip(one, other, strict=True) for left, right in parts(a, b)]
+        wrong += [f"{short(left)} is {short(right)} for Spark" for left, right in pairs if left != right]
+    return wrong
 
 
 def parts(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[object, object]]:

@@ -59,7 +59,7 @@ def test_three_keys_are_enough(tmp_path: Path) -> None:
     assert settings.target.tables == {"public.*": "public.*"}
     assert settings.mode is CommitMode.TWO_PHASE
     assert settings.checkpoint == str(tmp_path / "var/checkpoints/orders")
-    assert settings.epoch.max_messages == 50_000
+    assert settings.epoch.max_messages == 100_000
 
 
 def test_the_url_takes_the_driver_we_use() -> None:

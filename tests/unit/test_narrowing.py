@@ -66,9 +66,9 @@ def test_the_depth_is_the_number_of_splits(whole: int) -> None:
 
 
 @given(st.integers(0, 10**6))
-def test_fifty_thousand_messages_come_down_to_one_in_four_steps(bad: int) -> None:
-    bad %= 50_000
-    suspect = span(a=(0, 50_000))
+def test_a_hundred_thousand_messages_come_down_to_one_in_four_steps(bad: int) -> None:
+    bad %= 100_000
+    suspect = span(a=(0, 100_000))
     steps = 0
     while only_position(suspect) is None:
         suspect = next(part for part in split(suspect) if contains(part, single(Position("a", 0, bad))))
