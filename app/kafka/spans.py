@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
+from types import NoneType
 from typing import Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -53,7 +54,8 @@ class Batch:
     def add_all(self, messages: Sequence[Message], end: int) -> bool:
         """What was given at once: messages of this partition alone, without any error, before `end`; false, with
         nothing done, where it is not so."""
-        if list(map(Message.error, messages)).count(None) < len(messages):
+        # by type: a KafkaError that is compared with None leaves an exception behind
+        if not {NoneType}.issuperset(map(type, map(Message.error, messages))):
             return False
         offsets = list(map(Message.offset, messages))
         if not offsets or offsets[-1] is None or offsets[-1] >= end:
