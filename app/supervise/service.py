@@ -1,5 +1,6 @@
 """The service: what a worker process does, keep one configuration's lanes running until it is told to stop."""
 
+import gc
 import random
 import signal
 import sys
@@ -74,6 +75,7 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
         decodes, hidden = settings.decode is not Decode.DRIVER, variables_with_secrets(settings)
         spark = session(settings.lane, settings.source, settings.spark, decodes=decodes, hidden=hidden)
         stack.callback(stop_session, spark)
+        gc.freeze()  # modules, mostly: an epoch of a hundred thousand messages would look at them again and again
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 
