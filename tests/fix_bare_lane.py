@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
 from app.apply.arrange import Epoch
+from app.apply.prestaging import Prestaging
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
@@ -154,7 +155,8 @@ class BareLane:
         shapes = Shapes(self._engine, SCHEMA, self.name, self.tables, lambda *_: {})
         shapes.reset()
         self._guard = guard
-        applier, quarantine = Applier(self.name, shapes), Quarantine(SCHEMA, self.name)
+        applier = Applier(self.name, shapes, Prestaging(self._engine, SCHEMA, self.name))
+        quarantine = Quarantine(SCHEMA, self.name)
         keeping = Keeping(self.name, self._generation, quarantine, self._guard, self.rules)
         self.release_wanted = Event()
         self.lane = Lane(

@@ -14,11 +14,11 @@ from app.apply import staging
 from app.apply.arrange import CHANGES, Epoch
 from app.apply.constraints import settle_constraints
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
+from app.apply.prestaging import Prestaging
 from app.apply.shapes import Shape, Shapes
 from app.db.failures import depends_on_order
 from app.db.sql import run
 from app.errors import TargetMismatch
-from app.model.arrow import Indices
 from app.model.counts import Counts
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
@@ -45,9 +45,9 @@ class Applied:
 class Applier:
     """Applies epochs of one lane."""
 
-    def __init__(self, lane: str, shapes: Shapes) -> None:
+    def __init__(self, lane: str, shapes: Shapes, prestaging: Prestaging) -> None:
         self.lane = lane
-        self._shapes = shapes
+        self._shapes, self._prestaging = shapes, prestaging
 
     @property
     def schema(self) -> str:
@@ -64,6 +64,17 @@ class Applier:
             found = {index: self._shape(epoch, index, example) for index, example in epoch.firsts.items()}
         self._shapes.reclaim()
         return {index: shape for index, shape in found.items() if shape is not None}
+
+    def stage_ahead(self, epoch: Epoch) -> None:
+        """Stage what will be applied after the epoch in progress, as far as it is known how. From any one thread."""
+        shapes = {index: self._shapes.known(epoch.layouts[index]) for index in epoch.firsts}
+        known = {index: shape for index, shape in shapes.items() if shape is not None}
+        if epoch.completed() is epoch and _plans(epoch, known)[0] is not Plan.FAITHFUL:
+            self._prestaging.run(epoch, known)
+
+    def close(self) -> None:
+        """End what it has of its own; when nobody stages ahead any more."""
+        self._prestaging.close()
 
     def forget(self) -> None:
         """The target may have been altered: read its catalog again for the next epoch."""
@@ -125,10 +136,30 @@ class Applier:
         deletes.sort(key=lambda index: -rank[shapes[index].target.oid])
         upserts.sort(key=lambda index: rank[shapes[index].target.oid])
         order = deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
-        survivors = epoch.by_layout(epoch.survivors)
         filled: set[str] = set()
-        sent = sum(_send_last(connection, epoch, shapes[index], survivors[index], filled) for index in order)
+        sent = sum(self._send_last(connection, epoch, index, shapes[index], filled) for index in order)
         staging.clear(connection, filled)
+        return sent
+
+    def _send_last(self, connection: Connection, epoch: Epoch, index: int, shape: Shape, filled: set[str]) -> int:
+        """Send those changes of a layout that are the last of their keys; returns how many.
+
+        `filled`: staging tables that are to be cleared, all at once: a round trip a table adds up. Layouts may share
+        one.
+        """
+        lines = epoch.last_lines[index]
+        if not len(lines):
+            return 0
+        if (ready := self._prestaging.of(epoch, index, shape)) is not None:
+            filled.add(ready.table.name)
+            sent, merge = ready.rows, ready.merge.upsert()
+        else:
+            if shape.staging.name in filled:
+                staging.clear(connection, [shape.staging.name])
+            filled.add(shape.staging.name)
+            sent, merge = staging.copy(connection, shape.staging, lines), _merge(shape)
+        result = run(connection, merge)
+        _refuse_swallowed(shape, result.rowcount, sent)
         return sent
 
     def _refuse(self, layout: Layout, example: Position) -> None:
@@ -175,26 +206,9 @@ def _rewrites_keys(shapes: dict[int, Shape]) -> bool:
     return any(shape.target.oid in deleted & written and not shape.target.has_exact_key for shape in shapes.values())
 
 
-def _send_last(connection: Connection, epoch: Epoch, shape: Shape, survivors: Indices, filled: set[str]) -> int:
-    """Send these changes, which are the last of their keys; returns how many.
-
-    `filled`: staging tables that are to be cleared, all at once: a round trip a table adds up. Layouts may share one.
-    """
-    if not len(survivors):
-        return 0
-    if shape.staging.name in filled:
-        staging.clear(connection, [shape.staging.name])
-    filled.add(shape.staging.name)
-    copied = staging.copy(connection, shape.staging, epoch.lines(survivors))
-    result = run(connection, _merge(shape))
-    _refuse_swallowed(shape, result.rowcount, copied)
-    return copied
-
-
 def _refuse_swallowed(shape: Shape, merged: int, staged: int) -> None:
     """Rows that a trigger or rule of the target drops in silence would be lost."""
-    has_values = len(shape.staging.fields) > len(shape.target.key)
-    if shape.kind is Kind.UPSERT and has_values and merged != staged:
+    if shape.kind is Kind.UPSERT and shape.has_values and merged != staged:
         raise TargetMismatch(
             f"target table {shape.target}: {staged} rows were sent, {merged} were taken",
             hint="a trigger or rule of that table drops rows; disable it for the lane's role",

@@ -42,7 +42,7 @@ class Epoch:
 
     def look_ahead(self) -> None:
         """Find out now what is kept and will be asked for."""
-        _ = self.firsts, self.survivors, self._lines
+        _ = self.firsts, self.last_lines
 
     def part(self, first: int, end: int) -> "Epoch":
         """The rows from ordinal `first` on, `end` not among them, as an epoch of its own."""
@@ -97,6 +97,11 @@ class Epoch:
         keyed = identities >= 0
         last[identities[keyed]] = changes[keyed]  # of repeated indices numpy keeps the last assignment
         return changes[~keyed | (last[identities] == changes)] if len(last) else changes
+
+    @cached_property
+    def last_lines(self) -> list[pa.Array]:
+        """COPY lines of the survivors, for each layout."""
+        return [self.lines(ordinals) for ordinals in self.by_layout(self.survivors)]
 
     @cached_property
     def key_changes(self) -> dict[int, int]:

@@ -48,6 +48,11 @@ class Shape:
     key: frozenset[str]
 
     @property
+    def has_values(self) -> bool:
+        """Whether it says more of a row than its key."""
+        return len(self.staging.fields) > len(self.target.key)
+
+    @property
     def leaves_out(self) -> bool:
         """Whether some column of the message does not go on."""
         return any(field.column not in self.target.columns for field in self.staging.fields)
@@ -113,6 +118,11 @@ class Shapes:
             with translated(f"reading the catalog for {layout.source}"):
                 known = self._known[layout] = _Known(self._make(layout, example), time.monotonic())
         return known.shape
+
+    def known(self, layout: Layout) -> Shape | None:
+        """What `shape` would give, without asking anybody, also from another thread; None where that is not known."""
+        known = self._known.get(layout)
+        return None if known is None or known.is_old else known.shape
 
     def leaves_out(self, layout: Layout) -> bool:
         """Whether changes of this table are ignored, whatever they are."""

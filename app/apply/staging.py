@@ -83,9 +83,11 @@ def free(name: str, taken: Container[str]) -> str:
     return name
 
 
-def create(connection: Connection, schema: str, lane: str, target: TargetTable, fields: tuple[Field, ...]) -> Staging:
-    """Make the staging table for this shape of message."""
-    shape = repr((str(target), [(field.column, field.encoding) for field in fields]))
+def create(
+    connection: Connection, schema: str, lane: str, target: TargetTable, fields: tuple[Field, ...], own: str = ""
+) -> Staging:
+    """Make the staging table for this shape of message; `own`: another one than for the same shape with another."""
+    shape = repr((str(target), [(field.column, field.encoding) for field in fields], own))
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
     columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
     ordinal = quoted(free(ORDINAL, {f.column.name for f in fields}))

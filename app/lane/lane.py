@@ -113,6 +113,15 @@ class Lane:
             self._process(number, planned, source)
         self._guard.passed(self.position)
 
+    def stage_ahead(self, epoch: Epoch) -> None:
+        """See `app.apply.prestaging`: what is likely to be the next epoch, while one is in progress. From any one
+        thread."""
+        self._applier.stage_ahead(epoch)
+
+    def close(self) -> None:
+        """End what it has beside the writer's connection; when nobody stages ahead any more."""
+        self._applier.close()
+
     def release(self) -> None:
         """Apply what operators want released, if anything; only while no epoch is in progress, pending or to be
         replayed."""

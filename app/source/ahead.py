@@ -51,10 +51,13 @@ class Ahead:
     """Reads and decodes ahead, in a thread of its own. The reader is the thread's between `begin` and `end`."""
 
     def __init__(
-        self, reader: SpanReader, decode: Callable[[list[Batch]], pa.Table], *, arranges: bool = False
+        self,
+        reader: SpanReader,
+        decode: Callable[[list[Batch]], pa.Table],
+        arranged: Callable[[Epoch], None] | None = None,
     ) -> None:
-        """`arranges`: whether what is read is put in order, too, as soon as it is an epoch."""
-        self._reader, self._decode, self._arranges = reader, decode, arranges
+        """`arranged`: what is read is put in order, too, as soon as it is an epoch, and shown to it; None: neither."""
+        self._reader, self._decode, self._arranged = reader, decode, arranged
         self._thread = ThreadPoolExecutor(1, "ahead")
         self._stop = Event()
         self._future: Future[Decoded | None] | None = None
@@ -91,8 +94,10 @@ class Ahead:
                 held += table.nbytes
         except SurelaneError:  # whoever wants it will see it again
             return None
-        if self._arranges and known.end == end and known.tables and not self._stop.is_set():
+        if self._arranged is not None and known.end == end and known.tables and not self._stop.is_set():
             known.tables = [pa.concat_tables(known.tables).combine_chunks()]
             known.epoch = Epoch.arrange(known.tables[0])
             known.epoch.look_ahead()
+            if not self._stop.is_set():
+                self._arranged(known.epoch)
         return known

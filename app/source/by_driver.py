@@ -33,12 +33,13 @@ class DriverMessages:
         *,
         size: EpochSize | None = None,
         is_suspicious: Callable[[], bool] = lambda: False,
+        stage_ahead: Callable[[Epoch], None] = lambda _: None,
     ) -> None:
         """`size`: as many messages are decoded ahead, behind an epoch of so many; `is_suspicious`: whether the guard
-        suspects anything."""
+        suspects anything; `stage_ahead` is shown what will be an epoch."""
         self._reader, self._decoding = SpanReader(source), Decoding(decoder, transform)
         self._size, self._is_suspicious = size, is_suspicious
-        self._ahead = Ahead(self._reader, self._decoding.decoded, arranges=transform is None)
+        self._ahead = Ahead(self._reader, self._decoding.decoded, stage_ahead if transform is None else None)
         #: the rows that were given last, and what was made of them ahead
         self._arranged: tuple[pa.Table, Epoch] | None = None
         #: lanes side by side share the reader
@@ -95,7 +96,7 @@ class DriverMessages:
             rows, rest = pa.concat_tables([*known.tables, missing]), Decoded(tp, end, end)
         else:
             rows, rest = known.up_to(end)
-            self._arranged = None if known.epoch is None else (rows, known.epoch)
+            self._arranged = None if known.epoch is None or known.end > end else (rows, known.epoch)
         is_backlog = end - span.start[tp] >= self._size.messages
         return rows, rest if is_backlog or rest.tables else None
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from app.apply.applier import Applier
+from app.apply.arrange import Epoch
+from app.apply.prestaging import Prestaging
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.archive.folder import Folder
@@ -47,13 +49,20 @@ from app.transform.stage import collector, in_driver
 
 
 def make_messages(
-    settings: Settings, spark: SparkSession, size: EpochSize, is_suspicious: Callable[[], bool]
+    settings: Settings,
+    spark: SparkSession,
+    size: EpochSize,
+    is_suspicious: Callable[[], bool],
+    stage_ahead: Callable[[Epoch], None],
 ) -> Messages:
-    """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything."""
+    """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything; `stage_ahead` is shown
+    what will be an epoch."""
     transactions = settings.epoch.align is Align.SOURCE_TRANSACTION
     if settings.decode is Decode.DRIVER:
         function, decoder = in_driver(settings.transform), DriverDecoder(transactions=transactions)
-        return DriverMessages(settings.source, decoder, function, size=size, is_suspicious=is_suspicious)
+        return DriverMessages(
+            settings.source, decoder, function, size=size, is_suspicious=is_suspicious, stage_ahead=stage_ahead
+        )
     rewrite = Sql(spark, settings.sql) if settings.sql else None
     by_spark = DebeziumJson(rewrite, transactions=transactions)
     return SparkMessages(spark, settings.source, by_spark, collector(settings.transform))
@@ -121,7 +130,8 @@ def make_lane(
     shapes = Shapes(writer.engine, target.db_schema, writer.name, rules, stored.schema)
     shapes.reset()
     metrics.set_generation(writer.generation)
-    applier, quarantine = Applier(writer.name, shapes), writer.quarantine
+    prestaging = Prestaging(writer.engine, target.db_schema, writer.name)
+    applier, quarantine = Applier(writer.name, shapes, prestaging), writer.quarantine
     keeping = Keeping(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
     writer.release_wanted.set()  # there may be requests from a time when no lane ran
     releasing = Releasing(

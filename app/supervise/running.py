@@ -18,9 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.apply.arrange import Epoch
 from app.archive.reader import ArchiveReader
 from app.commit.watcher import CheckpointWatcher
-from app.config.settings import Settings
+from app.config.settings import Align, Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.errors import PartitionAdded, SurelaneError
@@ -75,12 +76,13 @@ class Running:
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
         self._size = EpochSize(settings.epoch)
-        self._messages = make_messages(settings, spark, self._size, self._is_suspicious)
+        self._messages = make_messages(settings, spark, self._size, self._is_suspicious, self._stage_ahead)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
         self._closing = ExitStack()
         self._closing.callback(self._broker.close)
+        self._closing.callback(self._close_lanes)
         self._closing.callback(self._messages.close)
         self._stop = threading.Event()
         self._in_epoch = threading.Event()
@@ -257,6 +259,17 @@ class Running:
 
     def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
         return EpochSource(planned, self._messages.part, self._broker, self._messages.arranged)
+
+    def _stage_ahead(self, epoch: Epoch) -> None:
+        """In the thread of whoever reads ahead. An epoch of all partitions is none of several lanes', and with source
+        transactions kept whole hardly any ends where what is read ahead ends."""
+        lane = self._lanes.get(None)
+        if lane is not None and self._settings.epoch.align is Align.NONE:
+            lane.stage_ahead(epoch)
+
+    def _close_lanes(self) -> None:
+        for lane in self._lanes.values():
+            lane.close()
 
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())
