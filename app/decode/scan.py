@@ -6,6 +6,9 @@ in what is needed.
 Whatever else there is, also what is no JSON at all, is left: a message is either taken as `app.decode.driver` takes it
 in Python, or not at all. UTF-8 is for the caller to check where there is more than ASCII.
 
+Eight bytes are looked at together: what a run of characters ends with is found without a branch for each of them, whose
+outcomes a processor guesses wrong. So behind what is read and written there have to be `MORE` bytes of anything.
+
 Places are indices into `data`; -1 says that the message is left.
 """
 
@@ -13,7 +16,10 @@ from collections.abc import MutableSequence
 from typing import Any
 
 import numba
+import numpy as np
+from llvmlite import ir
 from numba import types
+from numba.extending import intrinsic
 
 from app.model.rows import SEPARATOR
 
@@ -22,6 +28,11 @@ Bytes = MutableSequence[int]
 Integers = MutableSequence[int]
 
 _part: Any = numba.njit(error_model="numpy")
+
+#: bytes behind data that are read and written with it
+MORE = 16
+#: bytes of a word
+_WIDTH = 8
 
 #: between the names of a layout
 _SEPARATOR = ord(SEPARATOR)
@@ -41,8 +52,6 @@ _AFTER_SEEN, _SOURCE_SEEN, _OP_SEEN = 1, 2, 4
 _PRINTABLE, _WIDE = 0x20, 0x80
 #: digits of an integer that is as large as any may be
 _DIGITS = 18
-#: of what `_packed` tells apart
-_WORD_BYTES = 8
 #: objects and lists within each other
 _DEPTH = 60
 
@@ -50,14 +59,85 @@ _DEPTH = 60
 _SEQUENCE_AT, _TIME = 4, 5
 
 
-def _word(text: str) -> int:
-    """Eight characters at most, as one number."""
-    return int.from_bytes(text.encode(), "big")
+def _word(text: str) -> np.uint64:
+    """Eight characters at most as they lie in memory."""
+    return np.uint64(int.from_bytes(text.encode(), "little"))
+
+
+def _eight(byte: int) -> np.uint64:
+    """The same byte eight times."""
+    return np.uint64(byte * 0x0101010101010101)
 
 
 _TRUE, _FALSE, _NULL = _word("true"), _word("false"), _word("null")
 _OP, _SOURCE, _AFTER = _word("op"), _word("source"), _word("after")
 _SCHEMA, _TABLE, _SEQUENCE, _TS_MS = _word("schema"), _word("table"), _word("sequence"), _word("ts_ms")
+_ONE, _ONES, _HIGH = np.uint64(1), _eight(1), _eight(_WIDE)
+_QUOTES, _BACKSLASHES, _BLANKS = _eight(_QUOTE), _eight(_BACKSLASH), _eight(_PRINTABLE)
+#: what takes a byte below "0" below zero, and one above "9" to 128 or more
+_ZEROS, _ABOVE_NINE = _eight(_ZERO), _eight(_WIDE - 1 - _NINE)
+
+
+def _place(builder: Any, data: Any, at: Any) -> Any:
+    """A pointer to the eight bytes from there on, wherever that is."""
+    return builder.bitcast(builder.gep(data, [at]), ir.IntType(64).as_pointer())
+
+
+@intrinsic
+def _load(_: Any, data: Any, at: Any) -> Any:
+    """Eight bytes, the first of them the lowest."""
+
+    def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.load(_place(builder, *given), align=1)
+
+    return types.uint64(data, at), made
+
+
+@intrinsic
+def _store(_: Any, out: Any, to: Any, word: Any) -> Any:
+    """Write eight bytes."""
+
+    def made(context: Any, builder: Any, __: Any, given: Any) -> Any:
+        builder.store(given[2], _place(builder, *given[:2]), align=1)
+        return context.get_dummy_value()
+
+    return types.void(out, to, word), made
+
+
+@intrinsic
+def _first(_: Any, marks: Any) -> Any:
+    """Which is the first of eight bytes that is marked; one is."""
+
+    def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
+        return builder.lshr(builder.cttz(given[0], ir.Constant(ir.IntType(1), 1)), ir.Constant(ir.IntType(64), 3))
+
+    return types.int64(marks), made
+
+
+@_part
+def _head(word: int, count: int) -> int:
+    """The first bytes of a word, fewer than eight; the others 0."""
+    return word & ((_ONE << np.uint64(8 * count)) - _ONE)
+
+
+@_part
+def _stops(word: int) -> int:
+    """The first byte that ends a run of plain characters is marked, with others behind it: a quote, a backslash, a
+    control character."""
+    quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
+    zeros = ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes)
+    return (zeros | ((word - _BLANKS) & ~word)) & _HIGH
+
+
+@_part
+def _run(data: Bytes, at: int, end: int) -> int:
+    """Behind a run of plain characters."""
+    while at < end:
+        marks = _stops(_load(data, at))
+        if marks:
+            return min(at + _first(marks), end)
+        at += _WIDTH
+    return end
 
 
 @_part
@@ -70,12 +150,12 @@ def _space(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _packed(data: Bytes, begin: int, end: int) -> int:
-    """A word as `_word` gives it; 0 for a longer one."""
-    word = 0
-    if end - begin <= _WORD_BYTES:
-        for index in range(begin, end):
-            word = word << 8 | data[index]
-    return word
+    """A word as `_word` gives it; one that is no name for a longer one."""
+    count = end - begin
+    word = _load(data, begin)
+    if count < _WIDTH:
+        return _head(word, count)
+    return word if count == _WIDTH else _ONE
 
 
 @_part
@@ -83,12 +163,6 @@ def _literal(data: Bytes, at: int, end: int, word: int, length: int) -> int:
     """Behind this word, which has to be there."""
     behind = at + length
     return behind if behind <= end and _packed(data, at, behind) == word else -1
-
-
-@_part
-def _is_stop(byte: int) -> bool:
-    """Whether it ends a run of plain characters: a quote, a backslash, a control character."""
-    return (byte == _QUOTE) | (byte == _BACKSLASH) | (byte < _PRINTABLE)
 
 
 @_part
@@ -118,8 +192,7 @@ def _text(data: Bytes, at: int, end: int) -> int:
     """Behind the text whose opening quote is at `at`."""
     at += 1
     while at < end:
-        while at < end and not _is_stop(data[at]):
-            at += 1
+        at = _run(data, at, end)
         if at >= end:
             break
         if data[at] == _QUOTE:
@@ -134,9 +207,13 @@ def _text(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _digits(data: Bytes, at: int, end: int) -> int:
-    while at < end and _ZERO <= data[at] <= _NINE:
-        at += 1
-    return at
+    while at < end:
+        word = _load(data, at)
+        others = ((word - _ZEROS) | (word + _ABOVE_NINE) | word) & _HIGH
+        if others:
+            return min(at + _first(others), end)
+        at += _WIDTH
+    return end
 
 
 @_part
@@ -171,9 +248,7 @@ def _name(data: Bytes, at: int, end: int) -> tuple[int, int]:
     with an escape might be any: -1."""
     if at >= end or data[at] != _QUOTE:
         return -1, -1
-    at += 1
-    while at < end and not _is_stop(data[at]):
-        at += 1
+    at = _run(data, at + 1, end)
     if at >= end or data[at] != _QUOTE:
         return -1, -1
     colon = _space(data, at + 1, end)
@@ -279,16 +354,23 @@ def _meant(which: int) -> int:
 @_part
 def _copy_text(data: Bytes, at: int, end: int, out: Bytes, to: int, is_line: bool) -> tuple[int, int, bool]:
     """Write what the text whose opening quote is at `at` says; behind it here and there, whether all is ASCII."""
-    at, together = at + 1, 0
+    at, together = at + 1, np.uint64(0)
     while at < end:
-        byte = data[at]
-        if not _is_stop(byte):
-            together |= byte
-            out[to] = byte
-            at, to = at + 1, to + 1
+        word = _load(data, at)
+        marks = _stops(word)
+        _store(out, to, word)
+        if not marks:
+            together |= word
+            at, to = at + _WIDTH, to + _WIDTH
             continue
+        plain = _first(marks)
+        together |= _head(word, plain)
+        at, to = at + plain, to + plain
+        if at >= end:
+            break
+        byte = data[at]
         if byte == _QUOTE:
-            return at + 1, to, together < _WIDE
+            return at + 1, to, together & _HIGH == 0
         meant = _meant(data[at + 1]) if byte == _BACKSLASH and at + 1 < end else 0
         if not meant:
             break
@@ -320,23 +402,21 @@ def _copy_value(data: Bytes, at: int, end: int, out: Bytes, to: int) -> tuple[in
         # Python writes what it has read: -0 would be 0
         if is_integer and (behind - at > _DIGITS or (first == _MINUS and data[at + 1] == _ZERO)):
             return -1, to, True
-    for index in range(at, behind):
-        out[to] = data[index]
-        to += 1
-    return behind, to, True
+    for index in range(at, behind, _WIDTH):
+        _store(out, to + index - at, _load(data, index))
+    return behind, to + max(behind - at, 0), True
 
 
 @_part
 def _copy(data: Bytes, begin: int, end: int, out: Bytes, to: int) -> tuple[int, bool]:
-    """Write bytes as they are, behind a separator; behind them, and whether all is ASCII."""
+    """Write bytes as they are, behind a separator; behind them, and whether all is ASCII, or false all the same."""
     out[to] = _SEPARATOR
-    together = 0
-    for index in range(begin, end):
-        byte = data[index]
-        together |= byte
-        to += 1
-        out[to] = byte
-    return to + 1, together < _WIDE
+    to, together = to + 1, np.uint64(0)
+    for index in range(begin, end, _WIDTH):
+        word = _load(data, index)
+        together |= word
+        _store(out, to + index - begin, word)
+    return to + end - begin, together & _HIGH == 0
 
 
 @_part
@@ -385,11 +465,8 @@ def _plain(data: Bytes, at: int, end: int) -> int:
     """Behind a text without escapes, or null."""
     if data[at] != _QUOTE:
         return _literal(data, at, end, _NULL, 4)
-    behind = _text(data, at, end)
-    for index in range(at, behind):
-        if data[index] == _BACKSLASH:
-            return -1
-    return behind
+    behind = _run(data, at + 1, end)
+    return behind + 1 if behind < end and data[behind] == _QUOTE else -1
 
 
 @_part
@@ -447,6 +524,8 @@ def _known(texts: Bytes, text_ends: Integers, count: int, begin: int, end: int, 
         if length != end - begin:
             continue
         index = 0
+        while index + _WIDTH <= length and _load(texts, first + index) == _load(texts, begin + index):
+            index += _WIDTH
         while index < length and texts[first + index] == texts[begin + index]:
             index += 1
         if index == length:
@@ -481,8 +560,8 @@ def scan(
     Of each message: `layouts` its layout's number, -1 where it is left; `times` milliseconds since 1970; `line_ends`
     and `sequence_ends`, which begin with a 0, where line and sequence end; `has_sequence` and `are_read` 0 or 1. A
     layout is what stands in `texts` up to its place in `text_ends`: columns, source schema, table and `op`, "u" for any
-    upsert, each behind a separator. `lines`, `sequences` and `texts` have to be as long as `data` and `keys` together;
-    `origin` is for `_origin`.
+    upsert, each behind a separator. `lines`, `sequences` and `texts` have to be as long as `data` and `keys` together,
+    which have `MORE` bytes at their ends; `origin` is for `_origin`.
     """
     count, last, is_ascii = 0, -1, True
     line_to, sequence_to, text_to = 0, 0, 0

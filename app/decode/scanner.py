@@ -54,15 +54,16 @@ class Scanned:
 class Scanner:
     """The compiled functions. Any number of threads may scan at once, and none keeps Python from going on."""
 
-    def __init__(self, compiled: Any) -> None:
-        """`compiled`: as `app.decode.scan.compiled` gives it."""
+    def __init__(self, compiled: Any, more: int) -> None:
+        """`compiled`: as `app.decode.scan.compiled` gives it; `more`: bytes that it reads and writes beyond."""
+        self._more = bytes(more)
         self._compiled = compiled  # what is at its address lives as long as this
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 17)(compiled.address)
 
     def scan(self, messages: Sequence[bytes | memoryview], keys: Sequence[bytes]) -> Scanned | None:
         """What can be taken of these, a delete only with a key; None where all has to be left: too long together, or
         not UTF-8."""
-        data, places, own = _joined(messages), _places(messages), _joined(keys)
+        data, places, own = _joined(messages, self._more), _places(messages), _joined(keys, self._more)
         count, room = len(messages), len(data) + len(own)
         if room > _MOST_BYTES:
             return None
@@ -106,7 +107,7 @@ def load() -> Scanner:
         config.CPU_NAME, config.CPU_FEATURES = "generic", ""
         from app.decode import scan
 
-        return Scanner(scan.compiled())
+        return Scanner(scan.compiled(), scan.MORE)
 
 
 @contextmanager
@@ -123,9 +124,9 @@ def _folder(kept: Path) -> Iterator[Path]:
         yield Path(copied)
 
 
-def _joined(parts: Sequence[bytes | memoryview]) -> np.ndarray:
-    """Together, and a byte for those who have none: nothing of it is read, but it has an address."""
-    return np.frombuffer(b"".join(parts) or b" ", np.uint8)
+def _joined(parts: Sequence[bytes | memoryview], more: bytes) -> np.ndarray:
+    """Together, and `more` behind them."""
+    return np.frombuffer(b"".join([*parts, more]), np.uint8)
 
 
 def _places(parts: Sequence[bytes | memoryview]) -> tuple[Indices, Indices]:
