@@ -150,7 +150,7 @@ class Applier:
         lines = epoch.last_lines[index]
         if not len(lines):
             return 0
-        if (ready := self._prestaging.of(epoch, index, shape)) is not None:
+        if (ready := self._prestaging.take(epoch, index, shape)) is not None:
             filled.add(ready.table.name)
             sent, merge = ready.rows, ready.merge.upsert()
         else:

@@ -29,6 +29,8 @@ log = structlog.get_logger()
 
 #: bytes of one layout's lines that are worth it: less is copied in a millisecond or two
 WORTH_BYTES = 1 << 20
+#: epochs to be left alone after one that was sent in another way, as the next ones probably are
+PAUSE_EPOCHS = 10
 #: what a crash takes of an UNLOGGED table is gone in any case
 _NOT_DURABLE = "set synchronous_commit = off"
 
@@ -51,16 +53,18 @@ class _Turn:
     made: dict[str, tuple[Staging, Merge]] = field(default_factory=dict)
     #: whose rows are there, and what by layout
     ready: tuple[ReferenceType[Epoch], Mapping[int, Prestaged]] | None = None
+    taken: bool = False
 
 
 class Prestaging:
-    """Of one lane, from its opening on. `run` is for one thread at a time, `of` for any."""
+    """Of one lane, from its opening on. `run` is for one thread at a time, `take` for any."""
 
     def __init__(self, engine: Engine, schema: str, lane: str) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._schema, self._lane = schema, lane
         self._connection: Connection | None = None
         self._own, self._turns, self._next = uuid.uuid4().hex, (_Turn(), _Turn()), 0
+        self._pause = 0
 
     def run(self, epoch: Epoch, shapes: Mapping[int, Shape]) -> None:
         """Stage what is to be upserted, the last change of each row, where that is much.
@@ -74,7 +78,12 @@ class Prestaging:
         if not wanted:
             return
         turn, self._next = self._turns[self._next], 1 - self._next
-        turn.ready = None
+        if turn.ready is not None and not turn.taken:
+            self._pause = PAUSE_EPOCHS
+        turn.ready, turn.taken = None, False
+        if self._pause:
+            self._pause -= 1
+            return
         try:
             with translated(f"lane {self._lane}: staging ahead"):
                 staged = {index: self._stage(turn, shapes[index], epoch.last_lines[index]) for index in wanted.values()}
@@ -83,13 +92,16 @@ class Prestaging:
             self.close()
             log.debug("not staged ahead", lane=self._lane, because=error.message)
 
-    def of(self, epoch: Epoch, index: int, shape: Shape) -> Prestaged | None:
+    def take(self, epoch: Epoch, index: int, shape: Shape) -> Prestaged | None:
         """What is staged of a layout of this very epoch, if its shape is what it was."""
         for turn in self._turns:
             ready = turn.ready
             if ready is not None and ready[0]() is epoch:
                 found = ready[1].get(index)
-                return found if found is not None and found.shape is shape else None
+                if found is None or found.shape is not shape:
+                    return None
+                turn.taken = True
+                return found
         return None
 
     def close(self) -> None:

@@ -34,6 +34,10 @@ from app.supervise.worker import STOP_SIGNALS
 
 log = structlog.get_logger()
 
+#: objects made and kept until Python looks for cycles among the newest, times until it looks among the older, and the
+#: oldest. Messages are objects that are in none
+COLLECT_EVERY = (10_000, 10, 50)
+
 #: seconds of the first and of the longest pause between two attempts
 BACKOFF_SECONDS = (0.5, 15.0)
 #: seconds that a first start waits for servers; what never worked is rather a wrong address than an outage
@@ -76,6 +80,7 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
         spark = session(settings.lane, settings.source, settings.spark, decodes=decodes, hidden=hidden)
         stack.callback(stop_session, spark)
         gc.freeze()  # modules, mostly: an epoch of a hundred thousand messages would look at them again and again
+        gc.set_threshold(*COLLECT_EVERY)
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 

@@ -127,6 +127,7 @@ def test_what_is_read_ahead_is_what_comes_next(topic: Topic) -> None:
         found = made.epoch(frame, span(at, end, topic))
         seen = [one.position.offset for one in topic.sent if at <= one.position.offset < end]
         assert sorted(found["offset"].to_pylist()) == seen
+        assert made.arranged(found).rows["offset"].to_pylist() == seen, "it may have been arranged ahead, of more"
         if chance.random() < 0.2:
             first = chance.randrange(end + 1)
             part = made.part(span(first, min(end, first + 5), topic))["offset"].to_pylist()
