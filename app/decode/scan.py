@@ -26,8 +26,12 @@ from app.model.rows import SEPARATOR
 #: arrays by their pointers: nothing looks after their lives, or whether an index is below 0, which is most of the time
 Bytes = MutableSequence[int]
 Integers = MutableSequence[int]
+#: eight bytes
+Word = np.uint64
 
 _part: Any = numba.njit(error_model="numpy")
+#: what LLVM has an instruction for, and Python has not
+_instruction: Any = intrinsic
 
 #: bytes behind data that are read and written with it
 MORE = 16
@@ -59,12 +63,12 @@ _DEPTH = 60
 _SEQUENCE_AT, _TIME = 4, 5
 
 
-def _word(text: str) -> np.uint64:
+def _word(text: str) -> Word:
     """Eight characters at most as they lie in memory."""
     return np.uint64(int.from_bytes(text.encode(), "little"))
 
 
-def _eight(byte: int) -> np.uint64:
+def _eight(byte: int) -> Word:
     """The same byte eight times."""
     return np.uint64(byte * 0x0101010101010101)
 
@@ -83,7 +87,7 @@ def _place(builder: Any, data: Any, at: Any) -> Any:
     return builder.bitcast(builder.gep(data, [at]), ir.IntType(64).as_pointer())
 
 
-@intrinsic
+@_instruction
 def _load(_: Any, data: Any, at: Any) -> Any:
     """Eight bytes, the first of them the lowest."""
 
@@ -93,7 +97,7 @@ def _load(_: Any, data: Any, at: Any) -> Any:
     return types.uint64(data, at), made
 
 
-@intrinsic
+@_instruction
 def _store(_: Any, out: Any, to: Any, word: Any) -> Any:
     """Write eight bytes."""
 
@@ -104,7 +108,7 @@ def _store(_: Any, out: Any, to: Any, word: Any) -> Any:
     return types.void(out, to, word), made
 
 
-@intrinsic
+@_instruction
 def _first(_: Any, marks: Any) -> Any:
     """Which is the first of eight bytes that is marked; one is."""
 
@@ -115,13 +119,13 @@ def _first(_: Any, marks: Any) -> Any:
 
 
 @_part
-def _head(word: int, count: int) -> int:
+def _head(word: Word, count: int) -> Word:
     """The first bytes of a word, fewer than eight; the others 0."""
     return word & ((_ONE << np.uint64(8 * count)) - _ONE)
 
 
 @_part
-def _stops(word: int) -> int:
+def _stops(word: Word) -> Word:
     """The first byte that ends a run of plain characters is marked, with others behind it: a quote, a backslash, a
     control character."""
     quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
@@ -149,7 +153,7 @@ def _space(data: Bytes, at: int, end: int) -> int:
 
 
 @_part
-def _packed(data: Bytes, begin: int, end: int) -> int:
+def _packed(data: Bytes, begin: int, end: int) -> Word:
     """A word as `_word` gives it; one that is no name for a longer one."""
     count = end - begin
     word = _load(data, begin)
@@ -159,7 +163,7 @@ def _packed(data: Bytes, begin: int, end: int) -> int:
 
 
 @_part
-def _literal(data: Bytes, at: int, end: int, word: int, length: int) -> int:
+def _literal(data: Bytes, at: int, end: int, word: Word, length: int) -> int:
     """Behind this word, which has to be there."""
     behind = at + length
     return behind if behind <= end and _packed(data, at, behind) == word else -1
