@@ -85,7 +85,7 @@ class Prestaging:
             self._pause -= 1
             return
         try:
-            with translated(f"lane {self._lane}: staging ahead"):
+            with translated(f"lane {self._lane}: staging ahead", discreet=True):
                 staged = {index: self._stage(turn, shapes[index], epoch.last_lines[index]) for index in wanted.values()}
             turn.ready = (ref(epoch), staged)
         except SurelaneError as error:
