@@ -45,10 +45,12 @@ class Prestaged:
     rows: int
 
 
-@dataclass
+@dataclass(eq=False)
 class _Turn:
     """One of the two."""
 
+    #: what tells its tables from everybody else's
+    own: str
     #: table and statements by the staging table that they stand in for
     made: dict[str, tuple[Staging, Merge]] = field(default_factory=dict)
     #: whose rows are there, and what by layout
@@ -63,8 +65,7 @@ class Prestaging:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._schema, self._lane = schema, lane
         self._connection: Connection | None = None
-        self._own, self._turns, self._next = uuid.uuid4().hex, (_Turn(), _Turn()), 0
-        self._pause = 0
+        self._turns, self._next, self._pause = (_Turn(uuid.uuid4().hex), _Turn(uuid.uuid4().hex)), 0, 0
 
     def run(self, epoch: Epoch, shapes: Mapping[int, Shape]) -> None:
         """Stage what is to be upserted, the last change of each row, where that is much.
@@ -124,8 +125,7 @@ class Prestaging:
     def _table(self, connection: Connection, turn: _Turn, shape: Shape) -> tuple[Staging, Merge]:
         instead = shape.staging
         if instead.name not in turn.made:
-            own = f"{self._own} {self._turns.index(turn)}"
-            table = staging.create(connection, self._schema, self._lane, shape.target, instead.fields, own)
+            table = staging.create(connection, self._schema, self._lane, shape.target, instead.fields, turn.own)
             turn.made[instead.name] = (table, Merge(self._schema, shape.target, table))
         return turn.made[instead.name]
 
