@@ -61,6 +61,8 @@ _DEPTH = 60
 
 #: in what is found of a message's origin, behind the four ends of schema and table
 _SEQUENCE_AT, _TIME = 4, 5
+#: places in it
+ORIGIN = 6
 
 
 def _word(text: str) -> Word:
@@ -477,7 +479,7 @@ def _plain(data: Bytes, at: int, end: int) -> int:
 def _origin(data: Bytes, at: int, end: int, found: Integers) -> int:
     """What is said of a message's origin, whose brace is at `at`: behind it. `found`: where schema and table begin and
     end, 0 where there is none, where the sequence begins, and the time, 0 where there is none."""
-    for index in range(6):
+    for index in range(ORIGIN):
         found[index] = 0
     seen = 0
     at = _space(data, at + 1, end)

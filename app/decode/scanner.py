@@ -29,8 +29,6 @@ from app.model.rows import SEPARATOR, Kind
 
 #: bytes of messages in one array, so that a place in it has 32 bits
 _MOST_BYTES = (1 << 31) - 1
-#: of what is found of a message's origin
-_ORIGIN = 6
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,10 @@ class Scanned:
 class Scanner:
     """The compiled functions. Any number of threads may scan at once, and none keeps Python from going on."""
 
-    def __init__(self, compiled: Any, more: int) -> None:
-        """`compiled`: as `app.decode.scan.compiled` gives it; `more`: bytes that it reads and writes beyond."""
-        self._more = bytes(more)
+    def __init__(self, compiled: Any, more: int, origin: int) -> None:
+        """`compiled`: as `app.decode.scan.compiled` gives it; `more`: bytes that it reads and writes beyond; `origin`:
+        places for what it finds of a message's origin."""
+        self._more, self._origin = bytes(more), origin
         self._compiled = compiled  # what is at its address lives as long as this
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 17)(compiled.address)
 
@@ -73,7 +72,7 @@ class Scanner:
         has_sequence, are_read = np.empty(count, np.bool_), np.empty(count, np.bool_)
         read = (data, *places, own, *_places(keys))
         arrays = (*read, lines, line_ends, sequences, sequence_ends, has_sequence, times, are_read)
-        arrays = (*arrays, layouts, texts, text_ends, np.empty(_ORIGIN, np.int64))
+        arrays = (*arrays, layouts, texts, text_ends, np.empty(self._origin, np.int64))
         found = self._call(count, *(array.ctypes.data for array in arrays))
         line_array = _strings(lines, line_ends)
         sequence_array = _strings(sequences, sequence_ends, has_sequence)
@@ -107,7 +106,7 @@ def load() -> Scanner:
         config.CPU_NAME, config.CPU_FEATURES = "generic", ""
         from app.decode import scan
 
-        return Scanner(scan.compiled(), scan.MORE)
+        return Scanner(scan.compiled(), scan.MORE, scan.ORIGIN)
 
 
 @contextmanager

@@ -34,17 +34,17 @@ class Decoded:
     #: all of them, arranged; None where that was not done
     epoch: Epoch | None = None
 
-    def up_to(self, end: int) -> tuple[pa.Table, "Decoded"]:
-        """The rows before `end`, and the others."""
+    def up_to(self, end: int) -> tuple[pa.Table, Epoch | None, "Decoded"]:
+        """The rows before `end`, what was made of just these, and the others."""
         if self.end == end and len(self.tables) == 1:
-            return self.tables[0], Decoded(self.tp, end, end)
+            return self.tables[0], self.epoch, Decoded(self.tp, end, end)
         rows = pa.concat_tables([NO_ROWS, *self.tables])
         is_before = compute.less(rows["offset"], end)
         rest = Decoded(self.tp, end, max(end, self.end))
         if self.end > end:
             rest.tables.append(rows.filter(compute.invert(is_before)))
             rows = rows.filter(is_before)
-        return rows, rest
+        return rows, None, rest
 
 
 class Ahead:

@@ -1,8 +1,8 @@
 """Messages read and decoded by the driver itself: on one core, without a detour by the JVM.
 
-While the target is busy with an epoch of a backlog the messages behind it are decoded ahead, and put in order. They are
-not under guard then, so nothing is done ahead while anything is suspected: what kills the process ahead of its time
-does so in its own epoch the next time. The user's function never runs ahead.
+While the target is busy with an epoch of a backlog the messages behind it are decoded ahead, put in order and staged.
+They are not under guard then, so nothing is done ahead while anything is suspected: what kills the process ahead of its
+time does so in its own epoch the next time. The user's function never runs ahead.
 """
 
 import threading
@@ -95,8 +95,8 @@ class DriverMessages:
             missing = self._read(Span(start=Offsets.of({tp: known.end}), end=span.end))
             rows, rest = pa.concat_tables([*known.tables, missing]), Decoded(tp, end, end)
         else:
-            rows, rest = known.up_to(end)
-            self._arranged = None if known.epoch is None or known.end > end else (rows, known.epoch)
+            rows, epoch, rest = known.up_to(end)
+            self._arranged = None if epoch is None else (rows, epoch)
         is_backlog = end - span.start[tp] >= self._size.messages
         return rows, rest if is_backlog or rest.tables else None
 
