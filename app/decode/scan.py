@@ -136,14 +136,20 @@ def _stops(word: Word) -> Word:
 
 
 @_part
-def _run(data: Bytes, at: int, end: int) -> int:
-    """Behind a run of plain characters."""
+def _behind(data: Bytes, at: int, end: int, marked: Any) -> int:
+    """Behind the bytes of which `marked` marks none."""
     while at < end:
-        marks = _stops(_load(data, at))
+        marks = marked(_load(data, at))
         if marks:
             return min(at + _first(marks), end)
         at += _WIDTH
     return end
+
+
+@_part
+def _run(data: Bytes, at: int, end: int) -> int:
+    """Behind a run of plain characters."""
+    return _behind(data, at, end, _stops)
 
 
 @_part
@@ -212,14 +218,14 @@ def _text(data: Bytes, at: int, end: int) -> int:
 
 
 @_part
+def _no_digits(word: Word) -> Word:
+    """The first byte that is no digit is marked, with others behind it."""
+    return ((word - _ZEROS) | (word + _ABOVE_NINE) | word) & _HIGH
+
+
+@_part
 def _digits(data: Bytes, at: int, end: int) -> int:
-    while at < end:
-        word = _load(data, at)
-        others = ((word - _ZEROS) | (word + _ABOVE_NINE) | word) & _HIGH
-        if others:
-            return min(at + _first(others), end)
-        at += _WIDTH
-    return end
+    return _behind(data, at, end, _no_digits)
 
 
 @_part
