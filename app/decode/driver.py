@@ -191,9 +191,10 @@ class DriverDecoder:
         scanner = self._compiled(len(batch.offsets))
         if scanner is None or not batch.offsets:
             return None
-        schemas, bodies, keys = [""], [value or b"" for value in batch.values], [key or b"" for key in batch.keys]
-        if bodies[0].startswith(_ENVELOPE):  # all of a topic's messages are like that, or none; others are left
-            opened = [self._opened(body) if body.startswith(_ENVELOPE) else ("", body) for body in bodies]
+        schemas, bodies, keys = [""], batch.values, batch.keys
+        # all of a topic's messages are like that, or none; others are left
+        if (bodies[0] or b"").startswith(_ENVELOPE):
+            opened = [self._opened(body) if body and body.startswith(_ENVELOPE) else ("", body) for body in bodies]
             schemas, bodies = [schema for schema, _ in opened], [body for _, body in opened]
             keys = [b""] * len(bodies)  # they have a schema, too
         scanned = scanner.scan(bodies, keys)

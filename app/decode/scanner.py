@@ -27,6 +27,8 @@ from app.cache import cache_dir
 from app.model.arrow import Indices
 from app.model.rows import SEPARATOR, Kind
 
+Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
+
 #: bytes of messages in one array, so that a place in it has 32 bits
 _MOST_BYTES = (1 << 31) - 1
 
@@ -59,18 +61,19 @@ class Scanner:
         self._compiled = compiled  # what is at its address lives as long as this
         self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 17)(compiled.address)
 
-    def scan(self, messages: Sequence[bytes | memoryview], keys: Sequence[bytes]) -> Scanned | None:
+    def scan(self, messages: Sequence[bytes | memoryview | None], keys: Sequence[bytes | None]) -> Scanned | None:
         """What can be taken of these, a delete only with a key; None where all has to be left: too long together, or
         not UTF-8."""
-        data, places, own = _joined(messages, self._more), _places(messages), _joined(keys, self._more)
-        count, room = len(messages), len(data) + len(own)
+        count = len(messages)
+        (data, *places), (own, *key_places) = _joined(messages, self._more), _joined(keys, self._more)
+        room = len(data) + len(own)
         if room > _MOST_BYTES:
             return None
         lines, sequences, texts = (np.empty(room, np.uint8) for _ in range(3))
         line_ends, sequence_ends = np.empty(count + 1, np.int32), np.empty(count + 1, np.int32)
         times, layouts, text_ends = (np.empty(count, np.int64) for _ in range(3))
         has_sequence, are_read = np.empty(count, np.bool_), np.empty(count, np.bool_)
-        read = (data, *places, own, *_places(keys))
+        read = (data, *places, own, *key_places)
         arrays = (*read, lines, line_ends, sequences, sequence_ends, has_sequence, times, are_read)
         arrays = (*arrays, layouts, texts, text_ends, np.empty(self._origin, np.int64))
         found = self._call(count, *(array.ctypes.data for array in arrays))
@@ -123,16 +126,11 @@ def _folder(kept: Path) -> Iterator[Path]:
         yield Path(copied)
 
 
-def _joined(parts: Sequence[bytes | memoryview], more: bytes) -> np.ndarray:
-    """Together, and `more` behind them."""
-    return np.frombuffer(b"".join([*parts, more]), np.uint8)
-
-
-def _places(parts: Sequence[bytes | memoryview]) -> tuple[Indices, Indices]:
-    """Where each begins and ends."""
-    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-    ends = np.cumsum(lengths)
-    return ends - lengths, ends
+def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[Bytes, Indices, Indices]:
+    """Together, and `more` behind them; where each begins and ends. There is nothing in one that is None."""
+    _, places, data = pa.array([*parts, more], pa.large_binary()).buffers()
+    ends = np.frombuffer(places, np.int64)[: len(parts) + 1]
+    return np.frombuffer(data, np.uint8), ends[:-1], ends[1:]
 
 
 def _strings(data: np.ndarray, ends: np.ndarray, are_there: np.ndarray | None = None) -> pa.Array:
