@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import goals, page
-from bench.costs.axes import Axis, Case
+from bench.costs.axes import BASE_EPOCH, Axis, Case
 from bench.costs.measure import WARM_SHARE
 from bench.costs.verdict import DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT, LIMIT, Growth
 from bench.goals import Goal
@@ -32,7 +32,7 @@ def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Ta
     """Write what all have in common, and a section for each of these axes."""
     common = [
         "Mode two-phase. One thing is varied at a time, around 1,000,000 messages of 792 bytes for one table of 6 "
-        "columns in epochs of 50,000; where messages are longer, there are fewer of them. CPU is that of all "
+        f"columns in epochs of {BASE_EPOCH:,}; where messages are longer, there are fewer of them. CPU is that of all "
         f"processes (lane, Postgres, broker) from the moment when {WARM_SHARE:.0%} of the messages were visible: what "
         "one more costs, start and warm-up left out. MB: the most that each process has held. A row is WRONG when "
         "the table is not what the changes fold to, when something is left prepared, or the exit status is not 0.",

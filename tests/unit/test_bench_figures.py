@@ -136,7 +136,7 @@ def test_scaled_down_it_is_the_same_in_small() -> None:
     assert [(size, case.messages) for size, case in small.cases.items()] == [
         (20, 2000),
         (100, 10_000),
-        (500, 10_000),
+        (1000, 10_000),
         (5000, 30_000),
     ]
     assert base(0.01).shape.most_rows == 2000
