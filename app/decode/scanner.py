@@ -27,8 +27,6 @@ from app.cache import cache_dir
 from app.model.arrow import Indices
 from app.model.rows import SEPARATOR, Kind
 
-Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
-
 #: bytes of messages in one array, so that a place in it has 32 bits
 _MOST_BYTES = (1 << 31) - 1
 
@@ -126,7 +124,7 @@ def _folder(kept: Path) -> Iterator[Path]:
         yield Path(copied)
 
 
-def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[Bytes, Indices, Indices]:
+def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[np.ndarray, Indices, Indices]:
     """Together, and `more` behind them; where each begins and ends. There is nothing in one that is None."""
     _, places, data = pa.array([*parts, more], pa.large_binary()).buffers()
     ends = np.frombuffer(places, np.int64)[: len(parts) + 1]
