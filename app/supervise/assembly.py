@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from app.apply.applier import Applier
 from app.apply.arrange import Epoch
+from app.apply.compression import compress_by_lz4
 from app.apply.prestaging import Prestaging
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
@@ -81,7 +82,7 @@ def add_writers(
     target = settings.target
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
-            engine = make_engine(target.url, target.owner_role, f"{who} {name}")
+            engine = compress_by_lz4(make_engine(target.url, target.owner_role, f"{who} {name}"))
             guard = _guard(settings, name, watch, metrics[name], who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
             archive = make_archive(settings, name)
