@@ -155,13 +155,15 @@ class DriverDecoder:
 
     def decode(self, batches: Sequence[Batch]) -> pa.Table:
         """One row for each message, as `app.model.rows` says; never fails on what a message contains."""
-        if len(self._texts) > _MOST_LAYOUTS:
+        if max(len(self._texts), len(self._scanned_codes)) > _MOST_LAYOUTS:
             self._forget()
         return pa.concat_tables([SCHEMA.empty_table(), *map(self._batch, batches)])
 
     def _forget(self) -> None:
         self._texts: list[str] = []
         self._codes: dict[tuple[str, ...], int] = {}
+        #: schema of an envelope and what compiled code tells of a layout -> its number
+        self._scanned_codes: dict[tuple[str, str], int] = {}
         #: schema of an envelope, source schema and table -> columns of the last row written there, and their layout
         self._latest: dict[tuple[str, str | None, str | None], tuple[tuple[str, ...], int]] = {}
         #: schema of an envelope -> its name in layouts
@@ -223,11 +225,15 @@ class DriverDecoder:
         else:
             self._scanner = future.result()
 
-    def _numbered(self, schema: str, text: Sequence[str]) -> int:
-        """Number of a layout; -1 where a name is there twice, of which JSON says nothing."""
-        kind, *origin = text[:3]
-        columns = text[3:]
-        return self._layout(Kind(kind), schema, *origin, *columns) if len(set(columns)) == len(columns) else -1
+    def _numbered(self, schema: str, text: str) -> int:
+        """Number of a layout as compiled code tells it; -1 where a name is there twice, of which JSON says nothing."""
+        number = self._scanned_codes.get((schema, text))
+        if number is None:
+            _, *columns, source, table, op = text.split(SEPARATOR)
+            kind, is_clear = Kind.DELETE if op == "d" else Kind.UPSERT, len(set(columns)) == len(columns)
+            number = self._layout(kind, schema, source, table, *columns) if is_clear else -1
+            self._scanned_codes[schema, text] = number
+        return number
 
     def _message(self, columns: _Columns, key: bytes | None, value: bytes | None) -> None:
         if value is None:  # tombstone

@@ -80,6 +80,8 @@ _OP, _SOURCE, _AFTER = _word("op"), _word("source"), _word("after")
 _SCHEMA, _TABLE, _SEQUENCE, _TS_MS = _word("schema"), _word("table"), _word("sequence"), _word("ts_ms")
 _ONE, _ONES, _HIGH = np.uint64(1), _eight(1), _eight(_WIDE)
 _QUOTES, _BACKSLASHES, _BLANKS = _eight(_QUOTE), _eight(_BACKSLASH), _eight(_PRINTABLE)
+#: an odd number without a pattern, and what brings the upper half of a product down
+_MIXING, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 #: what takes a byte below "0" below zero, and one above "9" to 128 or more
 _ZEROS, _ABOVE_NINE = _eight(_ZERO), _eight(_WIDE - 1 - _NINE)
 
@@ -525,24 +527,42 @@ def _origin(data: Bytes, at: int, end: int, found: Integers) -> int:
 
 
 @_part
-def _known(texts: Bytes, text_ends: Integers, count: int, begin: int, end: int, last: int) -> int:
-    """Which of the layouts is the one from `begin` to `end`, -1 for none; `last`: the one that it probably is."""
-    for step in range(-1, count):
-        which = last if step < 0 else step
-        if which < 0:
-            continue
-        first = text_ends[which - 1] if which else 0
-        length = text_ends[which] - first
-        if length != end - begin:
-            continue
-        index = 0
-        while index + _WIDTH <= length and _load(texts, first + index) == _load(texts, begin + index):
-            index += _WIDTH
-        while index < length and texts[first + index] == texts[begin + index]:
-            index += 1
-        if index == length:
+def _is(texts: Bytes, text_ends: Integers, which: int, begin: int, end: int) -> bool:
+    """Whether this layout is the one from `begin` to `end`."""
+    first = text_ends[which - 1] if which else 0
+    length = end - begin
+    if text_ends[which] - first != length:
+        return False
+    index = 0
+    while index + _WIDTH <= length:
+        if _load(texts, first + index) != _load(texts, begin + index):
+            return False
+        index += _WIDTH
+    return _head(_load(texts, first + index), length - index) == _head(_load(texts, begin + index), length - index)
+
+
+@_part
+def _hash(texts: Bytes, begin: int, end: int) -> Word:
+    """Of the bytes from `begin` to `end`."""
+    mixed = np.uint64(end - begin)
+    for index in range(begin, end, _WIDTH):
+        word = _load(texts, index)
+        mixed = (mixed ^ (word if index + _WIDTH <= end else _head(word, end - index))) * _MIXING
+        mixed ^= mixed >> _HALF
+    return mixed
+
+
+@_part
+def _numbered(texts: Bytes, text_ends: Integers, count: int, begin: int, end: int, slots: Integers, mask: int) -> int:
+    """Number of the layout from `begin` to `end`: `count` for one that is not among them yet, and has its slot now."""
+    slot = types.int64(_hash(texts, begin, end) & np.uint64(mask))
+    while slots[slot]:
+        which = slots[slot] - 1
+        if _is(texts, text_ends, which, begin, end):
             return which
-    return -1
+        slot = (slot + 1) & mask
+    slots[slot] = count + 1
+    return count
 
 
 def scan(
@@ -564,6 +584,8 @@ def scan(
     texts: Bytes,
     text_ends: Integers,
     origin: Integers,
+    slots: Integers,
+    mask: int,
 ) -> int:
     """Take the messages from `begins` to `ends` of `data`, with keys from `key_begins` to `key_ends` of `keys`.
 
@@ -573,7 +595,8 @@ def scan(
     and `sequence_ends`, which begin with a 0, where line and sequence end; `has_sequence` and `are_read` 0 or 1. A
     layout is what stands in `texts` up to its place in `text_ends`: columns, source schema, table and `op`, "u" for any
     upsert, each behind a separator. `lines`, `sequences` and `texts` have to be as long as `data` and `keys` together,
-    which have `MORE` bytes at their ends; `origin` is for `_origin`.
+    which have `MORE` bytes at their ends; `origin` is for `_origin`; `slots` are zeros, a power of two that is more
+    than `messages`, and `mask` is one less than that.
     """
     count, last, is_ascii = 0, -1, True
     line_to, sequence_to, text_to = 0, 0, 0
@@ -639,10 +662,11 @@ def scan(
                 plain = plain and same
             texts[text], texts[text + 1] = _SEPARATOR, _DELETED if kind == _DELETED else _UPDATED
             text += 2
-            which = _known(texts, text_ends, count, text_to, text, last)
-            if which < 0:
-                which, text_to = count, text
-                text_ends[count] = text
+            which = last  # it probably is
+            if last < 0 or not _is(texts, text_ends, last, text_to, text):
+                which = _numbered(texts, text_ends, count, text_to, text, slots, mask)
+            if which == count:
+                text_to = text_ends[count] = text
                 count += 1
             layouts[message] = last = which
             times[message], are_read[message] = origin[_TIME], kind == _READ
@@ -660,5 +684,6 @@ def compiled() -> Any:
     cache does not have it."""
     byte, short, long = types.CPointer(types.uint8), types.CPointer(types.int32), types.CPointer(types.int64)
     read = (byte, long, long, byte, long, long)
-    signature = types.int64(types.int64, *read, byte, short, byte, short, byte, long, byte, long, byte, long, long)
+    written = (byte, short, byte, short, byte, long, byte, long, byte, long)
+    signature = types.int64(types.int64, *read, *written, long, long, types.int64)
     return numba.cfunc(signature, cache=True, error_model="numpy")(scan)

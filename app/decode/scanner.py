@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ import pyarrow as pa
 
 from app.cache import cache_dir
 from app.model.arrow import Indices
-from app.model.rows import SEPARATOR, Kind
 
+#: `app.decode.scan.scan`: two numbers, and arrays between them
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 18, ctypes.c_int64)
 #: bytes of messages in one array, so that a place in it has 32 bits
 _MOST_BYTES = (1 << 31) - 1
 
@@ -37,8 +39,8 @@ class Scanned:
 
     #: of each message its index into `texts`, -1 where it was left
     layouts: Indices
-    #: what it is, source schema, table and columns
-    texts: list[tuple[str, ...]]
+    #: columns, source schema, table and "u" or "d", each behind a separator
+    texts: list[str]
     #: COPY lines (`app.model.rows`); "" where it was left
     lines: pa.Array
     #: null where there is none
@@ -57,7 +59,7 @@ class Scanner:
         places for what it finds of a message's origin."""
         self._more, self._origin = bytes(more), origin
         self._compiled = compiled  # what is at its address lives as long as this
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 17)(compiled.address)
+        self._call = _FUNCTION(compiled.address)
 
     def scan(self, messages: Sequence[bytes | memoryview | None], keys: Sequence[bytes | None]) -> Scanned | None:
         """What can be taken of these, a delete only with a key; None where all has to be left: too long together, or
@@ -73,15 +75,16 @@ class Scanner:
         has_sequence, are_read = np.empty(count, np.bool_), np.empty(count, np.bool_)
         read = (data, *places, own, *key_places)
         arrays = (*read, lines, line_ends, sequences, sequence_ends, has_sequence, times, are_read)
-        arrays = (*arrays, layouts, texts, text_ends, np.empty(self._origin, np.int64))
-        found = self._call(count, *(array.ctypes.data for array in arrays))
+        slots = np.zeros(2 << count.bit_length(), np.int64)
+        arrays = (*arrays, layouts, texts, text_ends, np.empty(self._origin, np.int64), slots)
+        found = self._call(count, *(array.ctypes.data for array in arrays), len(slots) - 1)
         line_array = _strings(lines, line_ends)
         sequence_array = _strings(sequences, sequence_ends, has_sequence)
         try:
             if found < 0:
                 line_array.validate(full=True)
                 sequence_array.validate(full=True)
-            known = [_layout(texts, *ends) for ends in _pairs(text_ends[: abs(found)])]
+            known = _texts(texts, text_ends[: abs(found)])
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
         return Scanned(layouts, known, line_array, sequence_array, times, are_read)
@@ -137,16 +140,10 @@ def _strings(data: np.ndarray, ends: np.ndarray, are_there: np.ndarray | None = 
     return pa.StringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(data), validity)
 
 
-def _pairs(ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    begin = 0
-    for end in ends.tolist():
-        yield begin, end
-        begin = end
-
-
-def _layout(texts: np.ndarray, begin: int, end: int) -> tuple[str, ...]:
-    *columns, schema, table, op = texts[begin + 1 : end].tobytes().decode().split(SEPARATOR)
-    return Kind.DELETE if op == "d" else Kind.UPSERT, schema, table, *columns
+def _texts(data: np.ndarray, ends: np.ndarray) -> list[str]:
+    places = ends.tolist()
+    whole = data[: places[-1] if places else 0].tobytes()
+    return [whole[begin:end].decode() for begin, end in pairwise([0, *places])]
 
 
 def _main() -> None:

@@ -171,6 +171,18 @@ def test_a_workload_is_taken(compiled: Scanner, kind: Kind) -> None:
     assert one.decode([batch]).equals(other.decode([batch]))
 
 
+def test_layouts_are_told_apart(compiled: Scanner) -> None:
+    """Also where a batch is all layouts, and where they differ in the last of nearly equal names."""
+    chance = random.Random(3)
+    names = [[f"column_{chance.randrange(3)}_{n}" for n in range(chance.randrange(1, 9))] for _ in range(40)]
+    rows = [json.dumps(dict.fromkeys(columns, 1)) for columns in names]
+    values = [change(row).replace(b'"one"', b'"one_%d"' % chance.randrange(100)) for row in rows * 100]
+    chance.shuffle(values)
+    expected = decoded(DriverDecoder(worth_compiling=None), values)
+    assert len(expected["layout"].unique()) > 2_000
+    assert decoded(DriverDecoder(scanner=compiled), values).equals(expected)
+
+
 def test_what_is_not_utf8_does_not_disturb_its_neighbours(compiled: Scanner) -> None:
     good, bad = change('{"id":"é"}'), change('{"id":"x"}').replace(b"x", b"\xff")
     for values in ([good, bad, good], [good, good], [bad]):
