@@ -28,7 +28,7 @@ Delivered = Callable[[KafkaError | None, Message], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """One table's changes of `CHUNK_CHANGES` messages, folded to the last of each key, sorted by key, as COPY text."""
+    """One table's changes of some messages, folded to the last of each key, sorted by key, as COPY text."""
 
     table: Table
     upserts: bytes
@@ -58,10 +58,10 @@ class Backlog:
         return [[_chunk(folder, table) for table in self.tables] for folder in sorted(self.folder.glob("chunk-*"))]
 
 
-def prepare(servers: Servers, shape: Shape, messages: int, *, chunked: bool = True) -> Backlog:
-    """The backlog; made if it is not there with the same parameters. Not `chunked`: nothing for the ceiling, which
-    takes as much of the disk as the topic does."""
-    topic = f"bench.{shape.name}.{messages}.{_fingerprint(shape)}" + ("" if chunked else ".topic-only")
+def prepare(servers: Servers, shape: Shape, messages: int, chunk: int | None = CHUNK_CHANGES) -> Backlog:
+    """The backlog; made if it is not there with the same parameters. `chunk`: changes that the ceiling folds together;
+    None: nothing for the ceiling, which takes as much of the disk as the topic does."""
+    topic = f"bench.{shape.name}.{messages}.{_fingerprint(shape, chunk)}" + ("" if chunk else ".topic-only")
     folder = servers.data_dir / "backlogs" / topic
     result = folder / "made.json"
     if not (result.exists() and servers.stack.kafka.has_topic(topic)):
@@ -69,7 +69,7 @@ def prepare(servers: Servers, shape: Shape, messages: int, *, chunked: bool = Tr
         folder.mkdir(parents=True)
         servers.empty_topic(topic)
         workload = Workload(shape, messages)
-        value_bytes = _make(servers.bootstrap, topic, folder if chunked else None, workload)
+        value_bytes = _make(servers.bootstrap, topic, workload, folder, chunk)
         expected = {name: dataclasses.asdict(one) for name, one in workload.expected().items()}
         result.write_text(json.dumps({"value_bytes": value_bytes, "expected": expected}))
     kept = json.loads(result.read_text())
@@ -89,13 +89,13 @@ def forget(servers: Servers, backlog: Backlog) -> None:
     servers.stack.kafka.delete_topic(backlog.topic)
 
 
-def _fingerprint(shape: Shape) -> str:
+def _fingerprint(shape: Shape, chunk: int | None) -> str:
     sample = [value_of(change, 0, 0) for change in Workload(shape, _SAMPLE if shape.row_bytes is None else _SHORT)]
-    return hashlib.sha256(f"{SEED}{CHUNK_CHANGES}{sample}".encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{SEED}{chunk}{sample}".encode()).hexdigest()[:8]
 
 
-def _make(bootstrap: str, topic: str, folder: Path | None, workload: Workload) -> int:
-    """Fill topic and folder, where there is one; gives the bytes of all values."""
+def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, together: int | None) -> int:
+    """Fill topic and folder, with so many changes a chunk; gives the bytes of all values."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
 
@@ -106,13 +106,13 @@ def _make(bootstrap: str, topic: str, folder: Path | None, workload: Workload) -
     value_bytes = 0
     for ordinal, change in enumerate(workload):
         value_bytes += _send(producer, topic, change, ordinal, delivered)
-        if folder is None:
+        if together is None:
             continue
         chunk[change.number] = change.after
-        if (ordinal + 1) % CHUNK_CHANGES == 0:
+        if (ordinal + 1) % together == 0:
             _write(folder / f"chunk-{ordinal:010d}", workload.tables, chunk)
             chunk = {}
-    if folder:
+    if together is not None:
         _write(folder / "chunk-last", workload.tables, chunk)
     if producer.flush(_FLUSH_SECONDS) or failed:
         raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")

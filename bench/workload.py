@@ -187,10 +187,11 @@ def as_many_bytes(shape: Shape, messages: int) -> int:
     """How many messages have about as many bytes as `messages` of uniform; no more than that where they are shorter."""
     if shape.columns is None and shape.row_bytes is None:
         return messages
-    return min(messages, round(messages * _bytes_each(Kind.UNIFORM.shape) / _bytes_each(shape)))
+    return min(messages, round(messages * bytes_each(Kind.UNIFORM.shape) / bytes_each(shape)))
 
 
-def _bytes_each(shape: Shape) -> float:
+def bytes_each(shape: Shape) -> float:
+    """Of a message's value, about."""
     sample = _SAMPLE if shape.row_bytes is None else _SHORT_SAMPLE
     return sum(len(value_of(change, n, BEGIN_MICROS)) for n, change in enumerate(Workload(shape, sample))) / sample
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from app.config.settings import Epoch
 from bench.shape import Shape
-from bench.workload import as_many_bytes
+from bench.workload import as_many_bytes, bytes_each
 
 #: messages of the base, and bytes: as many as these have, where rows are longer
 BASE_MESSAGES = 1_000_000
@@ -29,6 +29,11 @@ class Case:
     epoch: int
     epoch_bytes: int = BASE_EPOCH_BYTES
 
+    @property
+    def chunk(self) -> int:
+        """Messages of an epoch, whatever it is that cuts it: what the ceiling folds together."""
+        return max(1, min(self.epoch, int(self.epoch_bytes / bytes_each(self.shape))))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
@@ -39,16 +44,19 @@ class Axis:
     unit: str
     #: by size
     cases: dict[int, Case]
+    #: whether what the server has to write differs, so that it is measured with nothing in front of it, too
+    has_ceiling: bool
 
 
 def axes(names: Sequence[str], scale: float = 1.0) -> Iterator[Axis]:
     """Those with these names; `scale` makes all of it smaller, epochs too. A size that scaling brings twice is there
     once."""
     for name in names:
-        unit, cases = _AXES[name]
+        unit, has_ceiling, cases = _AXES[name]
         scaled = [(size, _scaled(case, scale)) for size, case in cases().items()]
         called = {"messages": lambda case: case.messages, "epoch-messages": lambda case: case.epoch}.get(name)
-        yield Axis(name=name, unit=unit, cases={called(case) if called else size: case for size, case in scaled})
+        by_size = {called(case) if called else size: case for size, case in scaled}
+        yield Axis(name=name, unit=unit, cases=by_size, has_ceiling=has_ceiling)
 
 
 def base(scale: float = 1.0) -> Case:
@@ -82,13 +90,13 @@ def _epoch_messages() -> dict[int, Case]:
     return {**short, 10_000: replace(_BASE, epoch=10_000), BASE_EPOCH: _BASE, 500_000: large}
 
 
-#: whose cost is to stay the same; what is measured, by size
-_AXES: dict[str, tuple[str, Callable[[], dict[int, Case]]]] = {
-    "messages": ("message", _messages),
-    "tables": ("message", _tables),
-    "columns": ("byte", _columns),
-    "row-bytes": ("byte", _row_bytes),
-    "epoch-messages": ("message", _epoch_messages),
+#: whose cost is to stay the same; whether there is a ceiling; what is measured, by size
+_AXES: dict[str, tuple[str, bool, Callable[[], dict[int, Case]]]] = {
+    "messages": ("message", False, _messages),
+    "tables": ("message", True, _tables),
+    "columns": ("byte", True, _columns),
+    "row-bytes": ("byte", True, _row_bytes),
+    "epoch-messages": ("message", False, _epoch_messages),
 }
 NAMES = tuple(_AXES)
 

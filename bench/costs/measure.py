@@ -60,7 +60,7 @@ def measure(
         "seconds": round(end.at - warm.at, 3),
         "rate": round(left / (end.at - warm.at)) if left else None,
         **used,
-        **_costs(sum(cpu_used({**used}).values()), left, backlog.value_bytes / backlog.messages),
+        **costs(used, left, backlog),
         "cpu_seconds_after_start": end.since(started)["cpu_seconds"],
         "peak_megabytes": peaks,
         "epochs": len(epochs),
@@ -70,12 +70,13 @@ def measure(
     }
 
 
-def _costs(seconds: float, messages: int, each: float) -> dict[str, object]:
-    """None when everything was visible at once."""
-    a_message = seconds / messages if messages else None
+def costs(used: Mapping[str, object], messages: int, backlog: Backlog) -> dict[str, float | None]:
+    """CPU of all processes a message and a gigabyte; None when everything was visible at once."""
+    a_message = sum(cpu_used({**used}).values()) / messages if messages else None
+    a_byte = a_message * backlog.messages / backlog.value_bytes if a_message else None
     return {
         "cpu_microseconds_per_message": round(a_message * 1e6, 3) if a_message else None,
-        "cpu_seconds_per_gigabyte": round(a_message / each * 1e9, 3) if a_message else None,
+        "cpu_seconds_per_gigabyte": round(a_byte * 1e9, 3) if a_byte else None,
     }
 
 

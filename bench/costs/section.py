@@ -8,40 +8,44 @@ from typing import Any
 from bench import goals, page
 from bench.costs.axes import BASE_EPOCH, Axis, Case
 from bench.costs.measure import WARM_SHARE
-from bench.costs.verdict import DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT, LIMIT, Growth
+from bench.costs.verdict import CEILINGS, DRIVER_BASE, DRIVER_TIMES, FIGURES, JVM_LIMIT, LIMIT, Growth
 from bench.goals import Goal
 from bench.lane import PARTS
 from bench.page import Section, Table
 from bench.results import QUIET_LOAD, disturbance
 from bench.short import state
 
-_COLUMNS = (
-    *("messages", "bytes a message", "epochs", "messages/s", "CPU µs a message", "CPU ms a MB"),
-    *(f"{part} MB" for part in PARTS),
-    *("others' load", "table"),
-)
+_COLUMNS = ("messages", "bytes a message", "epochs", "messages/s", "CPU µs a message", "CPU ms a MB")
+_BY_CEILING = ("ceiling: messages/s", "its CPU µs a message", "its CPU ms a MB")
+_OTHERS = (*(f"{part} MB" for part in PARTS), "others' load", "table")
 
 
 def axis(one: Axis, done: Mapping[Case, Mapping[str, Any]]) -> Table:
     """One row for each size."""
-    rows = [(f"{size:,}", *_row(done[case])) for size, case in one.cases.items()]
-    return Table(title="Sizes", columns=(one.name, *_COLUMNS), rows=rows)
+    rows = [(f"{size:,}", *_row(done[case], has_ceiling=one.has_ceiling)) for size, case in one.cases.items()]
+    by_ceiling = _BY_CEILING if one.has_ceiling else ()
+    return Table(title="Sizes", columns=(one.name, *_COLUMNS, *by_ceiling, *_OTHERS), rows=rows)
 
 
 def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Table]]]) -> None:
     """Write what all have in common, and a section for each of these axes."""
     common = [
         "Mode two-phase. One thing is varied at a time, around 1,000,000 messages of 792 bytes for one table of 6 "
-        f"columns in epochs of {BASE_EPOCH:,}; where messages are longer, there are fewer of them. CPU is that of all "
+        "columns in epochs of the default size, which each axis tells; where messages are longer, there are fewer of "
+        "them. CPU is that of all "
         f"processes (lane, Postgres, broker) from the moment when {WARM_SHARE:.0%} of the messages were visible: what "
         "one more costs, start and warm-up left out. MB: the most that each process has held. A row is WRONG when "
-        "the table is not what the changes fold to, when something is left prepared, or the exit status is not 0.",
-        f"Linear: at most {LIMIT:g} times as dear at a larger size as at a smaller one. Memory with rows of 100 KB: "
+        "the table is not what the changes fold to, when something is left prepared, or the exit status is not 0. The "
+        "ceiling: what the server takes alone, broker's idling included, for the same rows in chunks as large as the "
+        "epochs, folded and sorted before, by COPY and one upsert each.",
+        f"Linear: at most {LIMIT:g} times as dear at a larger size as at a smaller one; where the ceiling grows by "
+        "more than that between the same two sizes, no more than it does. Memory with rows of 100 KB: "
         f"the driver at most {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, the JVM {JVM_LIMIT} MB.",
     ]
     page.put(file, Section(key="costs", title="What a message costs", command=command, parts=common))
     for name, (grown, tables) in axes.items():
-        parts = [f"{grown.said[0].upper()}{grown.said[1:]}", *[one.markdown() for one in tables]]
+        said = f"{grown.said[0].upper()}{grown.said[1:]} Epochs of {BASE_EPOCH:,}, where nothing else is said."
+        parts = [said, *[one.markdown() for one in tables]]
         title = f"What a message costs, by {name}"
         page.put(file, Section(key=f"costs-{name}", title=title, command=command, parts=parts))
 
@@ -81,7 +85,8 @@ def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tab
     )
 
 
-def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(result: Mapping[str, Any], *, has_ceiling: bool) -> tuple[str, ...]:
+    alone = (_number(result.get("ceiling_rate")), *[_number(result.get(name), 1) for name in CEILINGS.values()])
     each = result["value_bytes"] / result["messages"] if "value_bytes" in result else None
     peaks = result.get("peak_megabytes", {})
     load = disturbance(result) if "other_load" in result else None
@@ -90,8 +95,8 @@ def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
         _number(each),
         _number(result.get("epochs")),
         _number(result.get("rate")),
-        _number(result.get("cpu_microseconds_per_message"), 1),
-        _number(result.get("cpu_seconds_per_gigabyte"), 1),
+        *[_number(result.get(figure), 1) for figure in FIGURES.values()],
+        *(alone if has_ceiling else ()),
         *[_number(peaks.get(part)) for part in PARTS],
         "" if load is None else f"{load:.1f}" + (", noisy" if load > QUIET_LOAD else ""),
         state(result),

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, goals, results, servers
+from bench import backlog, ceiling, goals, results, servers
 from bench.backlog import Backlog
 from bench.costs import section, verdict
 from bench.costs.axes import Axis, Case, axes
-from bench.costs.measure import MODE, measure
+from bench.costs.measure import MODE, costs, measure
 from bench.report import console, say
 from bench.servers import Servers
 from bench.shape import Shape
 from bench.terminal import shown
 
 #: of a case's runs, medians are told of these
-_MEDIANS = ("rate", *verdict.FIGURES.values())
-_SAID = ("rate", *verdict.FIGURES.values(), "peak_megabytes", "epochs", "correct", "error")
+_MEDIANS = ("rate", *verdict.FIGURES.values(), *verdict.CEILINGS.values())
+_SAID = (*_MEDIANS, "peak_megabytes", "epochs", "correct", "error")
 #: bytes that have to be free beside the backlog
 _SPARE = 4 << 30
 #: bytes of a message are more than this only where rows are longer than usual
@@ -46,6 +46,7 @@ def run(wanted: Wanted) -> bool:
     """False when a lane failed or left a wrong table; goals that were missed are told only."""
     chosen = list(axes(wanted.axes, wanted.scale))
     cases = dict.fromkeys(case for axis in chosen for case in axis.cases.values())
+    ceilings = {case for axis in chosen if axis.has_ceiling for case in axis.cases.values()}
     groups: dict[tuple[Shape, int], list[Case]] = {}
     for case in cases:
         groups.setdefault((case.shape, case.messages), []).append(case)
@@ -53,10 +54,11 @@ def run(wanted: Wanted) -> bool:
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
         for group in groups.values():
-            with filled(up, group[0]) as made:
+            by_ceiling = [case for case in group if case in ceilings]
+            with filled(up, group[0], by_ceiling[0].chunk if by_ceiling else None) as made:
                 for case in group:
                     say(f"{len(done) + 1}/{len(cases)} {told(case)}")
-                    done[case] = _case(up, case, wanted.runs, made)
+                    done[case] = _case(up, case, wanted.runs, made, case in ceilings)
     return _finished(wanted, chosen, done)
 
 
@@ -81,15 +83,15 @@ def fields(case: Case) -> dict[str, Any]:
 
 
 @contextmanager
-def filled(up: Servers, case: Case) -> Iterator[Made]:
-    """Gives its backlog when it is asked for; raises RuntimeError then when the disk is too small for it. Its disk is
-    given back at the end."""
+def filled(up: Servers, case: Case, chunk: int | None = None) -> Iterator[Made]:
+    """Gives its backlog, for the ceiling in chunks of so many messages, when it is asked for; raises RuntimeError then
+    when the disk is too small for it. Its disk is given back at the end."""
     kept: list[Backlog] = []
 
     def made() -> Backlog:
         if not kept:
             _must_fit(up, case)
-            kept.append(backlog.prepare(up, case.shape, case.messages, chunked=False))
+            kept.append(backlog.prepare(up, case.shape, case.messages, chunk))
         return kept[0]
 
     try:
@@ -101,7 +103,7 @@ def filled(up: Servers, case: Case) -> Iterator[Made]:
 
 
 def _must_fit(up: Servers, case: Case) -> None:
-    need = case.messages * max(_USUAL_BYTES, 2 * (case.shape.row_bytes or 0)) + _SPARE
+    need = case.messages * max(_USUAL_BYTES, 3 * (case.shape.row_bytes or 0)) + _SPARE
     free = shutil.disk_usage(up.data_dir).free
     if free < need:
         raise RuntimeError(
@@ -109,20 +111,29 @@ def _must_fit(up: Servers, case: Case) -> None:
         )
 
 
-def _case(up: Servers, case: Case, runs: int, made: Made) -> dict[str, Any]:
+def _case(up: Servers, case: Case, runs: int, made: Made, has_ceiling: bool) -> dict[str, Any]:
     """The run with the middle cost; WRONG when one of them was."""
     done: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
 
         def drained() -> results.Result:
             found = made()
-            return {"value_bytes": found.value_bytes, **measure(up, found, case)}
+            drain = {"value_bytes": found.value_bytes, **measure(up, found, case)}
+            return {**drain, **_ceiling(up, found, right=bool(drain["correct"]))} if has_ceiling else drain
 
         result = results.stamped("cost", results.tried({**fields(case), "run": run}, drained))
         results.emit(result)
         say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
         done.append(result)
     return middle(done)
+
+
+def _ceiling(up: Servers, made: Backlog, *, right: bool) -> results.Result:
+    """What the server alone takes for the same rows, as the fields of a result."""
+    found = ceiling.measure(up, made)
+    cost = costs(found, made.messages, made)
+    alone = {name: cost[figure] for figure, name in verdict.CEILINGS.items()}
+    return {**alone, "ceiling_rate": found["rate"], "correct": right and bool(found["correct"])}
 
 
 def middle(done: Sequence[dict[str, Any]]) -> dict[str, Any]:

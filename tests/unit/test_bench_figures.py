@@ -106,6 +106,20 @@ def test_dearer_at_any_larger_size_is_not() -> None:
     assert one.goal.verdict == "MISSED"
 
 
+def test_where_the_ceiling_grows_as_much_is_granted() -> None:
+    def long(own: float, alone: float) -> dict[str, Any]:
+        return cost(own, ceiling_cpu_seconds_per_gigabyte=alone)
+
+    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(18, 10)])
+    assert (one.growth, one.limit, one.goal.verdict) == (1.8, 2.0, "reached")
+    assert "dearer than linear" in one.said
+    assert "2.00 times for Postgres alone" in one.said
+    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(27, 10)])
+    assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
+    one = verdict.growth("row-bytes", "byte", [long(10, 5), cost(16)])
+    assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.6, 1.5, None, "MISSED")
+
+
 @pytest.mark.parametrize("rows", [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []])
 def test_a_row_that_failed_judges_nothing(rows: list[dict[str, Any]]) -> None:
     one = verdict.growth("tables", "message", rows)
