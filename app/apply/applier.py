@@ -90,8 +90,7 @@ class Applier:
         if not len(meant):
             return Applied(counts=Counts(consumed=len(epoch), filtered=len(epoch)), plan=Plan.NONE)
         whole = epoch.completed()
-        either = [epoch.codes[meant]] if whole is None or whole is epoch else [epoch.codes[meant], whole.codes[meant]]
-        present = {index for codes in either for index in np.flatnonzero(np.bincount(codes)).tolist()}
+        present = epoch.firsts.keys() | (epoch if whole is None else whole).firsts.keys()
         needed = {index: shape for index, shape in shapes.items() if index in present}
         plan, applied = self._attempt(connection, epoch, whole, needed, settle)
         counts = Counts(

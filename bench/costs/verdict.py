@@ -67,10 +67,12 @@ def growth(axis: str, unit: str, rows: Sequence[Mapping[str, Any]]) -> Growth:
     if len(costs) < max(2, len(rows)):
         return Growth(axis=axis, unit=unit, growth=None, spread=None)
     grown = [_grown(earlier, later) for earlier, later in combinations(costs, 2)]
-    worst, alone = max(grown, key=lambda pair: pair[0] / _limit(pair[1]))
+    # one that is dearer than may be, before one that has grown more and may
+    worst, alone = max(grown, key=lambda pair: (pair[0] > _limit(pair[1]), pair[0]))
     known = [cost for cost, _ in costs]
     spread = round(max(known) / min(known), 3)
-    return Growth(axis=axis, unit=unit, growth=worst, spread=spread, limit=_limit(alone), ceiling=alone)
+    limit = LIMIT if worst <= LIMIT else _limit(alone)
+    return Growth(axis=axis, unit=unit, growth=worst, spread=spread, limit=limit, ceiling=alone)
 
 
 def _grown(earlier: tuple[float, float | None], later: tuple[float, float | None]) -> tuple[float, float | None]:

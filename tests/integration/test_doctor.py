@@ -109,6 +109,25 @@ def test_rights_that_are_too_many_or_too_few(healthy: Site) -> None:
     assert "postgres is a superuser" in finding(ended, "privileges")
 
 
+def test_rows_that_are_taken_apart(healthy: Site) -> None:
+    """Many short values together are too long for a row as it is kept; one long value in a few pieces is nothing."""
+    wide, values = [f"c{n} text" for n in range(100)], ["repeat(md5(id::text), 1)"] * 100
+    healthy.execute(f"create table public.wide (id int primary key, {', '.join(wide)})")
+    healthy.execute(f"insert into public.wide select id, {', '.join(values)} from generate_series(1, 1500) id")
+    healthy.execute("create table public.long (id int primary key, v text)")
+    healthy.execute("alter table public.long alter column v set storage external")
+    healthy.execute("insert into public.long select id, repeat('x', 9000) from generate_series(1, 1500) id")
+    for name in ("wide", "long"):
+        healthy.execute(f"grant all on public.{name} to {OWNER}")
+        healthy.execute(f"vacuum analyze public.{name}")
+    ended = healthy.surelane("doctor", "--json")
+    assert (ended.status, levels(ended)["long rows"]) == (0, "warn")
+    told = finding(ended, "long rows")
+    assert ("public.wide" in told, "public.long" in told) == (True, False)
+    healthy.execute(told.partition(" -> ")[2].partition(";")[0])
+    assert "long rows" not in levels(healthy.surelane("doctor", "--json"))
+
+
 def test_nothing_is_changed(site: Site) -> None:
     site.surelane("doctor")
     assert not Path("var").exists()

@@ -116,6 +116,8 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
     assert "2.00 times for Postgres alone" in one.said
     one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(27, 10)])
     assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
+    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 5), long(30, 20)])
+    assert (one.growth, one.limit, one.goal.verdict) == (1.6, 1.5, "MISSED"), "three times is granted there"
     one = verdict.growth("row-bytes", "byte", [long(10, 5), cost(16)])
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.6, 1.5, None, "MISSED")
 

@@ -3,6 +3,7 @@
 from sqlalchemy import Connection, Engine, text
 
 from app.cli.checks.finding import Finding, Level, failed, fault, ok, warn
+from app.cli.checks.long_rows import long_rows
 from app.cli.checks.tables import tables
 from app.config.settings import CommitMode, Settings
 from app.db.engine import make_engine
@@ -72,6 +73,7 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     findings = [migrations(revision, schema), own_schema(connection, schema), *search_path(connection, schema)]
     findings += superuser(connection)
     findings += tables(connection, settings)
+    findings += long_rows(connection, settings)
     if settings.mode is CommitMode.TWO_PHASE:
         findings.append(prepared_slots(*slots(connection)))
     return findings
