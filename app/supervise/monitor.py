@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterable, Mapping
 
 import structlog
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.settings import Breaker, Settings
+from app.db.engine import make_engine
 from app.db.failures import translated
 from app.db.prepared import prepared, slots
 from app.errors import SurelaneError, Verdict
@@ -49,6 +50,8 @@ class Monitor:
         #: the newest snapshot, and the one that was looked at last
         self._newest: Recorded | None = None
         self._looked_at: Recorded | None = None
+        #: by lane: sessions by a name of their own, so that the server tells them from those that apply
+        self._engines: dict[str, Engine] = {}
         self._rounds = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
@@ -83,7 +86,7 @@ class Monitor:
         counts_recent = self._rounds % BREAKER_EVERY_ROUNDS == 0
         self._rounds += 1
         for writer in list(self._writers.values()):
-            with translated(f"lane {writer.name}: monitoring"), writer.engine.begin() as connection:
+            with translated(f"lane {writer.name}: monitoring"), self._engine(writer.name).begin() as connection:
                 writer.ledger.check_newest(connection, writer.generation)
                 writer.ledger.pin(connection, cluster, topic_ids)
                 last = writer.ledger.last(connection)
@@ -102,6 +105,12 @@ class Monitor:
                 self._lag(writer, last.span.end, partitions)
             self._metrics[writer.name].monitored(time.time())
         self._snapshot()
+
+    def _engine(self, lane: str) -> Engine:
+        if lane not in self._engines:
+            target = self._settings.target
+            self._engines[lane] = make_engine(target.url, target.owner_role, f"surelane {lane} metrics")
+        return self._engines[lane]
 
     def _waiting(self, connection: Connection, writer: Writer) -> None:
         tables = writer.quarantine.waiting(connection)

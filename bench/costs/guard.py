@@ -1,8 +1,8 @@
 """What guard, accounting and metrics cost: one drain in which they are timed, and the same lane with the guard and
 without, in turn.
 
-Their functions are timed (`bench/metered`), and so are the lane's connections beside its writer's, which are the
-guard's and the metrics': the server has a process for each. /metrics is read each second meanwhile, fifteen times as
+Their functions are timed (`bench/metered`), and so are the server's processes for their connections, which it knows by
+their names. /metrics is read each second meanwhile, fifteen times as
 often as is usual. Their share is that of all CPU seconds after the start.
 
 The pairs (`guard.enabled: false`) show it from outside. On machines where two equal drains differ by a fifth they
@@ -43,7 +43,7 @@ SCRAPE_SECONDS = 1.0
 #: part of what was timed: the server's side of guard and metrics
 CONNECTIONS = "their connections"
 LOOK_SECONDS = 0.2
-_LANES = "select pid from pg_stat_activity where application_name ~ '^surelane'"
+_THEIRS = "select pid from pg_stat_activity where application_name ~ '^surelane .* (guard|metrics)$'"
 
 
 def run(wanted: suite.Wanted, pairs: int) -> bool:
@@ -104,8 +104,7 @@ def _metered(up: Servers, filled: Backlog, case: Case) -> results.Result:
             used[part] = round(used.get(part, 0.0) + seconds, 4)
     if not used:
         raise RuntimeError(f"nothing was timed: no metered-*.json in {lane.FOLDER}")
-    # the one that used the most is the writer's
-    used[CONNECTIONS] = round(sum(connections.values()) - max(connections.values(), default=0.0), 4)
+    used[CONNECTIONS] = round(sum(connections.values()), 4)
     return {**found, "metered_cpu_seconds": used, "scrapes": len(scrapes)}
 
 
@@ -124,7 +123,7 @@ def _scraped(port: int) -> Iterator[list[int]]:
 
 @contextmanager
 def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
-    """What the server's processes for the lane's connections use, as far as a look finds them: a short one may come and
+    """What the server's processes for their connections use, as far as a look finds them: a short one may come and
     go between two."""
     used = dict[int, Cpu]()
     connection = psycopg2.connect(up.stack.target.url())  # the lane's own database is made anew meanwhile
@@ -132,7 +131,7 @@ def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
 
     def look() -> None:
         with connection.cursor() as cursor:
-            cursor.execute(_LANES)
+            cursor.execute(_THEIRS)
             for (pid,) in cursor.fetchall():
                 used[pid] = max(used.get(pid, 0.0), single(pid))
 

@@ -73,9 +73,8 @@ def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tab
         "guard and with `guard.enabled: false`, in turn; each ratio is of one pair, of what was used after a quarter "
         "of the messages, all processes and the servers together. Two equal drains differ by more than what is asked "
         "for, so the pairs judge nothing. In one more drain each call of the functions of all three is timed (CPU time "
-        "of the thread, `bench/metered`), with /metrics read each second, and the server's processes for the lane's "
-        "connections beside the writer's, which are the guard's and the metrics', as far as five looks a second find "
-        "them; accounting is the arithmetic of "
+        "of the thread, `bench/metered`), with /metrics read each second, and the server's processes for the "
+        "connections of guard and metrics, as far as five looks a second find them; accounting is the arithmetic of "
         "counts, their columns in the ledger's row have no cost that could be told apart. The goal is their sum.",
         f"Tables: {'all right' if not wrong else ', '.join(wrong)}.",
         *[one.markdown() for one in tables],
