@@ -1,12 +1,14 @@
 """What this server takes when nothing is in front of it: COPY into an UNLOGGED staging table, one upsert, one delete.
 
 One connection, a commit each chunk, rows that are ready, folded and sorted: an upper bound for everything that merges
-by set on one connection.
+by set on one connection. Long rows stay whole in staging, and long values are compressed by lz4 in the target, not by
+Postgres' default.
 """
 
 import io
 import time
 
+from app.apply.staging import INLINE_BYTES
 from bench.backlog import Backlog, Chunk
 from bench.machine import Snapshot
 from bench.servers import Cursor, Servers
@@ -18,7 +20,7 @@ def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
     servers.empty_database(backlog.tables, with_ledger=False)
     chunks = backlog.chunks()
     with servers.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("; ".join([_staging(table) for table in backlog.tables]))
+        cursor.execute("; ".join(["set default_toast_compression = lz4", *map(_staging, backlog.tables)]))
         connection.autocommit = False
         start, begin = Snapshot.of(servers.cpu()), time.monotonic()
         for together in chunks:
@@ -48,7 +50,12 @@ def _apply(cursor: Cursor, chunk: Chunk) -> None:
 
 def _staging(table: Table) -> str:
     name = table.name
-    return f"create unlogged table staged_{name} (like {name}); create unlogged table gone_{name} (id bigint)"
+    texts = [column for column, kind in table.columns.items() if kind.ddl == "text"]
+    whole = ", ".join([f"alter column {column} set storage external" for column in texts])
+    return (
+        f"create unlogged table staged_{name} (like {name}) with (toast_tuple_target = {INLINE_BYTES}); "
+        f"alter table staged_{name} {whole}; create unlogged table gone_{name} (id bigint)"
+    )
 
 
 def _upsert(table: Table) -> str:

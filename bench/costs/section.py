@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import goals, page
-from bench.costs.axes import BASE_EPOCH, Axis, Case
+from bench.costs.axes import BASE_EPOCH, BASE_EPOCH_BYTES, Axis, Case
 from bench.costs.measure import WARM_SHARE
 from bench.costs.verdict import CEILINGS, DRIVER_BASE, DRIVER_TIMES, FIGURES, JVM_LIMIT, LIMIT, Growth
 from bench.goals import Goal
@@ -37,14 +37,16 @@ def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Ta
         "one more costs, start and warm-up left out. MB: the most that each process has held. A row is WRONG when "
         "the table is not what the changes fold to, when something is left prepared, or the exit status is not 0. The "
         "ceiling: what the server takes alone, broker's idling included, for the same rows in chunks as large as the "
-        "epochs, folded and sorted before, by COPY and one upsert each.",
+        "epochs, folded and sorted before, by COPY and one upsert each, from the first chunk on.",
         f"Linear: at most {LIMIT:g} times as dear at a larger size as at a smaller one; where the ceiling grows by "
-        "more than that between the same two sizes, no more than it does. Memory with rows of 100 KB: "
-        f"the driver at most {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, the JVM {JVM_LIMIT} MB.",
+        "more than that between the same two sizes, and is below the lane, no more than it does. Memory with rows of "
+        f"100 KB: the driver at most {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, the JVM {JVM_LIMIT} "
+        "MB.",
     ]
     page.put(file, Section(key="costs", title="What a message costs", command=command, parts=common))
     for name, (grown, tables) in axes.items():
-        said = f"{grown.said[0].upper()}{grown.said[1:]} Epochs of {BASE_EPOCH:,}, where nothing else is said."
+        said = f"{grown.said[0].upper()}{grown.said[1:]} Epochs of {BASE_EPOCH:,} messages "
+        said += f"and {BASE_EPOCH_BYTES >> 20} MB at most, where nothing else is said."
         parts = [said, *[one.markdown() for one in tables]]
         title = f"What a message costs, by {name}"
         page.put(file, Section(key=f"costs-{name}", title=title, command=command, parts=parts))

@@ -19,7 +19,7 @@ from bench.shape import Shape
 from bench.terminal import shown
 
 #: of a case's runs, medians are told of these
-_MEDIANS = ("rate", *verdict.FIGURES.values(), *verdict.CEILINGS.values())
+_MEDIANS = ("rate", *verdict.FIGURES.values(), "ceiling_rate", *verdict.CEILINGS.values())
 _SAID = (*_MEDIANS, "peak_megabytes", "epochs", "correct", "error")
 #: bytes that have to be free beside the backlog
 _SPARE = 4 << 30
@@ -54,8 +54,9 @@ def run(wanted: Wanted) -> bool:
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
         for group in groups.values():
-            by_ceiling = [case for case in group if case in ceilings]
-            with filled(up, group[0], by_ceiling[0].chunk if by_ceiling else None) as made:
+            chunks = {case.chunk for case in group if case in ceilings}
+            assert len(chunks) < 2, "cases that share a backlog share its chunks"
+            with filled(up, group[0], *chunks) as made:
                 for case in group:
                     say(f"{len(done) + 1}/{len(cases)} {told(case)}")
                     done[case] = _case(up, case, wanted.runs, made, case in ceilings)

@@ -36,10 +36,11 @@ class Growth:
     #: None: a size failed, or there are fewer than two
     growth: float | None
     spread: float | None
-    #: times that `growth` may be
-    limit: float = LIMIT
-    #: times that a unit costs the ceiling between the same two sizes; None: it was not measured
+    #: times that a unit costs the ceiling between the same two sizes; None: not measured, or dearer than the lane
     ceiling: float | None = None
+    #: what is judged, and times that it may be: `growth`, or another pair's where that is more than may be
+    judged: float | None = None
+    limit: float = LIMIT
 
     @property
     def said(self) -> str:
@@ -48,16 +49,17 @@ class Growth:
             return f"{self.axis}: not judged."
         word = "linear or better" if self.growth <= LIMIT else "dearer than linear"
         alone = "" if self.ceiling is None else f" ({self.ceiling:.2f} times for Postgres alone, the ceiling)"
+        others = "" if self.judged == self.growth else f"; {self.judged} times where {self.limit:g} are granted"
         return (
             f"{self.axis}: {word}; a {self.unit} costs at most {self.growth:.2f} times what it costs at a smaller "
-            f"size{alone}, the dearest {self.spread:.2f} times the cheapest."
+            f"size{alone}, the dearest {self.spread:.2f} times the cheapest{others}."
         )
 
     @property
     def goal(self) -> Goal:
         """What is asked of it."""
         what = f"CPU a {self.unit} at a larger size to that at a smaller one: {self.axis}"
-        return Goal(what=what, unit="times", limit=self.limit, found=self.growth)
+        return Goal(what=what, unit="times", limit=self.limit, found=self.judged)
 
 
 def growth(axis: str, unit: str, rows: Sequence[Mapping[str, Any]]) -> Growth:
@@ -67,17 +69,24 @@ def growth(axis: str, unit: str, rows: Sequence[Mapping[str, Any]]) -> Growth:
     if len(costs) < max(2, len(rows)):
         return Growth(axis=axis, unit=unit, growth=None, spread=None)
     grown = [_grown(earlier, later) for earlier, later in combinations(costs, 2)]
-    # one that is dearer than may be, before one that has grown more and may
-    worst, alone = max(grown, key=lambda pair: (pair[0] > _limit(pair[1]), pair[0]))
+    worst, alone = max(grown, key=lambda pair: pair[0])
+    judged, granted = max(grown, key=lambda pair: (pair[0] > _limit(pair[1]), pair[0]))
     known = [cost for cost, _ in costs]
-    spread = round(max(known) / min(known), 3)
-    limit = LIMIT if worst <= LIMIT else _limit(alone)
-    return Growth(axis=axis, unit=unit, growth=worst, spread=spread, limit=limit, ceiling=alone)
+    return Growth(
+        axis=axis,
+        unit=unit,
+        growth=worst,
+        spread=round(max(known) / min(known), 3),
+        ceiling=alone,
+        judged=judged,
+        limit=LIMIT if judged <= LIMIT else _limit(granted),
+    )
 
 
 def _grown(earlier: tuple[float, float | None], later: tuple[float, float | None]) -> tuple[float, float | None]:
-    """Times that it costs later what it did earlier, and that it costs the ceiling."""
-    alone = round(later[1] / earlier[1], 3) if later[1] and earlier[1] else None
+    """Times that it costs later what it did earlier, and that it costs the ceiling, where that is one."""
+    is_below = later[1] and earlier[1] and later[1] <= later[0]
+    alone = round(later[1] / earlier[1], 3) if is_below and later[1] and earlier[1] else None
     return round(later[0] / earlier[0], 3), alone
 
 

@@ -87,7 +87,11 @@ def judged(drains: Drains) -> Iterator[Verdict]:
 
 #: what is asked of Surelane alone: measured, and judged, by commands of their own, on the page beside this one
 ELSEWHERE = (
-    ("CPU a message, or a byte, at a larger size to that at a smaller one", f"{LIMIT:g} times", "bench-costs"),
+    (
+        "CPU a message, or a byte, at a larger size to that at a smaller one",
+        f"{LIMIT:g} times, or the ceiling's",
+        "bench-costs",
+    ),
     (
         "peak memory with rows of 100 KB",
         f"driver {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, JVM {JVM_LIMIT} MB",

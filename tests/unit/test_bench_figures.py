@@ -117,7 +117,11 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
     one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(27, 10)])
     assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
     one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 5), long(30, 20)])
-    assert (one.growth, one.limit, one.goal.verdict) == (1.6, 1.5, "MISSED"), "three times is granted there"
+    assert (one.growth, one.judged, one.limit, one.goal.verdict) == (3.0, 1.6, 1.5, "MISSED")
+    assert "at most 3.00 times" in one.said
+    assert "1.6 times where 1.5 are granted" in one.said
+    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(18, 19)])
+    assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.8, 1.5, None, "MISSED"), "no ceiling"
     one = verdict.growth("row-bytes", "byte", [long(10, 5), cost(16)])
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.6, 1.5, None, "MISSED")
 

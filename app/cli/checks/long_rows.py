@@ -14,10 +14,15 @@ from app.config.settings import Settings
 PIECES, SMALL_BYTES = 4, 500
 #: rows from which on a table's statistics are believed
 ENOUGH_ROWS = 1000
+#: tables that are told, those with the most pieces
+SHOWN = 10
 _TAKEN_APART = text("""
-    select n.nspname as schema, c.relname as name, round(t.reltuples / c.reltuples) as pieces
-    from pg_class c join pg_class t on t.oid = c.reltoastrelid join pg_namespace n on n.oid = c.relnamespace
-    where c.relkind = 'r' and c.reltuples >= :enough and t.reltuples >= :pieces * c.reltuples
+    select format('%s.%I', c.relnamespace::regnamespace, c.relname) as quoted, n.nspname as schema, r.relname as name,
+           round(t.reltuples / c.reltuples) as pieces
+    from pg_class c join pg_class t on t.oid = c.reltoastrelid
+      join pg_class r on r.oid = coalesce(pg_partition_root(c.oid), c.oid) join pg_namespace n on n.oid = r.relnamespace
+    where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema', :own)
+      and c.reltuples >= :enough and t.reltuples >= :pieces * c.reltuples
       and t.relpages * current_setting('block_size')::float8 < :bytes * t.reltuples
       and not exists (select from unnest(c.reloptions) option where starts_with(option, 'toast_tuple_target='))
     order by t.reltuples desc
@@ -25,17 +30,16 @@ _TAKEN_APART = text("""
 
 
 def long_rows(connection: Connection, settings: Settings) -> list[Finding]:
-    """Tables for which it would be cheaper not to do so, by the statistics of the last VACUUM."""
-    routes = Routes(settings.target.tables)
-    told = {"enough": ENOUGH_ROWS, "pieces": PIECES, "bytes": SMALL_BYTES}
+    """Tables, or their partitions, for which it would be cheaper not to do so, by the statistics of the last VACUUM."""
+    routes, own = Routes(settings.target.tables), settings.target.db_schema
+    told = {"enough": ENOUGH_ROWS, "pieces": PIECES, "bytes": SMALL_BYTES, "own": own}
+    found = [row for row in connection.execute(_TAKEN_APART, told) if routes.reaches(row.schema, row.name)]
     return [
         warn(
             "long rows",
-            f"Postgres moves about {row.pieces:.0f} small values of each row of {row.schema}.{row.name} to its TOAST "
-            "table",
-            f'ALTER TABLE "{row.schema}"."{row.name}" SET (toast_tuple_target = 8160); rows written from then on stay '
-            "whole as long as a page takes them, at half of the cost: docs/OPERATIONS.md, Tables with long rows",
+            f"Postgres moves about {row.pieces:.0f} small values of each row of {row.quoted} to its TOAST table",
+            f"ALTER TABLE {row.quoted} SET (toast_tuple_target = 8160); rows written from then on stay whole as long "
+            "as a page takes them, at half of the cost: docs/OPERATIONS.md, Tables with long rows",
         )
-        for row in connection.execute(_TAKEN_APART, told)
-        if routes.reaches(row.schema, row.name)
+        for row in found[:SHOWN]
     ]
