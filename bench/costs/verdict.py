@@ -4,7 +4,7 @@ Linear: what a message, or a byte, costs is the same at every size. Where an epo
 gets less as sizes grow, which is no fault; so two figures are told: `growth`, how many times as dear it is at some size
 as at a smaller one, which is judged, and `spread`, the dearest to the cheapest. Where Postgres alone, the ceiling with
 the same rows, grows dearer than linear from one size to another, as it does where rows become so long that it moves
-values out of them, as much is granted there.
+values out of them, as much is granted there; not where it is dearer than the lane, which shows that it is no ceiling.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,9 +85,9 @@ def growth(axis: str, unit: str, rows: Sequence[Mapping[str, Any]]) -> Growth:
 
 def _grown(earlier: tuple[float, float | None], later: tuple[float, float | None]) -> tuple[float, float | None]:
     """Times that it costs later what it did earlier, and that it costs the ceiling, where that is one."""
-    is_below = later[1] and earlier[1] and later[1] <= later[0]
-    alone = round(later[1] / earlier[1], 3) if is_below and later[1] and earlier[1] else None
-    return round(later[0] / earlier[0], 3), alone
+    (cost_before, alone_before), (cost, alone) = earlier, later
+    granted = round(alone / alone_before, 3) if alone_before and alone and alone <= cost else None
+    return round(cost / cost_before, 3), granted
 
 
 def _limit(alone: float | None) -> float:

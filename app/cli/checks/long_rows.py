@@ -6,7 +6,9 @@ short values becomes many rows there, each to be written, indexed, and deleted a
 
 from sqlalchemy import Connection, text
 
+from app.apply.staging import INLINE_BYTES
 from app.cli.checks.finding import Finding, warn
+from app.cli.checks.tables import SHOWN
 from app.config.routes import Routes
 from app.config.settings import Settings
 
@@ -14,8 +16,6 @@ from app.config.settings import Settings
 PIECES, SMALL_BYTES = 4, 500
 #: rows from which on a table's statistics are believed
 ENOUGH_ROWS = 1000
-#: tables that are told, those with the most pieces
-SHOWN = 10
 _TAKEN_APART = text("""
     select format('%s.%I', c.relnamespace::regnamespace, c.relname) as quoted, n.nspname as schema, r.relname as name,
            round(t.reltuples / c.reltuples) as pieces
@@ -30,7 +30,8 @@ _TAKEN_APART = text("""
 
 
 def long_rows(connection: Connection, settings: Settings) -> list[Finding]:
-    """Tables, or their partitions, for which it would be cheaper not to do so, by the statistics of the last VACUUM."""
+    """Tables, or their partitions, for which it would be cheaper not to do so, those with the most pieces first; by the
+    statistics of the last VACUUM."""
     routes, own = Routes(settings.target.tables), settings.target.db_schema
     told = {"enough": ENOUGH_ROWS, "pieces": PIECES, "bytes": SMALL_BYTES, "own": own}
     found = [row for row in connection.execute(_TAKEN_APART, told) if routes.reaches(row.schema, row.name)]
@@ -38,8 +39,8 @@ def long_rows(connection: Connection, settings: Settings) -> list[Finding]:
         warn(
             "long rows",
             f"Postgres moves about {row.pieces:.0f} small values of each row of {row.quoted} to its TOAST table",
-            f"ALTER TABLE {row.quoted} SET (toast_tuple_target = 8160); rows written from then on stay whole as long "
-            "as a page takes them, at half of the cost: docs/OPERATIONS.md, Tables with long rows",
+            f"ALTER TABLE {row.quoted} SET (toast_tuple_target = {INLINE_BYTES}); rows written from then on stay whole "
+            "as long as a page takes them, at half of the cost: docs/OPERATIONS.md, Tables with long rows",
         )
         for row in found[:SHOWN]
     ]
