@@ -108,6 +108,11 @@ class SpanReader(Generic[B]):
         """End the connections; when nobody reads any more."""
         self._consumer.close()
 
+    def go_to(self, start: Offsets) -> None:
+        """What is read next begins here: it is fetched from now on."""
+        self._at, self._left, self._ends = dict(start), {}, {}
+        self._consumer.assign([KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in start.items()])
+
     def read(self, span: Span) -> list[B]:
         """Every message of the span. Raises MessagesGone for offsets that Kafka no longer has, Unreachable when it does
         not answer."""
@@ -115,7 +120,7 @@ class SpanReader(Generic[B]):
             raise self._unreachable("the lane is closed")
         batches = {tp: self._batch(tp) for tp in span.end if span.end[tp] > span.start[tp]}
         if any(self._at.get(tp) != span.start[tp] for tp in batches):
-            self._go_to(span.start)
+            self.go_to(span.start)
         try:
             self._fill(batches, span.end)
         except SurelaneError:
@@ -137,10 +142,6 @@ class SpanReader(Generic[B]):
             self._at.clear()
             raise
         return batch
-
-    def _go_to(self, start: Offsets) -> None:
-        self._at, self._left, self._ends = dict(start), {}, {}
-        self._consumer.assign([KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in start.items()])
 
     def _fill(self, batches: Mapping[TopicPartition, Batch], end: Offsets) -> None:
         open_ = {tp for tp in batches if not self._from_left(batches[tp], end[tp])}

@@ -49,6 +49,11 @@ class DriverMessages:
         """As they are."""
         return messages
 
+    def go_to(self, start: Offsets) -> None:
+        """Fetched while Spark plans: connecting, too, takes its time."""
+        with self._using:
+            self._reader.go_to(start)
+
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is never looked at
         """Read on where the last epoch ended, or take what was read ahead."""
         with self._using:

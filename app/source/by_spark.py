@@ -9,7 +9,7 @@ from app.apply.arrange import Epoch
 from app.config.settings import Source
 from app.decode.interface import KAFKA, Decoder
 from app.kafka.broker import RawMessage
-from app.model.offsets import Span
+from app.model.offsets import Offsets, Span
 from app.source.stream import read_span
 from app.spark.errors import spark_errors
 
@@ -26,6 +26,9 @@ class SparkMessages:
     def query(self, messages: DataFrame) -> DataFrame:
         """Decoding is part of the query, so that Spark analyses it once and not in each epoch."""
         return self._decoder.decode(messages)
+
+    def go_to(self, start: Offsets) -> None:
+        """Spark's own readers are told with each epoch."""
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is the frame's
         """As planned."""

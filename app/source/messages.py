@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from app.apply.arrange import Epoch
 from app.kafka.broker import RawMessage
-from app.model.offsets import Span
+from app.model.offsets import Offsets, Span
 
 
 class Messages(Protocol):
@@ -17,6 +17,10 @@ class Messages(Protocol):
 
     def query(self, messages: DataFrame) -> DataFrame:
         """What the streaming query makes of Kafka's rows."""
+        ...
+
+    def go_to(self, start: Offsets) -> None:
+        """Where the first epoch of a query that is about to start begins."""
         ...
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:
