@@ -220,7 +220,7 @@ class LaneProcess:
 
     def kill(self) -> None:
         """SIGKILL of the whole process group: supervisor, worker, Java and Spark's Python workers."""
-        self._signal_group(signal.SIGKILL)
+        self.signal_group(signal.SIGKILL)
         if self.process is not None:
             self.process.wait(STOP_SECONDS)
 
@@ -272,7 +272,8 @@ class LaneProcess:
     def _text(self) -> str:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def _signal_group(self, number: signal.Signals) -> None:
+    def signal_group(self, number: signal.Signals) -> None:
+        """To all of it, as a terminal sends Ctrl-C."""
         if self.process is not None:
             try:
                 os.killpg(self.process.pid, number)

@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 from app.jars import jars
 from app.java import java_home
 from app.spark.class_archive import make_archive
+from app.spark.jvm import start_jvm
+from app.spark.options import options
 from app.spark.session import make_session
 
 
@@ -15,6 +17,7 @@ from app.spark.session import make_session
 def spark() -> Iterator[SparkSession]:
     """A session as the service makes it."""
     make_archive()
-    session = make_session("tests", "local[2]", {}, java_home(), jars("spark"))
+    java = java_home()
+    session = make_session(start_jvm(options("tests", "local[2]", {}, java, jars("spark")), java))
     yield session
     session.stop()

@@ -42,10 +42,14 @@ def run(
     logs.configure(settings.lane)
     if worker is None:
         raise typer.Exit(Supervisor(settings, _worker(config, until_caught_up)).run())
-    # in the worker only, and after the configuration is checked: Spark's imports take a second
-    from app.supervise.service import run as run_lane
+    with Link(worker) as link:
+        # in the worker only; the service's imports take as long as the JVM needs to come up
+        from app.supervise.jvm import start_lanes_jvm
 
-    run_lane(settings, until_caught_up, Link(worker), after_death)
+        jvm = start_lanes_jvm(settings)
+        from app.supervise.service import run as run_lane
+
+        run_lane(settings, until_caught_up, link, after_death, jvm)
 
 
 def _worker(config: Path | None, until_caught_up: bool) -> list[str]:

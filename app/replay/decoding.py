@@ -32,15 +32,13 @@ class _BySpark:
 
     def __init__(self, settings: Settings) -> None:
         from app.decode.debezium import DebeziumJson  # Spark's imports take long, and few replays need them
-        from app.jars import jars
-        from app.java import java_home
         from app.source.by_spark import SparkMessages
         from app.spark.session import make_session
+        from app.supervise.jvm import start_lanes_jvm
         from app.transform.sql import Sql
         from app.transform.stage import collector
 
-        told = settings.spark
-        self.session = make_session(settings.lane, told.master, told.conf, java_home(), jars("spark"))
+        self.session = make_session(start_lanes_jvm(settings))
         decoder = DebeziumJson(Sql(self.session, settings.sql), transactions=_transactions(settings))
         self._messages = SparkMessages(self.session, settings.source, decoder, collector(settings.transform))
 

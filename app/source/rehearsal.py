@@ -19,7 +19,9 @@ from app.decode.debezium import DebeziumJson
 from app.jars import jars
 from app.java import java_home
 from app.spark.class_archive import MAKE_SECONDS, options_to_make
-from app.spark.session import JAVA_OPTIONS, make_session
+from app.spark.jvm import start_jvm
+from app.spark.options import JAVA_OPTIONS, options
+from app.spark.session import make_session
 
 #: classes of the Kafka connector and its client that a run would load, were there a broker
 _KAFKA = ("org/apache/spark/sql/kafka010/", "org/apache/kafka/clients/", "org/apache/kafka/common/")
@@ -30,8 +32,8 @@ _MESSAGE = (
 
 
 def _rehearse(part: Path) -> None:
-    options = {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {options_to_make(part)}"}
-    spark = make_session("rehearsal", "local[1]", options, java_home(), jars("spark"))
+    java, conf = java_home(), {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {options_to_make(part)}"}
+    spark = make_session(start_jvm(options("rehearsal", "local[1]", conf, java, jars("spark")), java))
     _load(spark, jars("spark"))
     with tempfile.TemporaryDirectory() as checkpoint:
         _query(spark, checkpoint)

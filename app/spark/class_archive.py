@@ -8,17 +8,17 @@ can be built with it.
 """
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.cache import cache_dir, locked
 from app.errors import EnvironmentMissing
 from app.jars import jars
 from app.java import java_home
+from app.spark.home import pyspark_home, spark_home
 
 #: seconds for the rehearsal and for writing the archive, on a busy machine
 MAKE_SECONDS = 600
@@ -26,22 +26,20 @@ MAKE_SECONDS = 600
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
-def class_path(jars: list[Path]) -> list[Path]:
+def class_path(jars: Sequence[Path]) -> list[Path]:
     """`jars`, and Spark's own in the order of their names.
 
     Its launcher takes them as the folder lists them. File systems differ in that, also a folder and its copy in an
     image, and an archive fits one order only. What the launcher adds behind these is not looked at.
     """
-    spark = find_spec("pyspark")
-    home = Path(os.environ.get("SPARK_HOME") or Path(str(spark and spark.origin)).parent)
-    return [*jars, *sorted((home / "jars").glob("*.jar"))]
+    return [*jars, *sorted((spark_home() / "jars").glob("*.jar"))]
 
 
-def archive(java_home: Path, jars: list[Path]) -> Path:
+def archive(java_home: Path, jars: Sequence[Path]) -> Path:
     """Where the archive for this Java, this Spark and these jars is, or would be."""
-    spark, release = find_spec("pyspark"), java_home / "release"
+    release = java_home / "release"
     # the place of Spark's files, and one that every installation writes anew
-    version = Path(str(spark and spark.origin)).with_name("version.py")
+    version = pyspark_home() / "version.py"
     parts = [str(java_home.resolve()), str(version), version.read_text() if version.is_file() else ""]
     parts += [release.read_text() if release.is_file() else "", *map(str, class_path(jars))]
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

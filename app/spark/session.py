@@ -1,118 +1,55 @@
 """The Spark session of the service: classic PySpark, driver in this process."""
 
+import io
 import logging
 import os
-import sys
-from collections.abc import Collection, Iterator, Sequence
+import signal
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
-from app.spark.class_archive import archive, class_path, options_to_use
-
-_LOGGING = Path(__file__).with_name("log4j2.properties")
-JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-#: of a JVM that decodes
-_FOR_WORK = "-XX:+UseParallelGC"
-#: of one that plans epochs and keeps the checkpoint: what it saves by compiling well is less than compiling costs.
-#: Measured over 500,000 messages: 6.4 CPU seconds instead of 11.9
-_FOR_PLANNING = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-#: Hadoop's own starts the program `chmod` for each file, twice for an entry of the checkpoint; this one asks Java.
-#: Measured over 200 empty epochs: 20 to 24 ms instead of 36 to 42, 18 to 20 CPU ms instead of 30 to 33
-_FILES = {"spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"}
-_CLASSPATH = "spark.driver.extraClassPath"
-#: a class that Spark has, too, is Spark's
-_JARS = "spark.jars"
-#: of the small JVM that only puts the real one's command line together
-LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-#: what the lane relies on; `spark.conf` of the configuration may override the rest, never these
-REQUIRED = {
-    "spark.sql.session.timeZone": "UTC",
-    # columns are called as Postgres calls them
-    "spark.sql.caseSensitive": "true",
-    # an epoch's rows must come back in one pass, in partition order
-    "spark.sql.adaptive.enabled": "false",
-    # strings of a message exactly as they stood in it
-    "spark.sql.json.enableExactStringParsing": "true",
-}
-#: measured: halves the cost of a checkpoint entry on a local disk against the default manager
-DEFAULTS = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "2g",
-    "spark.driver.maxResultSize": "0",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-    "spark.sql.streaming.numRecentProgressUpdates": "5",
-    "spark.sql.streaming.pollingDelay": "5ms",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
+from app.spark.jvm import Jvm
 
 
-def make_session(
-    lane: str,
-    master: str,
-    conf: dict[str, str],
-    java_home: Path,
-    jars: list[Path],
-    *,
-    more: Sequence[Path] = (),
-    decodes: bool = True,
-    hidden: Collection[str] = (),
-) -> SparkSession:
-    """Start Spark with the Kafka connector's jars; the one session of this process. Without `decodes` it only plans.
-
-    `more` jars come behind Spark's own, with what they have inside (netty) not in front of Spark's. `hidden`: variables
-    that may hold secrets of ours; neither the JVM nor what it starts gets them.
-    """
+def make_session(jvm: Jvm) -> SparkSession:
+    """The one session of this process, in the JVM that was started for it, with the options that this one was told."""
+    assert SparkContext._gateway is None, "a process has one JVM"  # pyright: ignore[reportPrivateUsage]
     logging.getLogger("SQLQueryContextLogger").disabled = True  # it repeats what is raised anyway
-    os.environ["JAVA_HOME"] = str(java_home)
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
-    builder: Any = SparkSession.builder
-    builder = builder.master(master).appName(f"surelane {lane}")
-    local = master.startswith("local")
-    told = _local(java_home, jars, more, conf, decodes=decodes) if local else _cluster([*jars, *more], conf)
-    for key, value in {**told, **REQUIRED}.items():
-        builder = builder.config(key, value)
-    with _without(hidden):
-        session: SparkSession = builder.getOrCreate()
+    with _connects_to(jvm.address()), _signals_kept():
+        session: SparkSession = SparkSession.Builder().getOrCreate()
+    gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    gateway.proc = jvm.process  # as PySpark keeps the one that it has started itself: the JVM ends with its stdin
     return session
 
 
 @contextmanager
-def _without(names: Collection[str]) -> Iterator[None]:
-    aside = {name: os.environ.pop(name) for name in names if name in os.environ}
+def _connects_to(address: bytes) -> Iterator[None]:
+    """PySpark takes the JVM that these variables name instead of starting one."""
+    told = io.BytesIO(address)
+    names = {"PYSPARK_GATEWAY_PORT": str(read_int(told)), "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(told)}
+    os.environ.update(names)
     try:
         yield
     finally:
-        os.environ.update(aside)
+        for name in names:
+            del os.environ[name]
 
 
-def _local(
-    java_home: Path, jars: list[Path], more: Sequence[Path], conf: dict[str, str], *, decodes: bool
-) -> dict[str, str]:
-    """One JVM does everything: the jars are on its class path, where the class archive can have them too."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # transforms run in what this process runs in
-    way = _FOR_WORK if decodes else _FOR_PLANNING
-    java_options = f"{way} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
-    classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
-    told = {**DEFAULTS, **_FILES, "spark.driver.extraJavaOptions": java_options, **conf, _CLASSPATH: classpath}
-    behind = ",".join([*map(str, more), *filter(None, [conf.get(_JARS)])])
-    return {**told, _JARS: behind} if behind else told
-
-
-def _cluster(jars: list[Path], conf: dict[str, str]) -> dict[str, str]:
-    """The driver's JVM is the cluster's business; the jars are sent to the executors."""
-    defaults = {key: value for key, value in DEFAULTS.items() if "driver." not in key}
-    return {**defaults, _JARS: ",".join(map(str, jars)), **conf}
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """PySpark puts a handler of its own in the place of who handles SIGINT, which is no way to end a lane."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 def stop_session(session: SparkSession) -> None:

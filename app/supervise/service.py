@@ -6,18 +6,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Collection
 from contextlib import ExitStack
 from types import FrameType
 
 import structlog
 from pyspark.sql import SparkSession
 
-from app.config.credentials import variables_with_secrets
-from app.config.settings import Decode, SecurityProtocol, Settings, Source, Spark
+from app.config.settings import Settings
 from app.errors import MessagesGone, SurelaneError, Unreachable, Verdict
-from app.jars import jars
-from app.java import java_home
 from app.logs import configure
 from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
@@ -26,6 +22,7 @@ from app.model.death import Death
 from app.recover.gap import named
 from app.source.ahead import SWITCH_SECONDS
 from app.spark.errors import spark_errors
+from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
 from app.supervise.link import Link
 from app.supervise.opening import Writer
@@ -45,13 +42,11 @@ START_PATIENCE_SECONDS = 60.0
 #: attempts in a row without a single epoch before the service gives up on a failure that is not the environment's
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
 
-DEFAULT_SPARK = Spark()
 
-
-def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | None) -> None:
+def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | None, jvm: Jvm) -> None:
     """Run until told to stop, or until caught up; raises the SurelaneError that ended it otherwise.
 
-    `death`: how the worker before this one died.
+    `link` to the supervisor, `death` of the worker before this one, `jvm` for Spark's session, which is coming up.
     """
     configure(settings.lane)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -71,28 +66,16 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
     if death is not None:
         log.info("started after a death", lane=settings.lane, cause=death.cause.value, detail=death.detail)
     health = Health()
-    with link, ExitStack() as stack:
+    with ExitStack() as stack:
         link.on_stop(stop_because)
         if settings.metrics.port:
             server = serve(settings.metrics.host, settings.metrics.port, None, health)
             stack.callback(server.stop)
-        decodes, hidden = settings.decode is not Decode.DRIVER, variables_with_secrets(settings)
-        spark = session(settings.lane, settings.source, settings.spark, decodes=decodes, hidden=hidden)
+        spark = make_session(jvm)
         stack.callback(stop_session, spark)
         gc.freeze()  # modules, mostly: an epoch of a hundred thousand messages would look at them again and again
         gc.set_threshold(*COLLECT_EVERY)
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
-
-
-def session(
-    lane: str, source: Source, told: Spark = DEFAULT_SPARK, *, decodes: bool = True, hidden: Collection[str] = ()
-) -> SparkSession:
-    """The session of a lane, with the jars that it needs to come to its source; its JVM does not get what is `hidden`
-    of the environment."""
-    more = jars("msk") if source.security.protocol is SecurityProtocol.MSK_IAM else []
-    return make_session(
-        lane, told.master, told.conf, java_home(), jars("spark"), more=more, decodes=decodes, hidden=hidden
-    )
 
 
 class Service:

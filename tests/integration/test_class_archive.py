@@ -1,5 +1,6 @@
 """Spark's JVM starts from the class archive; without one, or with one that does not fit, it starts all the same."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,21 @@ from app.jars import jars
 from app.java import java_home
 from app.spark.class_archive import archive, class_path, options_to_use
 
+#: what names the classes that every new session calls
+_EXTENSIONS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
+
 
 def test_the_sessions_jvm_has_the_archive_in_memory(spark: SparkSession) -> None:
     java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
     pid = java.java.lang.ProcessHandle.current().pid()
     assert str(archive(java_home(), jars("spark"))) in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_nothing_on_the_class_path_extends_every_session() -> None:
+    """Machine learning's extension made Scala's reflection come up with each session: a second. Setting up leaves it
+    out, as the image does."""
+    extending = [jar for jar in class_path(jars("spark")) if _EXTENSIONS in zipfile.ZipFile(jar).namelist()]
+    assert extending == []
 
 
 def test_another_java_or_other_jars_have_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

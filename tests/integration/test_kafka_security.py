@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import app.credentials.aws
-from app.config.settings import DeadLetter, Security, SecurityProtocol, Source
+from app.config.settings import DeadLetter, Security, SecurityProtocol, Settings, Source
 from app.embedded import Kafka
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker
@@ -23,7 +23,8 @@ from app.kafka.dead_letters import DeadLetterTopic
 from app.kafka.spans import SpanReader
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.source.stream import client_options
-from app.supervise.service import session as service_session
+from app.spark.session import make_session
+from app.supervise.jvm import start_lanes_jvm
 from tests import messages as m
 from tests.certificates import Authority
 from tests.fix_lane import MakeLane
@@ -232,7 +233,8 @@ def iam_by_java(address: str, ca: str) -> None:
         topics=("any",),
         security=Security(protocol=SecurityProtocol.MSK_IAM, ca=ca, region="eu-central-1"),
     )
-    session = service_session("msk", source)
+    told = {"lane": "msk", "source": source, "target": {"url": "postgresql://nowhere/db"}}
+    session = make_session(start_lanes_jvm(Settings.of(told)))
     try:
         print(partitions_by_java(session, source))
     except Py4JJavaError as error:

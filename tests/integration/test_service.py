@@ -1,7 +1,10 @@
 """`surelane run` as a process: how it ends, and what it tells whoever watches it."""
 
 import json
+import signal
 from pathlib import Path
+
+import pytest
 
 from app.errors import ExitStatus
 from tests import messages as m
@@ -66,10 +69,20 @@ def test_a_running_process_shows_what_it_does_and_ends_on_sigterm_with_nothing_i
     assert all("timestamp" in line for line in process.log[first:]), process.tail()  # before it the JVM speaks
 
 
-def test_sigterm_in_the_middle_of_an_epoch_lets_it_end(
-    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "to_group"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)]
+)
+def test_a_signal_in_the_middle_of_an_epoch_lets_it_end(
+    lane: MakeLane,
+    lane_process: MakeProcess,
+    target: Target,
+    topic: Topic,
+    tmp_path: Path,
+    number: signal.Signals,
+    to_group: bool,
 ) -> None:
-    """The epoch in progress is applied and committed, the next one is not begun."""
+    """The epoch in progress is applied and committed, the next one is not begun. The JVM is not hit either: it writes
+    the checkpoint, without which the epoch would be in doubt."""
     target.create(FLAT)
     d = Debezium()
     topic.send([d.create(FLAT, {"id": number, "v": "a"}) for number in range(6)])
@@ -77,12 +90,17 @@ def test_sigterm_in_the_middle_of_an_epoch_lets_it_end(
     process = lane_process("two-phase", epoch={"max_messages": 2}, failpoint=f"after-merge=wait:{tmp_path}@2")
     process.start()
     process.until(held.exists, why="the second epoch")
-    process.terminate()
+    if to_group:
+        process.signal_group(number)
+    else:
+        process.terminate()
     process.until(lambda: process.events("stopping at the end of the epoch"), why="the signal")
     held.unlink()
     assert process.wait() == ExitStatus.OK
     assert sorted(target.rows("public.flat")) == [(0,), (1,), (2,), (3,)]
     assert target.prepared() == []
+    (state,) = target.execute("select state, last_error from surelane.lane_state")
+    assert tuple(state) == ("stopped", None)
     lane("two-phase").run_until_caught_up()
     questions(target, topic)
 

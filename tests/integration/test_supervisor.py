@@ -149,7 +149,9 @@ def test_a_worker_that_cannot_even_start_is_a_crash_loop(lane_process: MakeProce
     )
     assert process.start().wait() == ExitStatus.CRASH_LOOP
     assert len(process.events("worker died")) == 5
-    (stopped,) = process.events("stopped")
+    *workers, stopped = process.events("stopped")
+    assert [line["error"] for line in workers] == ["SparkGone"] * 5
+    assert all("before it was up" in line["message"] and "spark.driver.memory" in line["hint"] for line in workers)
     assert stopped["error"] == "CrashLoop"
     assert "before they began any work" in stopped["message"]
     assert stopped["hint"]

@@ -1,0 +1,99 @@
+"""The JVM of Spark's session, started by itself: it comes up while this process still imports what it needs.
+
+    start_jvm:  spark-submit --> launcher --> JVM ..... port and secret in a file
+    meanwhile:  PySpark, Arrow, SQLAlchemy, librdkafka are imported .......... make_session (app.spark.session) connects
+
+PySpark would start it at the first session: the same script, with the same words, but only then.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from app.errors import EnvironmentMissing, SparkGone
+from app.spark.home import spark_home
+
+#: of the small JVM that only puts the real one's command line together
+LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: signals that are for this process, also when they come to the whole group; the JVM ends when its stdin closes
+_NOT_FOR_THE_JVM = (signal.SIGTERM, signal.SIGINT)
+#: seconds between two looks at whether it is up
+_LOOK_SECONDS = 0.01
+
+
+class Jvm:
+    """One that is coming up. It lives no longer than this process, and ends with it however that ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: "tempfile.TemporaryDirectory[str]") -> None:
+        """`folder`: where it writes how to talk to it."""
+        self.process = process
+        self._folder = folder
+
+    def address(self) -> bytes:
+        """Wait until it is up; gives its port and its secret, as PySpark's gateway writes them.
+
+        Raises SparkGone when it ends instead: another one may have more luck, with memory say.
+        """
+        file = _address_file(self._folder.name)
+        while not file.exists():
+            if (status := self.process.poll()) is not None:
+                raise SparkGone(
+                    f"Spark's JVM ended with status {status} before it was up",
+                    hint="read what it wrote to stderr; is there memory for the spark.driver.memory of spark.conf, and "
+                    "are its spark.driver.extraJavaOptions what this Java knows?",
+                )
+            time.sleep(_LOOK_SECONDS)
+        address = file.read_bytes()
+        self._folder.cleanup()
+        return address
+
+
+def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection[str] = ()) -> Jvm:
+    """Start the JVM of a session with these options of Spark.
+
+    `hidden`: variables that may hold secrets of ours; neither the JVM nor what it starts gets them. Raises
+    EnvironmentMissing when Spark's script cannot be started.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python workers run in what this process runs in
+    home, folder = spark_home(), tempfile.TemporaryDirectory(prefix="surelane-jvm-")
+    told = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
+    kind = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    try:
+        process = subprocess.Popen(
+            [home / "bin" / "spark-submit", *told, *kind],
+            stdin=subprocess.PIPE,
+            env=_environment(home, java_home, folder.name, hidden),
+            preexec_fn=_leave_signals,
+        )
+    except OSError as error:
+        raise EnvironmentMissing(
+            f"Spark cannot be started: {error}", hint="is SPARK_HOME, or the installed PySpark, whole?"
+        ) from error
+    return Jvm(process, folder)
+
+
+def _environment(home: Path, java_home: Path, folder: str, hidden: Collection[str]) -> dict[str, str]:
+    return {
+        "SPARK_LAUNCHER_OPTS": LAUNCHER_OPTIONS,
+        **{name: value for name, value in os.environ.items() if name not in hidden},
+        "JAVA_HOME": str(java_home),
+        "SPARK_HOME": str(home),  # else a script starts another Python to find it
+        "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_address_file(folder)),
+    }
+
+
+def _address_file(folder: str) -> Path:
+    return Path(folder) / "address"
+
+
+def _leave_signals() -> None:
+    for number in _NOT_FOR_THE_JVM:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_THE_JVM)

@@ -1,0 +1,17 @@
+"""The JVM that a lane needs, started before anything that takes long to import is."""
+
+from app.config.credentials import variables_with_secrets
+from app.config.settings import Decode, SecurityProtocol, Settings
+from app.jars import jars
+from app.java import java_home
+from app.spark.jvm import Jvm, start_jvm
+from app.spark.options import options
+
+
+def start_lanes_jvm(settings: Settings) -> Jvm:
+    """With the jars that it needs to come to its source. It does not get what the environment holds of secrets."""
+    home, told = java_home(), settings.spark
+    more = jars("msk") if settings.source.security.protocol is SecurityProtocol.MSK_IAM else []
+    decodes = settings.decode is not Decode.DRIVER
+    asked = options(settings.lane, told.master, told.conf, home, jars("spark"), more=more, decodes=decodes)
+    return start_jvm(asked, home, hidden=variables_with_secrets(settings))
