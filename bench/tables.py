@@ -12,6 +12,8 @@ from functools import cached_property, lru_cache
 from random import Random
 from typing import NamedTuple
 
+from app.apply.staging import INLINE_BYTES
+
 #: of the first change, microseconds since 1970
 BEGIN_MICROS = 1_735_689_600_000_000
 STATES = ("new", "active", "held", "closed", "review")
@@ -120,12 +122,15 @@ class Table:
 
     name: str
     columns: dict[str, Kind]
+    #: rows are not taken apart while a page takes them whole, as `surelane doctor` advises for such tables
+    is_whole: bool = False
 
     @property
     def ddl(self) -> str:
         """Makes it."""
         columns = [f"{name} {kind.ddl}" for name, kind in self.columns.items()]
-        return f"create table {self.name} ({', '.join(columns)}, primary key (id))"
+        stored = f" with (toast_tuple_target = {INLINE_BYTES})" if self.is_whole else ""
+        return f"create table {self.name} ({', '.join(columns)}, primary key (id)){stored}"
 
     @property
     def checksum(self) -> str:
@@ -175,10 +180,10 @@ def simple(number: int) -> tuple[Table, ...]:
     return tuple(Table(name, _SIMPLE) for name in names)
 
 
-def wide(columns: int) -> Table:
+def wide(columns: int, *, is_whole: bool = False) -> Table:
     """One table of so many columns of all types, the key among them."""
     again = zip(range(1, columns), itertools.cycle(_CYCLE.items()), strict=False)
-    return Table("bench_wide", {"id": _ID, **{f"{name}_{number:02}": kind for number, (name, kind) in again}})
+    return Table("bench_wide", {"id": _ID, **{f"{name}_{number:02}": kind for number, (name, kind) in again}}, is_whole)
 
 
 SIMPLE = simple(1)

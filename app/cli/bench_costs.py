@@ -9,7 +9,10 @@ from app.cli.bench import Report, Runs, Stack, command, known, words
 app = typer.Typer(add_completion=False)
 
 Axes = Annotated[
-    str, typer.Option("--axes", help="messages, tables, columns, row-bytes, epoch-messages: which, with commas.")
+    str,
+    typer.Option(
+        "--axes", help="messages, tables, columns, whole-columns, row-bytes, epoch-messages: which, with commas."
+    ),
 ]
 Scale = Annotated[
     float, typer.Option("--scale", min=0.0001, max=1.0, help="Everything smaller by this factor, epochs too.")
@@ -24,7 +27,7 @@ Pairs = Annotated[int, typer.Option("--pairs", min=1, help="With --guard: drains
     "  surelane bench-costs --axes columns --scale 0.1",
 )
 def bench_costs(
-    axes: Axes = "messages,tables,columns,row-bytes,epoch-messages",
+    axes: Axes = "messages,tables,columns,whole-columns,row-bytes,epoch-messages",
     scale: Scale = 1.0,
     runs: Runs = 1,
     guard: Guard = False,

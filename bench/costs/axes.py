@@ -79,6 +79,10 @@ def _columns() -> dict[int, Case]:
     return {n: _like(columns=n) for n in (5, 20, 50, 100, 200)}
 
 
+def _whole_columns() -> dict[int, Case]:
+    return {n: _like(columns=n, is_whole=True) for n in (50, 100, 200)}
+
+
 def _row_bytes() -> dict[int, Case]:
     return {n: _like(row_bytes=n) for n in (100, 1000, 10_000, 100_000)}
 
@@ -95,6 +99,7 @@ _AXES: dict[str, tuple[str, bool, Callable[[], dict[int, Case]]]] = {
     "messages": ("message", False, _messages),
     "tables": ("message", True, _tables),
     "columns": ("byte", True, _columns),
+    "whole-columns": ("byte", True, _whole_columns),
     "row-bytes": ("byte", True, _row_bytes),
     "epoch-messages": ("message", False, _epoch_messages),
 }

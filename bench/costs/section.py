@@ -37,7 +37,8 @@ def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Ta
         "one more costs, start and warm-up left out. MB: the most that each process has held. A row is WRONG when "
         "the table is not what the changes fold to, when something is left prepared, or the exit status is not 0. The "
         "ceiling: what the server takes alone, broker's idling included, for the same rows in chunks as large as the "
-        "epochs, folded and sorted before, by COPY and one upsert each, from the first chunk on.",
+        "epochs, folded and sorted before, by COPY and one upsert each, from the first chunk on. Whole-columns: "
+        "columns once more, in tables whose rows stay in one piece, as `surelane doctor` advises for them.",
         f"Linear: at most {LIMIT:g} times as dear at a larger size as at a smaller one; where the ceiling grows by "
         "more than that between the same two sizes, and is below the lane, no more than it does. Memory with rows of "
         f"100 KB: the driver at most {DRIVER_BASE} MB and {DRIVER_TIMES} times `epoch.max_bytes`, the JVM {JVM_LIMIT} "

@@ -67,7 +67,7 @@ def test_all_axes_and_the_guard(tmp_path: Path, stack_name: str) -> None:
         {json.dumps([row[key] for key in ("workload", "messages", "epoch_messages")]) for row in rows}
     )
     assert all(row["correct"] for row in rows)
-    assert set(judged["growth"]) == {"messages", "tables", "columns", "row-bytes", "epoch-messages"}
+    assert set(judged["growth"]) == {"messages", "tables", "columns", "whole-columns", "row-bytes", "epoch-messages"}
     assert "not judged" not in verdicts(judged)
 
     *pairs, metered, judged = results(
@@ -82,5 +82,5 @@ def test_all_axes_and_the_guard(tmp_path: Path, stack_name: str) -> None:
 def test_refuses_unknown_axes(tmp_path: Path) -> None:
     done = measured(tmp_path, "bench-costs", "--axes=messages,length")
     assert done.returncode == 3
-    assert "messages, tables, columns, row-bytes, epoch-messages" in done.stderr
+    assert "messages, tables, columns, whole-columns, row-bytes, epoch-messages" in done.stderr
     assert done.stdout == ""

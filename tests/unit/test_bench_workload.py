@@ -74,6 +74,14 @@ def test_names_tell_shapes_apart() -> None:
     assert len({shape.name for shape in SHAPES}) == len(SHAPES)
 
 
+def test_rows_of_many_columns_stay_whole_where_that_is_asked() -> None:
+    """Named apart, since the tables are others, and the changes the same."""
+    whole, apart = Shape(columns=200, is_whole=True, most_rows=10), Shape(columns=200, most_rows=10)
+    assert whole.name == "columns-200.rows-10.whole"
+    assert [one.after for one in Workload(whole, 20)] == [one.after for one in Workload(apart, 20)]
+    assert whole.made[0].ddl == apart.made[0].ddl + " with (toast_tuple_target = 8160)"
+
+
 @pytest.mark.parametrize("size", [100, 1000, 10_000, 100_000])
 def test_rows_are_as_long_as_asked(size: int) -> None:
     rows = Workload(Shape(row_bytes=size, most_rows=10), 60)
@@ -104,10 +112,11 @@ def test_longer_messages_are_fewer() -> None:
         {"columns": 20, "row_bytes": 1000},
         {"row_bytes": 10},
         {"most_rows": 1},
+        {"is_whole": True},
     ],
 )
 def test_shapes_that_cannot_be(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"needs|varied|simple row|live"):
+    with pytest.raises(ValueError, match=r"needs|varied|simple row|live|stay whole"):
         Shape(**wrong)
 
 
