@@ -31,14 +31,16 @@ class _BySpark:
     """Each span is a job of its own."""
 
     def __init__(self, settings: Settings) -> None:
+        from app.supervise.jvm import start_lanes_jvm
+
+        jvm = start_lanes_jvm(settings)
         from app.decode.debezium import DebeziumJson  # Spark's imports take long, and few replays need them
         from app.source.by_spark import SparkMessages
         from app.spark.session import make_session
-        from app.supervise.jvm import start_lanes_jvm
         from app.transform.sql import Sql
         from app.transform.stage import collector
 
-        self.session = make_session(start_lanes_jvm(settings))
+        self.session = make_session(jvm)
         decoder = DebeziumJson(Sql(self.session, settings.sql), transactions=_transactions(settings))
         self._messages = SparkMessages(self.session, settings.source, decoder, collector(settings.transform))
 

@@ -52,6 +52,7 @@ class DriverMessages:
     def go_to(self, start: Offsets) -> None:
         """Fetched while Spark plans: connecting, too, takes its time."""
         with self._using:
+            self._ahead.end()
             self._reader.go_to(start)
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is never looked at

@@ -20,7 +20,7 @@ class Messages(Protocol):
         ...
 
     def go_to(self, start: Offsets) -> None:
-        """Where the first epoch of a query that is about to start begins."""
+        """Where what is read first begins, told before there is a query."""
         ...
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:

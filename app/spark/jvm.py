@@ -3,7 +3,7 @@
     start_jvm:  spark-submit --> launcher --> JVM ..... port and secret in a file
     meanwhile:  PySpark, Arrow, SQLAlchemy, librdkafka are imported .......... make_session (app.spark.session) connects
 
-PySpark would start it at the first session: the same script, with the same words, but only then.
+PySpark would start it at the first session, by the same script.
 """
 
 import os
@@ -30,9 +30,15 @@ _LOOK_SECONDS = 0.01
 class Jvm:
     """One that is coming up. It lives no longer than this process, and ends with it however that ends."""
 
-    def __init__(self, process: subprocess.Popen[bytes], folder: "tempfile.TemporaryDirectory[str]") -> None:
-        """`folder`: where it writes how to talk to it."""
-        self.process = process
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        options: Mapping[str, str],
+        folder: "tempfile.TemporaryDirectory[str]",
+    ) -> None:
+        """`options` of Spark, as it was told; `folder`: where it writes how to talk to it. A SIGKILL of this process
+        before `address` leaves that folder behind."""
+        self.process, self.options = process, options
         self._folder = folder
 
     def address(self) -> bytes:
@@ -43,6 +49,7 @@ class Jvm:
         file = _address_file(self._folder.name)
         while not file.exists():
             if (status := self.process.poll()) is not None:
+                self._folder.cleanup()
                 raise SparkGone(
                     f"Spark's JVM ended with status {status} before it was up",
                     hint="read what it wrote to stderr; is there memory for the spark.driver.memory of spark.conf, and "
@@ -60,7 +67,8 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
     `hidden`: variables that may hold secrets of ours; neither the JVM nor what it starts gets them. Raises
     EnvironmentMissing when Spark's script cannot be started.
     """
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Python workers run in what this process runs in
+    if options["spark.master"].startswith("local"):  # Python workers run in what this process runs in
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     home, folder = spark_home(), tempfile.TemporaryDirectory(prefix="surelane-jvm-")
     told = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
     kind = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
@@ -75,7 +83,7 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
         raise EnvironmentMissing(
             f"Spark cannot be started: {error}", hint="is SPARK_HOME, or the installed PySpark, whole?"
         ) from error
-    return Jvm(process, folder)
+    return Jvm(process, options, folder)
 
 
 def _environment(home: Path, java_home: Path, folder: str, hidden: Collection[str]) -> dict[str, str]:

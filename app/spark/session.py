@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
@@ -21,8 +21,12 @@ def make_session(jvm: Jvm) -> SparkSession:
     """The one session of this process, in the JVM that was started for it, with the options that this one was told."""
     assert SparkContext._gateway is None, "a process has one JVM"  # pyright: ignore[reportPrivateUsage]
     logging.getLogger("SQLQueryContextLogger").disabled = True  # it repeats what is raised anyway
+    conf = SparkConf(loadDefaults=False)
+    for key, value in jvm.options.items():  # once more: what the environment tells Spark's script is below them
+        conf.set(key, value)
     with _connects_to(jvm.address()), _signals_kept():
-        session: SparkSession = SparkSession.Builder().getOrCreate()
+        SparkContext.getOrCreate(conf)
+    session: SparkSession = SparkSession.Builder().config(conf=conf).getOrCreate()
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     gateway.proc = jvm.process  # as PySpark keeps the one that it has started itself: the JVM ends with its stdin
     return session

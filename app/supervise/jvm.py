@@ -1,4 +1,4 @@
-"""The JVM that a lane needs, started before anything that takes long to import is."""
+"""The JVM that a lane needs. This module imports nothing that takes long, so that it can be started first."""
 
 from app.config.credentials import variables_with_secrets
 from app.config.settings import Decode, SecurityProtocol, Settings

@@ -131,9 +131,9 @@ class Running:
         self._closing.callback(monitor.stop)
         monitor.start()
         reached = {tp: offset for lane in self._lanes.values() for tp, offset in lane.read.items()}
-        begin = start.updated(reached)
-        self._messages.go_to(begin)
-        self._size.sample(self._broker, begin)
+        applied = {tp: offset for lane in self._lanes.values() for tp, offset in lane.position.items()}
+        self._messages.go_to(start.updated(applied))
+        self._size.sample(self._broker, start.updated(reached))
         self._closing.callback(self._stop_query)
         while True:
             query = self._start_query(start, until_caught_up=until_caught_up)

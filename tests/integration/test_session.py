@@ -1,0 +1,44 @@
+"""What a session is told, and what it leaves of this process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_PROGRAM = """
+import json, os, signal
+from app.jars import jars
+from app.java import java_home
+from app.spark.jvm import start_jvm
+from app.spark.options import options
+from app.spark.session import make_session
+
+mine = {"spark.sql.session.timeZone": "CET", "spark.app.name": "mine", "no.option.of.spark": "1"}
+java = java_home()
+session = make_session(start_jvm(options("a", "local[1]", mine, java, jars("spark"), decodes=False), java))
+names = ("spark.sql.adaptive.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.wholeStage", "spark.app.name",
+         "no.option.of.spark")
+told = {name: session.conf.get(name) for name in names}
+told["SIGINT"] = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+told["gateway"] = [name for name in os.environ if "GATEWAY" in name]
+print(json.dumps(told))
+"""
+
+
+def test_what_a_lane_relies_on_is_above_all_else_and_this_process_stays_as_it_was(tmp_path: Path) -> None:
+    """Above `spark.conf`, which is above the defaults, and above what the environment tells Spark's script."""
+    above = "--conf spark.sql.adaptive.enabled=true --conf spark.sql.codegen.wholeStage=true pyspark-shell"
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": above, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", _PROGRAM]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=True)
+    assert json.loads(done.stdout) == {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.app.name": "mine",
+        "no.option.of.spark": "1",
+        "SIGINT": True,
+        "gateway": [],
+    }
+    assert list(tmp_path.glob("surelane-jvm-*")) == []
