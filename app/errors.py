@@ -37,6 +37,7 @@ class ExitStatus(enum.IntEnum):
     BREAKER = 14  #: too much would go into quarantine; nothing of the epoch was applied
     TRANSACTION = 15  #: a source transaction is longer than allowed; nothing of it was applied
     DIFFERENT = 16  #: verify found a difference between target and the other database, or a damaged snapshot
+    UNATTRIBUTED = 17  #: an epoch fails and no single message is the cause; nothing of it was applied or skipped
 
 
 class SurelaneError(Exception):
@@ -215,6 +216,32 @@ class JobFailed(SurelaneError):
 
     verdict = Verdict.POISON
     exit_status = ExitStatus.BAD_MESSAGE
+
+
+class OutOfMemory(SurelaneError):
+    """There is not enough memory for an epoch; it is read again in smaller epochs."""
+
+    verdict = Verdict.RETRY
+    exit_status = ExitStatus.ENVIRONMENT
+
+
+class Unattributed(SurelaneError):
+    """An epoch fails, and no single message is the cause."""
+
+    exit_status = ExitStatus.UNATTRIBUTED
+
+    @classmethod
+    def of(cls, problem: str, *, lane: str) -> Self:
+        """`problem`: what fails, and what passes."""
+        steps = [
+            ("surelane guard show", "which span, and what is on record of it"),
+            ("surelane doctor", "memory, servers, privileges"),
+            ("surelane run", "tries the same epoch again, once the cause is mended"),
+        ]
+        return cls(
+            f"lane {lane}: {problem}. Nothing of this epoch was applied, and nothing was skipped",
+            hint=by_the_page(f"lane {lane}", "epoch-fails.md", "Stopped with status 17", steps),
+        )
 
 
 class SparkGone(SurelaneError):

@@ -4,6 +4,7 @@ All of it is numpy and Arrow over whole columns; nothing here runs once a messag
 """
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,6 +16,10 @@ from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
+#: `["commit lsn before", "lsn"]`; each may be null
+_SEQUENCE = re.compile(r'\[\s*(?:"(\d{1,19})"|null)\s*,\s*(?:"(\d{1,19})"|null)\s*\]')
+#: of 64 bits with a sign, which is how it is sorted
+_MOST_LSN = 2**63 - 1
 CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE, Kind.TRUNCATE)
 
 
@@ -43,6 +48,13 @@ class Epoch:
     def look_ahead(self) -> None:
         """Find out now what is kept and will be asked for."""
         _ = self.firsts, self.last_lines
+
+    def rehearse(self) -> None:
+        """Compute all that is computed of an epoch until it is written. A message that fails in it, fails in here."""
+        self.look_ahead()
+        _ = self.identities, self.key_changes, self.completed(), self.source_times()
+        for ordinal in self.firsts.values():
+            self.key_columns(ordinal)
 
     def part(self, first: int, end: int) -> "Epoch":
         """The rows from ordinal `first` on, `end` not among them, as an epoch of its own."""
@@ -128,7 +140,7 @@ class Epoch:
         """Names of the columns in the key of this message; empty for one without key, or with one that is no row."""
         try:
             key = json.loads(self.rows["key"][ordinal].as_py() or "null")
-        except ValueError:
+        except (ValueError, RecursionError):
             return frozenset()
         if isinstance(key, dict) and self.layout(ordinal).schema_hash:
             key = key.get("payload")
@@ -180,6 +192,13 @@ def _in_order(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(order))
 
 
+def _source_position(text: str | None) -> tuple[int, int]:
+    """Of Debezium's `source.sequence`; (0, 0) where there is none, or what is there is no pair of log positions."""
+    found = _SEQUENCE.fullmatch(text) if text else None
+    commit, lsn = (int(part or 0) for part in found.groups()) if found else (0, 0)
+    return (commit, lsn) if max(commit, lsn) <= _MOST_LSN else (0, 0)
+
+
 def _source_positions(sequences: pa.ChunkedArray, topics: Indices) -> tuple[Indices, Indices]:
     """(commit before, lsn) of each message, never falling within a topic, so that no topic's own order is changed.
 
@@ -190,8 +209,6 @@ def _source_positions(sequences: pa.ChunkedArray, topics: Indices) -> tuple[Indi
     for index, (text, code) in enumerate(zip(sequences.to_pylist(), topics, strict=True)):
         if code != topic:
             high, topic = (0, 0), code
-        if text:
-            commit, lsn = (int(part or 0) for part in json.loads(text))
-            high = max(high, (commit, lsn))
+        high = max(high, _source_position(text))
         commits[index], lsns[index] = high
     return commits, lsns

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType
 
-from app.model.rows import SEPARATOR, Kind
+from app.model.rows import MOST_TS_MS, SEPARATOR, Kind
 
 _TEXT = StringType()
 _ROW = MapType(_TEXT, _TEXT)
@@ -134,11 +134,16 @@ def _found() -> list[Column]:
         sf.coalesce(schema, sf.lit("")).alias("hash"),
         sf.coalesce(_body("source.schema"), sf.lit("")).alias("schema"),
         sf.coalesce(_body("source.table"), sf.lit("")).alias("table"),
-        _body("source.ts_ms").alias("ts_ms"),
+        _time(_body("source.ts_ms")).alias("ts_ms"),
         _body("source.sequence").alias("sequence"),
         (_body("op") == "r").alias("is_read"),
         _row().alias("row"),
     ]
+
+
+def _time(milliseconds: Column) -> Column:
+    """NULL for what is no time."""
+    return sf.when(milliseconds.between(0, MOST_TS_MS), milliseconds)
 
 
 def _is_remark() -> Column:

@@ -20,8 +20,8 @@ from app.decode import scanner
 from app.decode.debezium import OPERATIONS
 from app.decode.scanner import Scanned, Scanner
 from app.kafka.spans import Batch
-from app.model.arrow import Indices
-from app.model.rows import SCHEMA, SEPARATOR, TRANSACTION, Kind
+from app.model.arrow import Indices, compute
+from app.model.rows import MOST_TS_MS, SCHEMA, SEPARATOR, TRANSACTION, Kind
 
 log = structlog.get_logger()
 
@@ -186,6 +186,7 @@ class DriverDecoder:
             "key": pa.array(batch.keys, pa.binary()).view(pa.string()),  # its bytes, whatever they are
             **columns.together(scanned, left),
         }
+        content["ts_ms"] = _times(content["ts_ms"])
         return pa.table([content[name] for name in SCHEMA.names], schema=SCHEMA)
 
     def _scanned(self, batch: Batch) -> Scanned | None:
@@ -360,6 +361,15 @@ class DriverDecoder:
         if not isinstance(told, dict) or not isinstance(told.get("id"), str):
             return None
         return {"id": _transaction_id(told["id"]), "place": _long(told.get("total_order")), "parts": None}
+
+
+def _times(milliseconds: pa.Array) -> pa.Array:
+    """Without those that are no time."""
+    bounds = compute.min_max(milliseconds).as_py()
+    if (bounds["min"] or 0) >= 0 and (bounds["max"] or 0) <= MOST_TS_MS:
+        return milliseconds
+    is_time = compute.and_(compute.greater_equal(milliseconds, 0), compute.less_equal(milliseconds, MOST_TS_MS))
+    return compute.if_else(is_time, milliseconds, None)
 
 
 def line_of(row: _Row) -> str:

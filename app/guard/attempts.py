@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.failures import translated
 from app.errors import Fenced
 from app.guard.quarantine import storable
-from app.guard.tables import AttemptTables
+from app.guard.tables import SUSPECT_COUNTS, AttemptTables
 from app.model.offsets import Offsets, Span
 
 
@@ -31,6 +31,9 @@ class Stage(enum.StrEnum):
     MESSAGE = "message"  #: one message was found to be malformed: nothing else failed with it
     TRANSFORM = "transform"  #: the user's transform raised for one message
     APPLY = "apply"  #: writing to the target
+    MEMORY = "memory"  #: of a suspect: there was not enough memory for it
+    ASSEMBLE = "assemble"  #: the epoch as a whole, after each part of it was read by itself
+    CONTROL = "control"  #: other work than the suspect's, to see whether it passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,16 @@ class Suspect:
     attempts: int = 0
     #: connections to the target lost while it was in progress
     losses: int = 0
+    #: of `attempts`: failures that ended the process
+    deaths: int = 0
+    #: deaths whose cause is not known
+    unexplained: int = 0
+    #: failures of this one message by itself, whatever they count for
+    alone: int = 0
+    #: whether a control has passed, and failures since then count for condemning
+    controlled: bool = False
+    #: controls that did not pass
+    control_failures: int = 0
     #: of the last failure
     cause: str = ""
     error_class: str = ""
@@ -126,8 +139,8 @@ class Attempts:
             Suspect(
                 stage=Stage(row.stage),
                 span=span_of(row),
-                attempts=row.attempts,
-                losses=row.losses,
+                **{name: getattr(row, name) for name in SUSPECT_COUNTS},
+                controlled=row.controlled,
                 cause=row.cause,
                 error_class=row.error_class,
                 sqlstate=row.sqlstate,
@@ -154,8 +167,8 @@ class Attempts:
             "span_end": suspect.span.end.nested(),
         }
         news: dict[str, Any] = {
-            "attempts": suspect.attempts,
-            "losses": suspect.losses,
+            **{name: getattr(suspect, name) for name in SUSPECT_COUNTS},
+            "controlled": suspect.controlled,
             "cause": suspect.error_class if self.discreet else storable(suspect.cause),
             "error_class": suspect.error_class,
             "sqlstate": suspect.sqlstate,

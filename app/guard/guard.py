@@ -1,30 +1,57 @@
 """One lane's guard: which spans are suspected, how often each has failed, and when one message is condemned.
 
 Before a span is processed it is recorded (`begin`); what is recorded and not finished when the lane opens again was in
-progress at a death, and is suspected. Suspects are cut (`app.guard.narrowing`) until one is a single message, and only
-a single message is ever condemned: when failures that count have reached `max_attempts`, or connections to the target
-lost while it was in progress have reached `max_losses`.
+progress at a death. `app.guard.evidence` weighs that death. Suspects are cut (`app.guard.narrowing`) until one is a
+single message, and only a single message is ever condemned:
+
+    refused, malformed, an exception     `max_attempts` times by itself, while the rest of the epoch passes
+    deaths and hangs                     the same, and a control (other work, in the same process) has passed before the
+                                         last of them
+    lost connections                     `max_losses` times, and a control has passed before the last of them
+    unexplained deaths                   never; the message is tried in a process of its own (`app.lane.reading`)
+    too little memory                    epochs become smaller; a single message as for deaths
+
+A control that fails clears what counts against the message: the surroundings are the cause.
 """
 
+import enum
 import time
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg2
 import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.db.failures import describe, driver_error, sqlstate
-from app.errors import SparkGone, SurelaneError, Verdict
+from app.errors import OutOfMemory, SparkGone, SurelaneError, Unattributed, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
+from app.guard.evidence import Evidence, weigh
 from app.guard.lost_time import LostTime
-from app.guard.narrowing import contains, depth, is_before, only_position, size
+from app.guard.narrowing import FAN_OUT, contains, depth, is_before, only_position, size
 from app.guard.volatile import Volatile
 from app.metrics.lane import LaneMetrics
+from app.model.activity import Activity
 from app.model.death import Death
 from app.model.offsets import Offsets, Span
 
 log = structlog.get_logger()
+
+#: epochs after a death without anything done ahead: what kills the process ahead of its turn is found in its own epoch
+CAUTIOUS_EPOCHS = 3
+#: deaths of an epoch as a whole before it is read in parts: most deaths have nothing to do with a message
+WHOLE_TRIES = 2
+#: messages of the smallest epoch that is kept once a smaller one has fitted into memory
+FEWEST_MESSAGES = 100
+
+
+class Against(enum.Enum):
+    """What a failure counts as."""
+
+    ATTEMPT = "attempt"
+    DEATH = "death"
+    LOSS = "loss"
+    UNEXPLAINED = "unexplained"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +86,12 @@ class Failure:
 class Watch(Protocol):
     """Who looks after the time that a span takes."""
 
-    def begin(self, messages: int) -> None:
+    def begin(self, messages: int, lane: str) -> None:
         """This thread begins a span of at most so many messages, in place of the one it began before."""
+        ...
+
+    def doing(self, activity: Activity) -> None:
+        """What this thread does with its span from now on."""
         ...
 
     def end(self) -> None:
@@ -91,8 +122,14 @@ class Guard:
         self._seen: SurelaneError | None = None
         #: whether the target has been told anything of the span in progress
         self._told_target = False
+        #: whether all of the epoch is in the target's transaction
+        self._is_written = False
         #: what was in progress at the death of the writer before, though the lane was past it: a release
         self._interrupted: Span | None = None
+        #: epochs until work may be done ahead again
+        self._cautious = 0
+        #: messages of an epoch that fit into memory, as far as is known; None: any number
+        self._fitting: int | None = None
 
     @property
     def discreet(self) -> bool:
@@ -116,8 +153,9 @@ class Guard:
         if self._suspects or in_doubt is not None:
             self._lost.resume(self._attempts.trouble_seconds(in_progress=in_doubt is not None))
         if in_doubt is not None:
-            failure = Failure.of_death(death) if seen is None else Failure.of(seen)
-            self._accuse(in_doubt.span, in_doubt.stage, failure, counts=seen is None)
+            self._judge(in_doubt, seen, death)
+        if death is not None or in_doubt is not None:
+            self._cautious = CAUTIOUS_EPOCHS
         self._attempts.finish(generation)
         self._forget(position)
         self._count_lost()
@@ -138,50 +176,116 @@ class Guard:
         A whole epoch only after its second failure: most deaths have nothing to do with a message, and reading an epoch
         in parts takes longer.
         """
-        return [
-            one.span
-            for one in self._suspects
-            if one.stage in stages or (one.stage is Stage.EPOCH and one.attempts + one.losses > 1)
-        ]
+        return [one.span for one in self._suspects if one.stage in stages or _is_whole_and_failed_again(one)]
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether anything is suspected."""
-        return bool(self._suspects)
+        """Whether nothing may be done ahead: something is suspected, or a process has died a few epochs ago."""
+        return bool(self._suspects) or self._cautious > 0
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Messages that an epoch may have, where a larger one did not fit into memory; None: no limit is known."""
+        sizes = [size(one.span) for one in self._suspects if one.stage is Stage.MEMORY]
+        return -(-min(sizes) // FAN_OUT) if sizes else self._fitting
+
+    def newest_generation(self) -> int:
+        """The generation of the newest attempt on record, 0 for none: a claim has to be above it, also where the target
+        was restored and has forgotten it."""
+        last = self._attempts.last()
+        return last.generation if last else 0
 
     def suspect(self, span: Span, stage: Stage) -> Suspect | None:
-        """What is held against exactly this span at this stage."""
-        return next((one for one in self._suspects if one.span == span and one.stage in (Stage.EPOCH, stage)), None)
+        """What is on record against exactly this span at this stage."""
+        stages = (Stage.EPOCH, Stage.MEMORY, stage)
+        return next((one for one in self._suspects if one.span == span and one.stage in stages), None)
+
+    def doing(self, activity: Activity) -> None:
+        """What the lane's thread does with its span from now on."""
+        if self._watch is not None:
+            self._watch.doing(activity)
 
     def enter(self, span: Span) -> None:
-        """An epoch is processed from here on, until it is `passed` or `laid_down`."""
+        """An epoch is processed from here on, until it is `passed` or `laid_down`. Raises Unattributed for one that has
+        failed as a whole too often, though each of its parts passes; it is forgotten then, for the next start."""
         self._whole = size(span)
         self._lost.enter()
+        for suspect in [one for one in self._suspects if self._is_unattributed(one)]:
+            self.pardon(suspect)
+            raise Unattributed.of(
+                f"the epoch from {suspect.span.start} to {suspect.span.end} fails ({suspect.cause}), and no message of "
+                "it fails by itself while other messages pass",
+                lane=self._attempts.lane,
+            )
 
     def begin(self, epoch: int, span: Span, stage: Stage) -> None:
         """Record that the span is in progress, before anything of it is touched."""
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
         self._attempts.begin(attempt)
-        self._current, self._begun_at = attempt, time.monotonic()
+        self._current, self._begun_at, self._is_written = attempt, time.monotonic(), False
         self._told_target = stage is Stage.APPLY
         if self._narrowed() is not None:
             self._lost.fail()
         if self._watch is not None:
-            self._watch.begin(size(span))
+            self._watch.begin(size(span), self._attempts.lane)
+            if stage is Stage.APPLY:
+                self._watch.doing(Activity.SERVER)
         self._tell()
 
     def cover(self, epoch: int, span: Span, stage: Stage) -> None:
-        """As `begin`, unless the whole epoch is recorded as being in progress, as it is while nothing is suspected."""
-        if self._current is None or self._current.stage is not Stage.EPOCH:
+        """As `begin`, unless nothing is suspected: then the whole epoch is recorded as being in progress already."""
+        if self._current is None or self._current.stage is not Stage.EPOCH or self._suspects:
             self.begin(epoch, span, stage)
+
+    def wants_control(self, suspect: Suspect) -> bool:
+        """Whether other work has to pass before the message is tried for the last time."""
+        if suspect.controlled or only_position(suspect.span) is None:
+            return False
+        by_attempts = _needs_control(suspect) and suspect.attempts >= self.limits.max_attempts - 1
+        return by_attempts or 0 < suspect.losses >= self.limits.max_losses - 1
+
+    def control_passed(self, suspect: Suspect) -> Suspect:
+        """Other work passes: from here on one more failure of the message condemns it."""
+        return self._rewrite(
+            suspect,
+            controlled=True,
+            attempts=min(suspect.attempts, self.limits.max_attempts - 1),
+            losses=min(suspect.losses, self.limits.max_losses - 1),
+        )
+
+    def wants_trial(self, suspect: Suspect) -> bool:
+        """Whether the message has to be tried in a process of its own: the deaths beside it are not explained."""
+        return only_position(suspect.span) is not None and suspect.unexplained >= self.limits.max_attempts
+
+    def trial_passed(self, suspect: Suspect) -> Suspect:
+        """A process of its own has survived the message."""
+        return self._rewrite(suspect, unexplained=0)
+
+    def written(self, epoch: int, span: Span) -> None:
+        """All of the epoch is in the target's transaction: from here on no part of it is in progress by itself."""
+        if self._narrowed() is not None:
+            self.begin(epoch, span, Stage.ASSEMBLE)
+        self._is_written = True
 
     def tells_target(self) -> None:
         """From here on a connection to the target that is lost may be the doing of the span in progress."""
         self._told_target = True
 
     def failed(self, span: Span, stage: Stage, failure: Failure) -> Suspect:
-        """Count a failure of the span that this process survived; what is held against the span now."""
-        return self._accuse(span, stage, failure, counts=True)
+        """Count a failure of the span that this process survived; what is on record against the span now."""
+        return self._accuse(span, stage, failure, Against.ATTEMPT)
+
+    def unforeseen(self, error: Exception) -> None:
+        """An exception that is about to end the process was raised while the span in progress was processed."""
+        if self._current is None:
+            return
+        if self._current.stage is Stage.CONTROL:
+            self._control_failed(self._current.span, Failure.of(error), counts=True)
+        else:
+            stage = Stage.ASSEMBLE if self._is_written else self._current.stage
+            self._accuse(self._current.span, stage, Failure.of(error), Against.DEATH)
+        self._attempts.finish(self._generation)
+        self._current = None
 
     def pardon(self, suspect: Suspect) -> None:
         """Hold nothing against it any more: it is to be tried again."""
@@ -191,14 +295,18 @@ class Guard:
 
     def condemns(self, suspect: Suspect) -> bool:
         """Whether the suspect is a single message that is to be skipped."""
-        enough = suspect.attempts >= self.limits.max_attempts or suspect.losses >= self.limits.max_losses
-        return enough and only_position(suspect.span) is not None
+        if only_position(suspect.span) is None or suspect.stage is Stage.ASSEMBLE:
+            return False
+        is_controlled = suspect.controlled or not _needs_control(suspect)
+        by_attempts = suspect.attempts >= self.limits.max_attempts and is_controlled
+        return by_attempts or (suspect.losses >= self.limits.max_losses and suspect.controlled)
 
     def passed(self, position: Offsets) -> None:
         """An epoch has been processed: nothing is in progress, nothing before `position` is suspected."""
         self._end_watch()
         self._attempts.finish(self._generation)
         self._current = self._whole = None
+        self._cautious = max(0, self._cautious - 1)
         self._forget(position)
         self._count_lost()
         self._tell()
@@ -211,7 +319,8 @@ class Guard:
         self._whole = None
         if self._current is None or isinstance(error, SparkGone):
             return
-        if lost_target and self._told_target and error.verdict is Verdict.RETRY:
+        lost = lost_target and self._told_target and error.verdict is Verdict.RETRY
+        if lost or isinstance(error, OutOfMemory) or self._current.stage is Stage.CONTROL:
             self._seen = error
         else:
             self._attempts.finish(self._generation)
@@ -247,14 +356,55 @@ class Guard:
         if self._watch is not None:
             self._watch.end()
 
-    def _accuse(self, span: Span, stage: Stage, failure: Failure, *, counts: bool) -> Suspect:
-        """Hold a failure against the span, in place of every larger one that it is part of."""
+    def _judge(self, attempt: Attempt, seen: SurelaneError | None, death: Death | None) -> None:
+        """Weigh what ended an attempt: an error that this process has seen, or the death of the one before."""
+        if seen is None:
+            evidence, failure = weigh(death, self._attempts.lane), Failure.of_death(death)
+        else:
+            evidence, failure = _weigh_error(seen), Failure.of(seen)
+        if evidence is Evidence.NOTHING:
+            return
+        if attempt.stage is Stage.CONTROL:
+            self._control_failed(attempt.span, failure, counts=seen is None)
+        elif evidence is Evidence.MEMORY:
+            self._accuse(attempt.span, Stage.MEMORY, failure, Against.DEATH)
+        elif seen is not None:
+            self._accuse(attempt.span, attempt.stage, failure, Against.LOSS)
+        else:
+            against = Against.DEATH if evidence is Evidence.FAILURE else Against.UNEXPLAINED
+            self._accuse(attempt.span, attempt.stage, failure, against)
+
+    def _is_unattributed(self, suspect: Suspect) -> bool:
+        limit = self.limits.max_attempts
+        return suspect.control_failures >= limit or (suspect.stage is Stage.ASSEMBLE and suspect.attempts >= limit)
+
+    def _control_failed(self, span: Span, failure: Failure, *, counts: bool) -> None:
+        """Other work fails, too: nothing counts against the message any more. `counts`: too many of it stop the lane;
+        a server that goes away is waited for without an end."""
+        cleared = dict.fromkeys(("attempts", "losses", "deaths", "unexplained"), 0)
+        for one in [one for one in self._suspects if one.span == span]:
+            failures = one.control_failures + counts
+            self._rewrite(one, **cleared, controlled=False, control_failures=failures, cause=failure.cause)
+        log.warning("control failed", lane=self._attempts.lane, start=span.start.nested(), because=failure.error_class)
+
+    def _rewrite(self, suspect: Suspect, **changes: Any) -> Suspect:
+        """Change what is on record of a suspect."""
+        changed = replace(suspect, **changes)
+        self._attempts.suspect(changed, self._lost.seconds)
+        self._suspects = [changed if one is suspect else one for one in self._suspects]
+        return changed
+
+    def _accuse(self, span: Span, stage: Stage, failure: Failure, against: Against) -> Suspect:
+        """Record a failure against the span, in place of every larger one that it is part of."""
         known = self.suspect(span, stage) or Suspect(stage=stage, span=span)
         suspect = replace(
             known,
             stage=stage,
-            attempts=known.attempts + counts,
-            losses=known.losses + (not counts),
+            attempts=known.attempts + (against in (Against.ATTEMPT, Against.DEATH)),
+            deaths=known.deaths + (against is Against.DEATH),
+            losses=known.losses + (against is Against.LOSS),
+            unexplained=known.unexplained + (against is Against.UNEXPLAINED),
+            alone=known.alone + (only_position(span) is not None),
             cause=failure.cause,
             error_class=failure.error_class,
             sqlstate=failure.sqlstate,
@@ -275,6 +425,7 @@ class Guard:
             end=suspect.span.end.nested(),
             attempts=suspect.attempts,
             losses=suspect.losses,
+            unexplained=suspect.unexplained,
             because=failure.error_class,
             sqlstate=failure.sqlstate,
         )
@@ -282,6 +433,27 @@ class Guard:
 
     def _forget(self, position: Offsets) -> None:
         """Drop suspects that the lane is past."""
-        for suspect in [one for one in self._suspects if is_before(one.span, position)]:
+        passed = [one for one in self._suspects if is_before(one.span, position)]
+        if any(one.stage is Stage.MEMORY for one in passed):
+            # one message did not fit, and is skipped: epochs of any size do; else those of the present size do
+            is_found, limit = any(map(self.condemns, passed)), self.memory_limit
+            self._fitting = None if is_found or limit is None else max(limit, FEWEST_MESSAGES)
+        for suspect in passed:
             self._attempts.acquit(suspect)
             self._suspects.remove(suspect)
+
+
+def _is_whole_and_failed_again(suspect: Suspect) -> bool:
+    failures = suspect.attempts + suspect.losses + suspect.unexplained
+    return suspect.stage is Stage.EPOCH and failures >= WHOLE_TRIES
+
+
+def _needs_control(suspect: Suspect) -> bool:
+    """What the target refuses is refused while the rest of the epoch passes in the same transaction; where reading
+    fails or the process dies, other work has to pass first."""
+    return suspect.deaths > 0 or (suspect.stage is Stage.DECODE and suspect.attempts > 0)
+
+
+def _weigh_error(error: SurelaneError) -> Evidence:
+    """Of an error that this process has survived."""
+    return Evidence.MEMORY if isinstance(error, OutOfMemory) else Evidence.FAILURE

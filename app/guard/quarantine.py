@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.errors import Verdict
 from app.guard.tables import Tables
 from app.kafka.broker import RawMessage
-from app.model.offsets import Position
+from app.model.offsets import Position, TopicPartition
 
 #: characters of an error that are kept; the message itself is kept whole beside it
 MAX_ERROR_CHARACTERS = 8_000
@@ -60,6 +60,8 @@ class Entry:
     error: str | None = None
     sqlstate: str | None = None
     attempts: int = 0
+    #: failures of this message by itself
+    alone: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +122,10 @@ class Quarantine:
         table, kept = self._tables.quarantine, []
         for entry in entries:  # one at a time: a statement with many large messages could become too long
             news = {"generation": generation, "epoch": epoch}
-            statement = insert(table).values(lane=self.lane, attempts=entry.attempts, **_values(entry), **news)
+            statement = insert(table).values(lane=self.lane, **_counts(entry), **_values(entry), **news)
             statement = statement.on_conflict_do_update(
                 index_elements=["lane", "topic", "partition", "offset"],
-                set_={**news, "attempts": func.greatest(table.c.attempts, entry.attempts)},
+                set_={**news, **{name: func.greatest(table.c[name], count) for name, count in _counts(entry).items()}},
                 where=self._is_open(),
             )
             row = connection.execute(statement.returning(*(table.c[name] for name in _HELD))).first()
@@ -147,6 +149,13 @@ class Quarantine:
             )
             for row in connection.execute(self._in_order(columns))
         ]
+
+    def offsets_between(self, connection: Connection, tp: TopicPartition, first: int, end: int) -> set[int]:
+        """Offsets from `first` on, `end` not among them, that have an entry of any state."""
+        table = self._tables.quarantine
+        where = (table.c.lane == self.lane, table.c.topic == tp.topic, table.c.partition == tp.partition)
+        offset = table.c.offset
+        return set(connection.execute(select(offset).where(*where, offset >= first, offset < end)).scalars())
 
     def still_open(self, connection: Connection, entries: Iterable[int]) -> set[int]:
         """Those of these entries that are open; they stay so until this transaction ends."""
@@ -252,6 +261,10 @@ def raw_message(row: Row[Any]) -> RawMessage:
         headers=tuple((name, None if text is None else base64.b64decode(text)) for name, text in row.headers),
         timestamp_ms=row.timestamp_ms,
     )
+
+
+def _counts(entry: Entry) -> dict[str, int]:
+    return {"attempts": entry.attempts, "alone": entry.alone}
 
 
 def _values(entry: Entry) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, Lar
 from sqlalchemy.dialects.postgresql import JSONB
 
 _TIME = DateTime(timezone=True)
+#: columns of `suspect`, and fields of `app.guard.attempts.Suspect`
+SUSPECT_COUNTS = ("attempts", "losses", "deaths", "unexplained", "alone", "control_failures")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Tables:
                 *(Column(name, Text) for name in ("source_schema", "source_table")),
                 Column("key_text", LargeBinary),
                 *(Column(name, Text) for name in ("stage", "verdict", "error_class", "error", "sqlstate")),
-                Column("attempts", Integer),
+                *(Column(name, Integer) for name in ("attempts", "alone")),
                 *(Column(name, BigInteger) for name in ("generation", "epoch")),
                 Column("state", Text),
                 *(Column(name, _TIME) for name in ("quarantined_at", "changed_at", "release_requested_at")),
@@ -83,7 +85,8 @@ class AttemptTables:
                 metadata,
                 *(Column(name, Text) for name in ("lane", "stage")),
                 *(Column(name, JSONB) for name in ("span_start", "span_end")),
-                *(Column(name, Integer) for name in ("attempts", "losses")),
+                *(Column(name, Integer) for name in SUSPECT_COUNTS),
+                Column("controlled", Boolean),
                 *(Column(name, Text) for name in ("cause", "error_class", "sqlstate")),
                 *(Column(name, _TIME) for name in ("first_at", "last_at", "trouble_at")),
             ),

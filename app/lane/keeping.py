@@ -26,7 +26,7 @@ from app.lane.parking import OpenKeys, changes_of, follows, key_of
 from app.lane.reading import Source
 from app.lane.skipped import Skipped
 from app.lane.skipping import Skips
-from app.model.offsets import Position
+from app.model.offsets import Position, TopicPartition
 from app.model.rows import Kind
 
 log = structlog.get_logger()
@@ -104,6 +104,10 @@ class Keeping:
         if older:
             self._quarantine.supersede(connection, older)
         self._closed += [held.id, *older]
+
+    def skipped_between(self, connection: Connection, tp: TopicPartition, first: int, end: int) -> set[int]:
+        """Offsets from `first` on, `end` not among them, of messages that have or had an entry."""
+        return self._quarantine.offsets_between(connection, tp, first, end)
 
     def earlier(self, connection: Connection, held: Held) -> list[int]:
         """Entries of its key before this one that are still open."""

@@ -22,13 +22,13 @@ from app.apply.shapes import Shape
 from app.commit.committer import Committer
 from app.commit.participant import Work
 from app.db.failures import check_alive, is_connection_loss, translated
-from app.errors import AccountingBroken, Diverged, SurelaneError
+from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
 from app.guard.guard import Guard
 from app.guard.narrowing import span_of
 from app.lane.alignment import Alignment, Cut
 from app.lane.applying import Application
 from app.lane.keeping import Keeping
-from app.lane.reading import Reader, Source
+from app.lane.reading import Reader, Source, Trial
 from app.lane.releasing import Releasing
 from app.lane.sending import Sending
 from app.lane.skipped import Skipped
@@ -36,15 +36,30 @@ from app.lane.skipping import Skips
 from app.lane.steps import Steps
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
+from app.model.activity import Activity
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
-from app.model.offsets import Offsets, Span
+from app.model.offsets import Offsets, Position, Span
 
 log = structlog.get_logger()
 
 #: epochs between two prunings of the ledger
 PRUNE_EVERY_EPOCHS = 1000
+
+
+#: messages before a suspect that are looked through for one that was not skipped
+_NEIGHBOURS = 1000
+
+
+@dataclass(frozen=True)
+class _Read:
+    """An epoch as it was read."""
+
+    cut: Cut
+    #: rows for the next epoch; None: to be read again
+    held: pa.Table | None
+    epoch: Epoch
 
 
 @dataclass(frozen=True)
@@ -75,8 +90,10 @@ class Lane:
         releasing: Releasing,
         metrics: LaneMetrics,
         alignment: Alignment,
+        trial: Trial | None = None,
     ) -> None:
         self.name = name
+        self._trial = trial
         self.committer = committer
         self._generation = generation
         self._connection = connection
@@ -138,11 +155,18 @@ class Lane:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """The guard is told how what is done inside has failed."""
+        """The guard records how what is done inside has failed."""
         try:
             yield
         except SurelaneError as error:
             self._guard.laid_down(error, lost_target=is_connection_loss(error))
+            raise
+        except MemoryError as error:
+            gone = OutOfMemory(f"lane {self.name}: not enough memory for the epoch")
+            self._guard.laid_down(gone, lost_target=False)
+            raise gone from error
+        except Exception as error:
+            self._guard.unforeseen(error)
             raise
 
     def _process(self, number: int, planned: Span, source: Source) -> None:
@@ -156,15 +180,19 @@ class Lane:
         if not known:
             self._check_continuity(number, self._last, planned)
             self.release()
-        # 3. Read, under guard: Spark decodes in parallel, here the rows come into order.
+        # 3. Read, under guard, part by part where something is suspected; here the rows come into order.
         whole = self._last.span if known else self._alignment.span(self._last, planned)
-        reader = Reader(self._guard, self._alignment.source(source, whole, planned), number)
+        reader = Reader(
+            self._guard,
+            self._alignment.source(source, whole, planned),
+            number,
+            lane=self.name,
+            neighbour=self._neighbour,
+            trial=self._trial,
+        )
         with steps.of("decode"):
-            rows = reader.read(whole)
-            _check_span(self.name, rows, whole)
-            cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole, source)
-            held = cut.held if reader.all_before(cut.end) and not known else None
-            epoch = reader.sound(cut.rows)
+            read = self._read(reader, whole, source, known=known)
+            cut, held, epoch = read.cut, read.held, read.epoch
         span = replace(whole, end=cut.end)
         failpoint.reach("after-decode")
         # 4. Known already? A crash between the target's commit and the checkpoint entry makes Spark replay the epoch.
@@ -173,6 +201,7 @@ class Lane:
             return
         # 5. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
+            self._guard.doing(Activity.SERVER)
             check_alive(self._connection, f"lane {self.name}: epoch {number}")
             self._guard.tells_target()
             shapes = self._applier.prepare(epoch)
@@ -187,6 +216,7 @@ class Lane:
             with steps.of("apply"):
                 record, skips = self._apply(number, span, source, epoch, reader.skipped, shapes)
                 record = replace(record, read_end=planned.end if span.end != planned.end else None)
+            self._guard.written(number, whole)
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
@@ -199,6 +229,45 @@ class Lane:
         self._keeping.passed()
         if self.committer.pending is None:
             self.publish()
+
+    def _read(self, reader: Reader, whole: Span, source: Source, *, known: bool) -> "_Read":
+        """Read the epoch and put it in order; message by message where it fails as a whole. Raises Unattributed for one
+        that fails though each of its messages passes."""
+        rows = reader.read(whole)
+        try:
+            return self._ordered(reader, rows, whole, source, known=known)
+        except (SurelaneError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  # a message of it may be the cause: each is tried by itself
+            log.warning("an epoch fails as a whole", lane=self.name, because=f"{type(error).__name__}: {error}")
+            rows = reader.read_in_parts(whole)
+        try:
+            return self._ordered(reader, rows, whole, source, known=known)
+        except (SurelaneError, MemoryError):
+            raise
+        except Exception as error:
+            failed = f"{type(error).__name__}: {error}"
+            raise Unattributed.of(
+                f"the epoch from {whole.start} to {whole.end} cannot be put in order ({failed}), though each of its "
+                "messages can be",
+                lane=self.name,
+            ) from error
+
+    def _ordered(self, reader: Reader, rows: pa.Table, whole: Span, source: Source, *, known: bool) -> "_Read":
+        self._guard.doing(Activity.ARRANGE)
+        _check_span(self.name, rows, whole)
+        cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole, source)
+        held = cut.held if reader.all_before(cut.end) and not known else None
+        return _Read(cut, held, reader.sound(cut.rows))
+
+    def _neighbour(self, position: Position) -> Position | None:
+        """The nearest message before it that the lane is past and did not skip."""
+        last = min(position.offset, self.position.get(position.tp, 0))
+        first = max(0, last - _NEIGHBOURS)
+        with translated(f"lane {self.name}: reading the quarantine"), self._connection.begin():
+            skipped = self._keeping.skipped_between(self._connection, position.tp, first, last)
+        well = [offset for offset in range(first, last) if offset not in skipped]
+        return Position(*position.tp, well[-1]) if well else None
 
     def _apply(
         self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]

@@ -1,4 +1,9 @@
-"""Reading an epoch under guard: whole while nothing is suspected, else in parts, so that less is suspected later."""
+"""Reading an epoch under guard: whole while nothing is suspected, else in parts, so that less is suspected later.
+
+A part is decoded, and all that is computed of an epoch until it is written is computed of the part alone: whatever
+fails in that is narrowed to one message here. When all parts have passed, the record covers the epoch as a whole again
+(`Stage.ASSEMBLE`): what fails then is no single message's fault.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,18 +12,24 @@ from typing import Protocol
 import pyarrow as pa
 
 from app.apply.arrange import Epoch
-from app.errors import SurelaneError, Verdict
+from app.errors import JobFailed, MessagesGone, OutOfMemory, SurelaneError, Unattributed, Verdict
 from app.guard.attempts import Stage, Suspect
 from app.guard.guard import Failure, Guard
 from app.guard.narrowing import cut, only_position, single, span_of, split
 from app.kafka.broker import RawMessage
 from app.lane.skipped import Skipped
+from app.model.activity import Activity
 from app.model.arrow import Indices
 from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS, Kind
 
 MALFORMED = Failure("it is not a Debezium change event in JSON", "Malformed")
 _BAD = (Kind.MALFORMED, Kind.FAILED)
+#: bytes that must be free before a single message is believed not to fit into memory
+BALLAST_BYTES = 64 << 20
+
+#: decodes a message in a process of its own; what ended that process, None where it survived
+Trial = Callable[[RawMessage], str | None]
 
 
 class Source(Protocol):
@@ -52,6 +63,12 @@ class Reader:
     guard: Guard
     source: Source
     number: int
+    #: of this lane, for error messages
+    lane: str = ""
+    #: a message before the given one that is known to be well, as other work to compare with; None where there is none
+    neighbour: Callable[[Position], Position | None] = lambda _: None
+    #: None: messages cannot be tried in a process of their own
+    trial: Trial | None = None
     skipped: list[Skipped] = field(default_factory=list)
     _tables: list[pa.Table] = field(default_factory=list)
     #: whether the epoch is read in parts
@@ -64,7 +81,16 @@ class Reader:
         if parts == [span] and (only_position(span) is None or self.guard.suspect(span, Stage.DECODE) is None):
             self._whole(span)
         else:
-            self._parts(parts)
+            self._all_parts(span, parts)
+        return self._rows()
+
+    def read_in_parts(self, span: Span) -> pa.Table:
+        """As `read`, after the epoch has failed as a whole."""
+        self._tables, self.skipped = [], []
+        self._all_parts(span, split(span))
+        return self._rows()
+
+    def _rows(self) -> pa.Table:
         return self._tables[0] if len(self._tables) == 1 else pa.concat_tables(self._tables or [NO_ROWS])
 
     def all_before(self, end: Offsets) -> bool:
@@ -79,43 +105,100 @@ class Reader:
 
     def _whole(self, span: Span) -> None:
         self.guard.begin(self.number, span, Stage.EPOCH)
-        if not self._succeeds(self.source.all):
-            self._parts(split(span))
+        error = self._failure(self.source.all, rehearse=False)
+        if error is not None:
+            self._all_parts(span, split(span))
+
+    def _all_parts(self, span: Span, parts: list[Span]) -> None:
+        self._cut = True
+        self._parts(parts)
+        self.guard.begin(self.number, span, Stage.ASSEMBLE)
 
     def _parts(self, parts: list[Span]) -> None:
-        self._cut = True
         for part in parts:
             position = only_position(part)
             if position is not None:
                 self._one(position, part)
                 continue
             self.guard.begin(self.number, part, Stage.DECODE)
-            if not self._succeeds(lambda part=part: self.source.part(part)):
+            if self._failure(lambda part=part: self.source.part(part)) is not None:
                 self._parts(split(part))
 
     def _one(self, position: Position, span: Span) -> None:
         """A single message: tried until it passes or is condemned."""
         suspect = self.guard.suspect(span, Stage.DECODE)
         while suspect is None or not self.guard.condemns(suspect):
+            if suspect is not None and self.guard.wants_control(suspect):
+                suspect = self._control(position, suspect)
+                continue
             self.guard.begin(self.number, span, Stage.DECODE)
-            error = self._failure(lambda: self.source.part(span))
+            cause = self._tried_elsewhere(position, suspect)
+            error = self._failure(lambda: self.source.part(span)) if cause is None else JobFailed(cause)
             if error is None:
                 return
             suspect = self.guard.failed(span, Stage.DECODE, Failure.of(error))
         if (message := self.source.message(position)) is not None:
             self.skipped.append(Skipped(message=message, suspect=suspect))
 
-    def _succeeds(self, read: Callable[[], pa.Table]) -> bool:
-        return self._failure(read) is None
+    def _tried_elsewhere(self, position: Position, suspect: Suspect | None) -> str | None:
+        """What ended a process of the message's own, where deaths beside it are not explained."""
+        if self.trial is None or suspect is None or not self.guard.wants_trial(suspect):
+            return None
+        message = self.source.message(position)
+        cause = None if message is None else self.trial(message)
+        if cause is None:
+            self.guard.trial_passed(suspect)
+        return cause
 
-    def _failure(self, read: Callable[[], pa.Table]) -> SurelaneError | None:
-        """Keep what is read; the error, if one of the messages may be the cause."""
+    def _control(self, position: Position, suspect: Suspect) -> Suspect:
+        """Other work: what passes it, and fails with the message alone, fails for the message. If the process dies here
+        the guard finds that at the next start; raises Unattributed if a neighbour fails and the process lives."""
+        self.guard.begin(self.number, suspect.span, Stage.CONTROL)
+        if suspect.stage is Stage.MEMORY:
+            _fill_memory()
+        other = self._neighbour(position)
+        if other is not None and (error := self._fails(other)) is not None:
+            raise Unattributed.of(
+                f"message {position} fails, and so does {other}, which is of the same kind: {error.message}",
+                lane=self.lane,
+            )
+        return self.guard.control_passed(suspect)
+
+    def _neighbour(self, position: Position) -> Position | None:
+        """The message read last before it in this process, else one that the lane is past."""
+        for table in reversed(self._tables):
+            if table.num_rows:
+                return Position(*(table[name][table.num_rows - 1].as_py() for name in ("topic", "partition", "offset")))
+        return self.neighbour(position)
+
+    def _fails(self, position: Position) -> SurelaneError | None:
+        kept = len(self._tables)
         try:
-            self._tables.append(read())
+            return self._failure(lambda: self.source.part(single(position)))
+        except MessagesGone:  # retention has deleted it
+            return None
+        finally:
+            del self._tables[kept:]
+
+    def _failure(self, read: Callable[[], pa.Table], *, rehearse: bool = True) -> SurelaneError | None:
+        """Keep what is read; the error, if one of the messages may be the cause.
+
+        `rehearse`: what is computed of an epoch is computed of these rows alone.
+        """
+        try:
+            rows = read()
+            self.guard.doing(Activity.ARRANGE)
+            if rehearse:
+                Epoch.arrange(rows).rehearse()
+            self._tables.append(rows)
         except SurelaneError as error:
             if error.verdict is not Verdict.POISON:
                 raise
             return error
+        except MemoryError as error:
+            raise OutOfMemory from error
+        except Exception as error:  # noqa: BLE001  # whatever fails in these rows is about one of these messages
+            return JobFailed(f"an epoch cannot be made of it: {type(error).__name__}: {error}")
         return None
 
     def _without_bad(self, epoch: Epoch) -> Epoch:
@@ -171,3 +254,9 @@ class Reader:
             if error.verdict is not Verdict.POISON:
                 raise
             return None
+
+
+def _fill_memory() -> None:
+    """Take memory, page by page, and give it back."""
+    ballast = bytearray(BALLAST_BYTES)
+    ballast[::4096] = b"x" * len(range(0, BALLAST_BYTES, 4096))

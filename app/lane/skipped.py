@@ -60,6 +60,7 @@ class Skipped:
             error=self.words(redaction),
             sqlstate=self.suspect.sqlstate,
             attempts=max(self.suspect.attempts, self.suspect.losses),
+            alone=self.suspect.alone,
         )
 
     def error(self, lane: str, redaction: Redaction) -> BadMessage:
@@ -90,5 +91,6 @@ class Skipped:
             "stage": self.suspect.stage.value,
             "attempts": self.suspect.attempts,
             "losses": self.suspect.losses,
+            "alone": self.suspect.alone,
             "sqlstate": self.suspect.sqlstate,
         }

@@ -7,7 +7,7 @@ waited for.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,11 +132,24 @@ def _check(rows: pa.Table, lane: str) -> None:
 def _wanted(parts: str, topics: Collection[str]) -> dict[str, int]:
     """How many changes each topic has, by the marker of a transaction's end; a topic is named after its table."""
     wanted: dict[str, int] = {}
-    for part in json.loads(parts):
+    for name, count in _parts(parts):
         for topic in topics:
-            if topic == part["data_collection"] or topic.endswith(f".{part['data_collection']}"):
-                wanted[topic] = wanted.get(topic, 0) + part["event_count"]
+            if topic == name or topic.endswith(f".{name}"):
+                wanted[topic] = wanted.get(topic, 0) + count
     return wanted
+
+
+def _parts(parts: str) -> Iterator[tuple[str, int]]:
+    """Name and count of each data collection; what is no such pair is left out, so that nothing is waited for."""
+    try:
+        found = json.loads(parts)
+    except (ValueError, RecursionError):
+        return
+    for part in found if isinstance(found, list) else ():
+        if isinstance(part, dict):
+            name, count = part.get("data_collection"), part.get("event_count")
+            if isinstance(name, str) and type(count) is int and count >= 0:
+                yield name, count
 
 
 def _filled(transaction: Indices, topic: Indices) -> Indices:

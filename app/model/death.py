@@ -26,6 +26,8 @@ class Death:
     at: datetime.datetime
     #: how often a worker was started again so far, this time included, by `label`
     restarts: Mapping[str, int] = field(default_factory=dict)
+    #: lane -> activity (`app.model.activity`) of each span that was in progress
+    doing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -35,14 +37,14 @@ class Death:
     def to_json(self) -> str:
         """For the command line of the next worker."""
         fields = {"cause": self.cause.value, "detail": self.detail, "at": self.at.isoformat()}
-        return json.dumps({**fields, "restarts": dict(self.restarts)})
+        return json.dumps({**fields, "restarts": dict(self.restarts), "doing": dict(self.doing)})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """What `to_json` wrote; raises ValueError, KeyError or TypeError for anything else."""
         raw = json.loads(text)
         at = datetime.datetime.fromisoformat(raw["at"])
-        return cls(cause=Cause(raw["cause"]), detail=raw["detail"], at=at, restarts=raw["restarts"])
+        return cls(cause=Cause(raw["cause"]), detail=raw["detail"], at=at, restarts=raw["restarts"], doing=raw["doing"])
 
     def __str__(self) -> str:
         said = {

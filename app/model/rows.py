@@ -8,7 +8,7 @@ One row for each Kafka message, in no particular order:
     layout     string   kind, schema hash, source schema, source table, column names; joined by SEPARATOR
     key        string   the message key as text; equal for equal primary keys; null if the message had none
     line       string   COPY text line (tab separated, `\\N`, ends in a newline) of the columns in `layout`; "" if none
-    ts_ms      int64    source commit time, milliseconds since 1970; null if the message carries none
+    ts_ms      int64    source commit time, milliseconds since 1970, 0 to MOST_TS_MS; null if the message carries none
     sequence   string   Debezium's source.sequence, `["commit lsn before", "lsn"]`; null if none
     is_read    bool     whether it is a row of a snapshot, which has every value; null for messages that are no change
     transaction struct  the source transaction it is of; null for a message of none, or where nobody asks for them:
@@ -26,6 +26,9 @@ import pyarrow as pa
 from app.model.arrow import compute
 from app.model.offsets import TopicPartition
 
+#: milliseconds since 1970 that a source commit time may be: up to the end of the year 9999. What is beyond is no time
+#: (microseconds in a field of milliseconds, say), and the row is decoded without one
+MOST_TS_MS = 253_402_300_799_999
 #: between the parts of a layout; not a character that names have
 SEPARATOR = "\x1f"
 

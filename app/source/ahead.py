@@ -92,7 +92,7 @@ class Ahead:
                 known.tables.append(table)
                 known.end = batch.offsets[-1] + 1
                 held += table.nbytes
-        except SurelaneError:  # whoever wants it will see it again
+        except (SurelaneError, MemoryError):  # the epoch itself meets it again
             return None
         if self._arranged is not None and known.end == end and known.tables and not self._stop.is_set():
             known.tables = [pa.concat_tables(known.tables).combine_chunks()]

@@ -16,6 +16,7 @@ from app.config.settings import Source
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import SpanReader
+from app.model.activity import Activity
 from app.model.offsets import Offsets, Span
 from app.source.ahead import Ahead, Decoded
 from app.source.decoding import Decoding, as_batches
@@ -34,11 +35,13 @@ class DriverMessages:
         size: EpochSize | None = None,
         is_suspicious: Callable[[], bool] = lambda: False,
         stage_ahead: Callable[[Epoch], None] = lambda _: None,
+        doing: Callable[[Activity], None] = lambda _: None,
     ) -> None:
         """`size`: as many messages are decoded ahead, behind an epoch of so many; `is_suspicious`: whether the guard
-        suspects anything; `stage_ahead` is shown what will be an epoch."""
+        suspects anything; `stage_ahead` is shown what will be an epoch, `doing` what the calling thread does."""
         self._reader, self._decoding = SpanReader(source), Decoding(decoder, transform)
-        self._size, self._is_suspicious = size, is_suspicious
+        self._size, self._is_suspicious, self._doing = size, is_suspicious, doing
+        self._has_function = transform is not None
         self._ahead = Ahead(self._reader, self._decoding.decoded, stage_ahead if transform is None else None)
         #: the rows that were given last, and what was made of them ahead
         self._arranged: tuple[pa.Table, Epoch] | None = None
@@ -61,7 +64,7 @@ class DriverMessages:
             rows, rest = self._taken(self._ahead.end(), span)
             if rest is not None and self._size is not None and not self._is_suspicious():
                 self._ahead.begin(rest, self._size.messages, self._size.bytes)
-        return self._decoding.transformed(rows)
+        return self._transformed(rows)
 
     def arranged(self, rows: pa.Table) -> Epoch:
         """As it was arranged ahead, where nobody has changed it since."""
@@ -73,14 +76,15 @@ class DriverMessages:
         with self._using:
             self._ahead.end()
             rows = self._read(span)
-        return self._decoding.transformed(rows)
+        return self._transformed(rows)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
         """One after the other."""
         with self._using:
             self._ahead.end()
+            self._doing(Activity.DECODE)
             rows = self._decoding.decoded(as_batches(messages))
-        return self._decoding.transformed(rows)
+        return self._transformed(rows)
 
     def close(self) -> None:
         """End the connection to Kafka. Spark's thread may be in the midst of an epoch that nobody wants any more: a
@@ -107,4 +111,12 @@ class DriverMessages:
         return rows, rest if is_backlog or rest.tables else None
 
     def _read(self, span: Span) -> pa.Table:
-        return self._decoding.decoded(self._reader.read(span))
+        self._doing(Activity.FETCH)
+        batches = self._reader.read(span)
+        self._doing(Activity.DECODE)
+        return self._decoding.decoded(batches)
+
+    def _transformed(self, rows: pa.Table) -> pa.Table:
+        if self._has_function:
+            self._doing(Activity.FUNCTION)
+        return self._decoding.transformed(rows)

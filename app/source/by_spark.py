@@ -9,6 +9,7 @@ from app.apply.arrange import Epoch
 from app.config.settings import Source
 from app.decode.interface import KAFKA, Decoder
 from app.kafka.broker import RawMessage
+from app.model.activity import Activity
 from app.model.offsets import Offsets, Span
 from app.source.stream import read_span
 from app.spark.errors import spark_errors
@@ -18,9 +19,15 @@ class SparkMessages:
     """See `app.source.messages`."""
 
     def __init__(
-        self, spark: SparkSession, source: Source, decoder: Decoder, collect: Callable[[DataFrame], pa.Table]
+        self,
+        spark: SparkSession,
+        source: Source,
+        decoder: Decoder,
+        collect: Callable[[DataFrame], pa.Table],
+        doing: Callable[[Activity], None] = lambda _: None,
     ) -> None:
-        """`collect`: see `app.transform.stage`."""
+        """`collect`: see `app.transform.stage`; `doing` is called with what this thread does from now on."""
+        self._doing = doing
         self._spark, self._source, self._decoder, self._collect = spark, source, decoder, collect
 
     def query(self, messages: DataFrame) -> DataFrame:
@@ -32,6 +39,7 @@ class SparkMessages:
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is the frame's
         """As planned."""
+        self._doing(Activity.DECODE)
         with spark_errors():
             return self._collect(frame)
 
@@ -41,6 +49,7 @@ class SparkMessages:
 
     def part(self, span: Span) -> pa.Table:
         """With a job of its own."""
+        self._doing(Activity.DECODE)
         with spark_errors():
             return self._collect(read_span(self._spark, self._source, self._decoder, span))
 

@@ -43,7 +43,7 @@ def _poison(work: Callable[[], pa.Table]) -> pa.Table:
     """One of the messages may be the cause of whatever goes wrong."""
     try:
         return work()
-    except SurelaneError:
+    except (SurelaneError, MemoryError):
         raise
     except Exception as error:
         raise JobFailed(f"could not be decoded: {type(error).__name__}: {error}") from error

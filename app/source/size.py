@@ -35,6 +35,11 @@ class EpochSize:
         """Whether a query should be started with another size."""
         return self._wanted != self.messages
 
+    def bound(self, messages: int) -> None:
+        """No epoch has more messages from now on: more do not fit into memory."""
+        self._most = min(self._most, max(1, messages))
+        self._wanted = min(self._wanted, self._most)
+
     def begin(self) -> int:
         """The size for a query that starts now."""
         self.messages = self._wanted

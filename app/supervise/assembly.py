@@ -37,6 +37,7 @@ from app.lane.lane import Lane
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
+from app.model.activity import Activity
 from app.model.death import Death
 from app.model.offsets import TopicPartition
 from app.source.by_driver import DriverMessages
@@ -45,6 +46,7 @@ from app.source.messages import Messages
 from app.source.size import EpochSize
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
+from app.supervise.trial import trial_of
 from app.transform.sql import Sql
 from app.transform.stage import collector, in_driver
 
@@ -55,18 +57,25 @@ def make_messages(
     size: EpochSize,
     is_suspicious: Callable[[], bool],
     stage_ahead: Callable[[Epoch], None],
+    doing: Callable[[Activity], None],
 ) -> Messages:
     """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything; `stage_ahead` is shown
-    what will be an epoch."""
+    what will be an epoch, `doing` what the calling thread does."""
     transactions = settings.epoch.align is Align.SOURCE_TRANSACTION
     if settings.decode is Decode.DRIVER:
         function, decoder = in_driver(settings.transform), DriverDecoder(transactions=transactions)
         return DriverMessages(
-            settings.source, decoder, function, size=size, is_suspicious=is_suspicious, stage_ahead=stage_ahead
+            settings.source,
+            decoder,
+            function,
+            size=size,
+            is_suspicious=is_suspicious,
+            stage_ahead=stage_ahead,
+            doing=doing,
         )
     rewrite = Sql(spark, settings.sql) if settings.sql else None
     by_spark = DebeziumJson(rewrite, transactions=transactions)
-    return SparkMessages(spark, settings.source, by_spark, collector(settings.transform))
+    return SparkMessages(spark, settings.source, by_spark, collector(settings.transform), doing)
 
 
 def add_writers(
@@ -157,6 +166,7 @@ def make_lane(
         releasing,
         metrics,
         Alignment(writer.name, settings.epoch.transaction_limit),
+        trial_of(settings),
     )
     writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)

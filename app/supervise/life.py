@@ -4,8 +4,11 @@ import datetime
 import signal
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from urllib.parse import unquote
 
 from app.errors import ExitStatus, SparkGone
+from app.model.activity import Activity
 from app.model.death import Cause, Death
 from app.supervise.memory import oom_kills
 from app.supervise.watchdog import Watchdog
@@ -28,6 +31,8 @@ class Life:
         self._failure: str | None = None
         self._done = False
         self._hang: str | None = None
+        #: lane and activity of each span in progress, by its key
+        self._spans: dict[str, tuple[str, str]] = {}
 
     def go_on(self) -> bool:
         """Listen for a moment, end what hangs; False when the worker is dead and everything it started is gone."""
@@ -61,20 +66,26 @@ class Life:
     def death(self) -> Death | None:
         """How it died; None when it ended in good order, or with an error that another worker would meet, too."""
         killed_for_memory = oom_kills() != self._oom_kills
-        return death_of(
+        death = death_of(
             self.status,
             failure=self._failure,
             hang=self._hang,
             killed_for_memory=killed_for_memory,
             unannounced=self._watchdog.begun and not self._done and self._failure is None,
         )
+        return None if death is None else replace(death, doing=dict(self._spans.values()))
 
     def _note(self, words: list[str]) -> None:
         match words:
-            case ["begin", key, messages]:
+            case ["begin", key, messages, lane]:
                 self._watchdog.begin(key, int(messages))
+                self._spans[key] = (unquote(lane), Activity.FETCH.value)
+            case ["doing", key, activity]:
+                if key in self._spans:
+                    self._spans[key] = (self._spans[key][0], activity)
             case ["end", key]:
                 self._watchdog.end(key)
+                self._spans.pop(key, None)
             case ["failed", name]:
                 self._failure = name
             case ["done"]:

@@ -1,13 +1,14 @@
 """The link between supervisor and worker: one socket, lines of text, each at most some tens of bytes.
 
-    worker to supervisor      begin KEY MESSAGES    a span of so many messages is in progress
-                              end KEY               it is not any more, whatever came of it
-                              failed NAME           the worker ends with an exception of that class
-                              done                  the worker ends in good order
-    supervisor to worker      stop NAME             stop at the epoch's end; NAME is the signal that asked for it
+    worker to supervisor      begin KEY MESSAGES LANE   a span of so many messages is in progress
+                              doing KEY ACTIVITY        what is being done with it (`app.model.activity`)
+                              end KEY                   it is not in progress any more
+                              failed NAME               the worker ends with an exception of that class
+                              done                      the worker ends in good order
+    supervisor to worker      stop NAME                 stop at the epoch's end; NAME is the signal that asked for it
 
-KEY tells spans apart that are in progress side by side. An end of the socket that closes says that its owner is gone:
-a worker without a supervisor stops at the epoch's end, too.
+KEY tells spans apart that are in progress side by side; LANE is percent-encoded. An end of the socket that closes says
+that its owner is gone: a worker without a supervisor stops at the epoch's end, too.
 """
 
 import socket
@@ -15,6 +16,9 @@ import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote
+
+from app.model.activity import Activity
 
 #: far more than the longest line
 READ_BYTES = 65536
@@ -45,9 +49,13 @@ class Link:
         if self._socket is not None:
             self._socket.set_inheritable(False)  # the JVM must not hold it open
 
-    def begin(self, messages: int) -> None:
+    def begin(self, messages: int, lane: str) -> None:
         """This thread begins to process a span of at most so many messages."""
-        self._say(f"begin {threading.get_native_id()} {messages}")
+        self._say(f"begin {threading.get_native_id()} {messages} {quote(lane, safe='')}")
+
+    def doing(self, activity: Activity) -> None:
+        """What this thread does with its span from now on; without a span the line is ignored."""
+        self._say(f"doing {threading.get_native_id()} {activity.value}")
 
     def end(self) -> None:
         """This thread is through with its span, or has given it up."""

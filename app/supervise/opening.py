@@ -86,18 +86,21 @@ class Opened:
     checkpoint: str
 
 
-def open_writers(writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str) -> Opened:
-    """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know."""
+def open_writers(
+    writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
+) -> Opened:
+    """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know; `anew`:
+    with a new checkpoint, whose epochs end elsewhere than those that the present one has planned."""
     name = writers[0].name.partition(".")[0]
     identity = checkpoint.identity()
     _check_lane(identity, name, checkpoint.location)
-    known = identity.checkpoint if identity else FROM_LEDGER
+    known = identity.checkpoint if identity and not anew else FROM_LEDGER
     wanted = [_claim_and_lock(writer, known, delivery, identity.generation if identity else 0) for writer in writers]
     identity = checkpoint.identity()  # once more: before the lock was ours, another writer may have replaced it
     for writer in writers:
         of = identity.checkpoint if identity else None
         settle(_open(writer), writer.ledger, checkpoint, of, target=writer.prepared(), others=writer.others)
-    planned = None if FROM_LEDGER in wanted else _planned(checkpoint)
+    planned = None if anew or FROM_LEDGER in wanted else _planned(checkpoint)
     how = {writer.name: _decide(writer, planned) for writer in writers}
     ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned).items()}
     log.info("start", **{name: start.value for name, start in how.items()})
@@ -137,6 +140,7 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
             wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint
             if writer.generation:
                 writer.ledger.check_newest(connection, writer.generation)
+            at_least = max(at_least, writer.guard.newest_generation())
             writer.generation = writer.ledger.claim(connection, checkpoint=wanted, delivery=delivery, at_least=at_least)
         _lock(writer, connection)
         return wanted

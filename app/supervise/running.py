@@ -25,6 +25,7 @@ from app.config.settings import Align, Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.errors import PartitionAdded, SurelaneError
+from app.guard.narrowing import size
 from app.kafka.broker import Broker
 from app.lane.lane import Lane
 from app.metrics.health import Health
@@ -76,7 +77,7 @@ class Running:
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
         self._size = EpochSize(settings.epoch)
-        self._messages = make_messages(settings, spark, self._size, self._is_suspicious, self._stage_ahead)
+        self._messages = make_messages(settings, spark, self._size, self._is_suspicious, self._stage_ahead, link.doing)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
@@ -117,11 +118,8 @@ class Running:
         """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
         self._stop = stop
         start = self._open()
-        while self._fill():
-            self._death = None  # it was told of
-            for writer in self._writers.values():
-                writer.close()
-            start = self._open()
+        while self._fill() or self._needs_smaller_epochs():
+            start = self._open_again()
         self._send_dead_letters()
         self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._is_complete)
         self._closing.callback(self._end_pending)
@@ -177,8 +175,8 @@ class Running:
         with spark_errors():  # storage that is away for a moment is asked again
             return self._checkpoint.is_complete(epoch)
 
-    def _open(self) -> Offsets:
-        """Open the lanes; returns where an empty checkpoint starts."""
+    def _open(self, *, anew: bool = False) -> Offsets:
+        """Open the lanes; returns where an empty checkpoint starts. `anew`: see `open_writers`."""
         settings = self._settings
         topics = self._broker.topics()
         add_writers(settings, self._writers, sorted(self._broker.partitions()), self._link, self._metrics)
@@ -190,7 +188,7 @@ class Running:
         for writer in writers:
             if writer.archive is not None:
                 writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
-        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value)
+        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew)
         for writer in writers:
             assert writer.connection is not None, "just opened"
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
@@ -200,6 +198,25 @@ class Running:
             self._stored[writer.partition] = stored
             self._lanes[writer.partition] = make_lane(settings, writer, metrics, stored, publish, self._death)
         return opened.start
+
+    def _open_again(self) -> Offsets:
+        """Behind what was filled, or in smaller epochs than the checkpoint has planned: with a new checkpoint."""
+        anew, self._death = self._needs_smaller_epochs(), None  # the death is on record
+        for writer in self._writers.values():
+            writer.close()
+        return self._open(anew=anew)
+
+    def _needs_smaller_epochs(self) -> bool:
+        """Whether the epoch that the checkpoint has planned and not completed did not fit into memory before. From here
+        on none is larger than what does."""
+        limits = [limit for writer in self._writers.values() if (limit := writer.guard.memory_limit) is not None]
+        if not limits:
+            return False
+        self._size.bound(min(limits))
+        planned = self._checkpoint.last_planned()
+        if planned is None or self._checkpoint.is_complete(planned):
+            return False
+        return size(self._checkpoint.span(planned)) > min(limits)
 
     def _fill(self) -> bool:
         """Apply from the archive what Kafka no longer has, if there is anything; see `app.supervise.filling`."""
