@@ -1,5 +1,6 @@
 """A lane without Kafka and Spark, on a real target: it is fed with decoded messages, epoch by epoch."""
 
+import datetime
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from threading import Event
@@ -31,6 +32,9 @@ from app.lane.lane import Lane
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
+from app.model.activity import Activity
+from app.model.death import Cause
+from app.model.death import Death as EndOfWorker
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.transform.function import Function, over
@@ -132,10 +136,18 @@ class BareLane:
         self.others: Sequence[Participant] = ()
         self._open(self._new_guard())
 
-    def reopen(self) -> None:
-        """As a new process after this one's death: nothing but the tables is left."""
+    def reopen(self, death: EndOfWorker | None = None) -> None:
+        """As a new process after this one's death: nothing but the tables is left. Without `death` it was the process'
+        own doing, while it decoded."""
         self._close()
-        self._open(self._new_guard())
+        self._open(self._new_guard(), death or self.ended())
+
+    def ended(
+        self, cause: Cause = Cause.EXIT, detail: str = "status 3", doing: Activity | None = Activity.DECODE
+    ) -> EndOfWorker:
+        """What a supervisor reports."""
+        now = datetime.datetime.now(datetime.UTC)
+        return EndOfWorker(cause=cause, detail=detail, at=now, doing={self.name: doing.value} if doing else {})
 
     def reconnect(self) -> None:
         """As the same process after it lost a connection."""
@@ -149,7 +161,7 @@ class BareLane:
         self._connection.invalidate()
         self.close()
 
-    def _open(self, guard: Guard) -> None:
+    def _open(self, guard: Guard, death: EndOfWorker | None = None) -> None:
         self._connection = self._engine.connect()
         self._generation = self._begin()
         shapes = Shapes(self._engine, SCHEMA, self.name, self.tables, lambda *_: {})
@@ -181,7 +193,7 @@ class BareLane:
             self._lane_metrics,
             Alignment(self.name, self.transaction_limit),
         )
-        self._guard.open(self._generation, self.lane.position, None)
+        self._guard.open(self._generation, self.lane.position, death)
 
     def apply(self, messages: Iterable[Message], *, shuffle: int | None = None) -> EpochRecord:
         """One epoch with these messages; `shuffle`: in the order in which Spark's tasks might deliver them."""

@@ -8,26 +8,19 @@ refuse then is undone and searched for its culprit (`app.lane.culprit`), which i
 then the rest is applied once more, as often as there are culprits.
 """
 
-import time
 from dataclasses import dataclass, field, replace
-
-from sqlalchemy import text
 
 from app.apply.applier import Applied
 from app.apply.constraints import Deferred, settle_constraints
 from app.apply.plan import Plan
 from app.db.failures import unless_refused
-from app.guard.attempts import Stage, Suspect
+from app.guard.attempts import Stage
 from app.guard.guard import Failure
 from app.guard.narrowing import Rows, cut_rows, keep_together, single, split_rows
 from app.lane.culprit import Search
 from app.lane.sending import Sending
 from app.model.counts import Counts
 from app.model.offsets import Span
-
-#: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds
-CONTROL_SECONDS = 2.0
-_WAIT = text("select pg_sleep(0.1)")
 
 
 @dataclass
@@ -108,7 +101,7 @@ class Application:
         suspect = guard.suspect(span, Stage.APPLY)
         while suspect is None or not guard.condemns(suspect):
             if suspect is not None and guard.wants_control(suspect):
-                suspect = self._control(suspect)
+                suspect = self.sending.control(suspect)
                 continue
             guard.begin(self.sending.number, span, Stage.APPLY)
             result = self.sending.attempt((ordinal, ordinal + 1))
@@ -117,16 +110,6 @@ class Application:
                 return
             suspect = guard.failed(span, Stage.APPLY, Failure.of(result))
         self.sending.skips.condemn(ordinal, suspect)
-
-    def _control(self, suspect: Suspect) -> Suspect:
-        """Wait on the same connection without the message: where that is lost or the process is killed, the guard finds
-        the control failed when the lane opens again."""
-        guard = self.sending.guard
-        guard.begin(self.sending.number, suspect.span, Stage.CONTROL)
-        end = time.monotonic() + CONTROL_SECONDS
-        while time.monotonic() < end:
-            self.sending.connection.execute(_WAIT)
-        return guard.control_passed(suspect)
 
     def _applied(self, result: Applied, end: int, deferred: Deferred) -> None:
         """Deferred constraints are asked at once, only to know what is in progress if one of them kills."""

@@ -130,6 +130,9 @@ class Search:
                 for _ in self._sent(at + 1, _ends(at + 1, end)):
                     pass
             while suspect is None or not guard.condemns(suspect):
+                if suspect is not None and guard.wants_control(suspect):
+                    suspect = self.sending.control(suspect)
+                    continue
                 guard.begin(self.sending.number, span, Stage.APPLY)
                 error = marks.violation_before(at + 1) if isinstance(result, Applied) else self.sending.attempt(alone)
                 if not isinstance(error, Exception):

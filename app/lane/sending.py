@@ -1,9 +1,10 @@
 """Rows of one epoch on their way to the target: told to the guard before, each time in a subtransaction."""
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from app.apply.applier import Applied, Applier
 from app.apply.arrange import Epoch
@@ -11,10 +12,14 @@ from app.apply.constraints import Deferred
 from app.apply.marks import Marks
 from app.apply.shapes import Shape
 from app.db.failures import unless_refused
-from app.guard.attempts import Stage
+from app.guard.attempts import Stage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import Rows, span_of
 from app.lane.skipping import Skips
+
+#: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds
+CONTROL_SECONDS = 2.0
+_WAIT = text("select pg_sleep(0.1)")
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,15 @@ class Sending:
     def begin(self, rows: Rows) -> None:
         """Tell the guard that these rows, one of which is to be applied, are in progress."""
         self.guard.begin(self.number, span_of(self.skips.rest(*rows).rows), Stage.APPLY)
+
+    def control(self, suspect: Suspect) -> Suspect:
+        """Wait on the same connection without the message: where that is lost or the process is killed, the guard finds
+        the control failed when the lane opens again."""
+        self.guard.begin(self.number, suspect.span, Stage.CONTROL)
+        end = time.monotonic() + CONTROL_SECONDS
+        while time.monotonic() < end:
+            self.connection.execute(_WAIT)
+        return self.guard.control_passed(suspect)
 
     def attempt(self, rows: Rows, *, settle: bool = False) -> Applied | Exception:
         """What came of it; the target's error when a message may be its cause. Nothing of it is left then."""

@@ -48,7 +48,7 @@ class _Seen:
     ids: list[str]
     #: of each row; messages that name none (tombstones) are of the one before them
     transaction: Indices
-    #: of a change, 0 for others
+    #: of a change, below 0 where it names none; 0 for others
     place: Indices
     #: transaction -> `data_collections` of the marker of its end
     ends: Mapping[int, str]
@@ -63,6 +63,9 @@ class _Seen:
         ids = compute.struct_field(told, "id").dictionary_encode()
         named = compute.fill_null(ids.indices, _NONE).to_numpy(zero_copy_only=False).astype(np.int64)
         place = compute.fill_null(compute.struct_field(told, "place"), 0).to_numpy(zero_copy_only=False)
+        is_change = compute.is_valid(rows["is_read"]).to_numpy()[order]
+        # a change with no place, or none that can be, counts by itself
+        place = np.where(is_change & (place <= 0), -1 - offsets[order], place)
         parts = compute.struct_field(told, "parts")
         ends = np.flatnonzero(compute.is_valid(parts).to_numpy(zero_copy_only=False))
         return cls(
@@ -83,7 +86,7 @@ class _Seen:
 
     def incomplete(self, topics: Collection[str]) -> set[int]:
         """Of several topics: those without end, and those of which a topic has not all changes."""
-        changes = np.flatnonzero(self.place > 0)
+        changes = np.flatnonzero(self.place)
         counted: dict[tuple[int, str], int] = {}
         columns = (self.transaction[changes], self.topic[changes], self.place[changes])
         for transaction, topic, _ in np.unique(np.stack(columns), axis=1).T.tolist():  # what is sent twice counts once

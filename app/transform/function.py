@@ -78,6 +78,8 @@ def _row(function: Function, row: dict[str, Any], layouts: dict[str, Layout]) ->
     )
     try:
         return {**row, **_rendered(function(change), layout)}
+    except MemoryError:
+        raise
     except Exception as error:  # noqa: BLE001  # the user's code: whatever it raises is about this message
         named = SEPARATOR.join([Kind.FAILED, layout.schema_hash, layout.schema, layout.table])
         return {**row, "layout": named, "line": f"{type(error).__name__}: {error}"}

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import ExitStatus
+from app.model.activity import Activity
 from app.model.death import Cause, Death
 from app.supervise.life import death_of
 from app.supervise.memory import oom_kills
@@ -21,6 +22,7 @@ DEATHS = st.builds(
     detail=st.text(),
     at=st.datetimes(timezones=st.just(datetime.UTC)),
     restarts=st.dictionaries(st.text(), st.integers(min_value=1)),
+    doing=st.dictionaries(st.text(), st.sampled_from([activity.value for activity in Activity])),
 )
 
 
@@ -64,9 +66,12 @@ def test_a_worker_that_ended_before_the_watchdog_struck_did_not_hang() -> None:
 
 def test_the_kernels_counter_is_read_where_it_is(tmp_path: Path) -> None:
     own, group = tmp_path / "cgroup", tmp_path / "cgroups" / "some" / "group"
-    assert oom_kills(own, tmp_path / "cgroups") is None
+    machine = tmp_path / "vmstat"
+    assert oom_kills(own, tmp_path / "cgroups", machine) is None
     own.write_text("4:memory:/other\n0::/some/group\n")
-    assert oom_kills(own, tmp_path / "cgroups") is None
+    assert oom_kills(own, tmp_path / "cgroups", machine) is None
+    machine.write_text("nr_free_pages 5\noom_kill 7\n")
+    assert oom_kills(own, tmp_path / "cgroups", machine) == 7
     group.mkdir(parents=True)
     (group / "memory.events").write_text("low 0\noom 4\noom_kill 3\noom_group_kill 2\n")
-    assert oom_kills(own, tmp_path / "cgroups") == 3
+    assert oom_kills(own, tmp_path / "cgroups", machine) == 3

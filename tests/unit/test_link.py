@@ -10,6 +10,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.model.activity import Activity
 from app.supervise.link import Lines, Link
 from tests.waiting import eventually
 
@@ -29,7 +30,8 @@ def test_lines_survive_being_cut_anywhere(lines: list[list[str]], cuts: list[int
 def test_what_a_worker_says() -> None:
     ours, theirs = socket.socketpair()
     link = Link(theirs.detach())
-    link.begin(500)
+    link.begin(500, "orders 1")
+    link.doing(Activity.SERVER)
     link.end()
     try:
         with link:
@@ -37,9 +39,14 @@ def test_what_a_worker_says() -> None:
     except KeyError:
         pass
     thread = str(threading.get_native_id())
-    assert list(Lines().of(ours.recv(1000))) == [["begin", thread, "500"], ["end", thread], ["failed", "KeyError"]]
+    assert list(Lines().of(ours.recv(1000))) == [
+        ["begin", thread, "500", "orders%201"],
+        ["doing", thread, "server"],
+        ["end", thread],
+        ["failed", "KeyError"],
+    ]
     ours.close()
-    link.begin(1)  # harmless
+    link.begin(1, "orders")  # harmless
 
 
 def test_a_worker_is_told_to_stop_once_and_with_the_reason() -> None:
@@ -65,7 +72,7 @@ def test_a_worker_whose_supervisor_is_gone_stops() -> None:
 
 def test_a_lane_without_a_supervisor_says_nothing() -> None:
     with Link() as link:
-        link.begin(1)
+        link.begin(1, "orders")
         link.end()
         link.on_stop(lambda _: None)
 
