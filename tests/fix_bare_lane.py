@@ -58,9 +58,15 @@ class DecodedSource:
     """The messages of one epoch, decoded without Spark (`app.lane.reading.Source`); reading a killer is death."""
 
     def __init__(
-        self, sent: list[Sent], killers: Collection[int], transform: Function | None, before: Sequence[Sent] = ()
+        self,
+        sent: list[Sent],
+        killers: Collection[int],
+        transform: Function | None,
+        before: Sequence[Sent] = (),
+        on_read: Callable[[list[Sent]], None] = lambda _: None,
     ) -> None:
-        """`before`: messages before the epoch's, for those who read a part that begins there."""
+        """`before`: messages before the epoch's, for those who read a part that begins there; `on_read` may raise."""
+        self._on_read = on_read
         self._planned, self._sent, self._killers, self._transform = sent, [*before, *sent], killers, transform
 
     def all(self) -> pa.Table:
@@ -91,6 +97,7 @@ class DecodedSource:
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):
             raise Death
+        self._on_read(sent)
         rows = decoded(sent)
         return over(self._transform, rows) if self._transform else rows
 
@@ -119,6 +126,10 @@ class BareLane:
         #: offsets of messages that kill whoever reads them
         self.killers: Collection[int] = ()
         self.transform: Function | None = None
+        #: called with the number of messages that are read together
+        self.on_read: Callable[[int], None] = lambda _: None
+        #: offsets of messages for which there is not enough memory
+        self.too_large: Collection[int] = ()
         #: offsets of messages that kill whoever releases them
         self.release_killers: Collection[int] = ()
         #: what the configuration says of tables
@@ -141,6 +152,16 @@ class BareLane:
         own doing, while it decoded."""
         self._close()
         self._open(self._new_guard(), death or self.ended())
+
+    def reopen_without_report(self) -> None:
+        """As `reopen`, after the supervisor died, too."""
+        self._close()
+        self._open(self._new_guard(), None)
+
+    @property
+    def memory_limit(self) -> int | None:
+        """Messages that an epoch may have."""
+        return self._guard.memory_limit
 
     def ended(
         self, cause: Cause = Cause.EXIT, detail: str = "status 3", doing: Activity | None = Activity.DECODE
@@ -202,7 +223,8 @@ class BareLane:
         rows = list(sent)
         if shuffle is not None:
             random.Random(shuffle).shuffle(rows)
-        self.lane.process_epoch(self._epoch, span, DecodedSource(rows, self.killers, self.transform, self.sent))
+        source = DecodedSource(rows, self.killers, self.transform, self.sent, self._read)
+        self.lane.process_epoch(self._epoch, span, source)
         self.lane.committer.commit()
         self.sent += sent
         self._epoch += 1
@@ -249,6 +271,11 @@ class BareLane:
         self._guard.close()
         self._connection.close()
 
+    def _read(self, sent: list[Sent]) -> None:
+        self.on_read(len(sent))
+        if any(one.position.offset in self.too_large for one in sent):
+            raise MemoryError
+
     def _place(self, messages: Iterable[Message]) -> list[Sent]:
         first = len(self.sent)
         return [
@@ -274,8 +301,10 @@ class BareLane:
 
     def _begin(self) -> int:
         start = Offsets.of({TOPIC: 0})
+        at_least = self._attempts.last()
         with self._connection.begin():
-            generation = self._ledger.claim(self._connection, checkpoint="none", delivery="test", at_least=0)
+            newest = at_least.generation if at_least else 0
+            generation = self._ledger.claim(self._connection, checkpoint="none", delivery="test", at_least=newest)
             self._ledger.activate(self._connection, generation, "none")
             if self._ledger.last(self._connection) is None:
                 span = Span(start=start, end=start)

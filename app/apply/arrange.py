@@ -172,7 +172,11 @@ class Epoch:
         return self.layouts[int(self.codes[ordinal])]
 
     def source_times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Source commit time of each change, seconds since 1970."""
+        """Source commit time of each change, seconds since 1970; computed once."""
+        return self._source_times
+
+    @cached_property
+    def _source_times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         times = single(self.rows["ts_ms"]).take(pa.array(self.of_kind(*CHANGES))).drop_null()
         return times.to_numpy(zero_copy_only=False).astype(np.float64) / 1000.0
 

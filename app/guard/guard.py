@@ -282,7 +282,9 @@ class Guard:
         if self._current.stage is Stage.CONTROL:
             self._control_failed(self._current.span, Failure.of(error), counts=True)
         else:
-            stage = Stage.ASSEMBLE if self._is_written else self._current.stage
+            stage = self._current.stage
+            if self._is_written and stage is not Stage.EPOCH:
+                stage = Stage.ASSEMBLE
             self._accuse(self._current.span, stage, Failure.of(error), Against.DEATH)
         self._attempts.finish(self._generation)
         self._current = None

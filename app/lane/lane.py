@@ -216,7 +216,6 @@ class Lane:
             with steps.of("apply"):
                 record, skips = self._apply(number, span, source, epoch, reader.skipped, shapes)
                 record = replace(record, read_end=planned.end if span.end != planned.end else None)
-            self._guard.written(number, whole)
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
@@ -258,7 +257,9 @@ class Lane:
         _check_span(self.name, rows, whole)
         cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole, source)
         held = cut.held if reader.all_before(cut.end) and not known else None
-        return _Read(cut, held, reader.sound(cut.rows))
+        epoch = reader.sound(cut.rows)
+        epoch.source_times()  # what fails in it fails here, where a message is looked for
+        return _Read(cut, held, epoch)
 
     def _neighbour(self, position: Position) -> Position | None:
         """The nearest message before it that the lane is past and did not skip."""
@@ -276,6 +277,7 @@ class Lane:
         skips = self._keeping.begin(self._connection, epoch, source, unread)
         sending = Sending(self._connection, self._applier, self._guard, number, epoch, shapes, skips)
         applied = Application(sending, span).run()
+        self._guard.written(number, span)
         if skips.condemned:
             self._applier.forget()
         self._keeping.end(self._connection, number, skips, shapes)

@@ -21,7 +21,12 @@ alter table suspect
     add controlled       boolean not null default false,  -- other work has passed since the last failure but one
     add control_failures int not null default 0;
 """
-QUARANTINE = "alter table quarantine add alone int not null default 0;"
+QUARANTINE = """
+alter table quarantine add alone int not null default 0;  -- failures of this message by itself
+alter table quarantine drop constraint quarantine_stage_check;
+alter table quarantine add constraint quarantine_stage_check
+    check (stage in ('decode', 'transform', 'apply', 'epoch', 'memory', 'process'));
+"""
 
 
 def upgrade() -> None:
