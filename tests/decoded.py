@@ -13,6 +13,8 @@ from app.model.rows import COLUMNS, SEPARATOR, TRANSACTION, Kind
 from tests.fix_topic import Sent
 from tests.messages import Message
 
+#: the year 10000
+LATEST_MS = 253_402_300_800_000
 SCHEMA = pa.schema(
     {
         "topic": pa.string(),
@@ -55,7 +57,7 @@ def decoded_row(message: Message, topic: str, partition: int, offset: int) -> di
         "layout": SEPARATOR.join([kind, "", *named]),
         "key": key,
         "line": copy_line(columns.values()) if columns else "",
-        "ts_ms": source.get("ts_ms"),
+        "ts_ms": time if (time := source.get("ts_ms")) is not None and 0 <= time < LATEST_MS else None,
         "sequence": source.get("sequence"),
         "is_read": value["op"] == "r" if isinstance(value.get("op"), str) else None,
         "transaction": _transaction(value),

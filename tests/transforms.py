@@ -8,8 +8,8 @@ from pathlib import Path
 
 from app.transform import Change
 
-#: megabytes that a process may have that eats memory
-LIMIT_MB = 600
+#: megabytes that a process may have that eats memory, and one whose rows become large
+LIMIT_MB, INFLATED_MB = 600, 900
 _CHUNK = 16 << 20
 
 
@@ -31,6 +31,9 @@ def obey(change: Change) -> Change | None:
                 time.sleep(3600)  # the very thing
         case "leave out":
             return None
+        case "inflate":
+            _bound(INFLATED_MB)
+            change.row["v"] = "x" * (1 << 20)
         case "shout":
             change.row["v"] = "SHOUT\t\\N\n"
         case _:
@@ -51,15 +54,22 @@ def memory_folder() -> Path | None:
     return next((place for place, name in zip(places, names, strict=True) if (place / name).exists()), None)
 
 
-def _eat() -> None:
-    """Move into a group of bounded memory and take more than that: the kernel kills this process."""
+def _bound(megabytes: int) -> None:
+    """Move this process into a group of bounded memory, once."""
     folder = memory_folder()
     assert folder is not None
     group = folder / f"surelane-{os.getpid()}"
+    if group.exists():
+        return
     group.mkdir()
     limit = group / ("memory.limit_in_bytes" if (group / "memory.limit_in_bytes").exists() else "memory.max")
-    limit.write_text(str(LIMIT_MB << 20))
+    limit.write_text(str(megabytes << 20))
     (group / "cgroup.procs").write_text(str(os.getpid()))
+
+
+def _eat() -> None:
+    """Take more than there is: the kernel kills this process."""
+    _bound(LIMIT_MB)
     eaten = []
     while True:
         eaten.append(bytearray(os.urandom(1024) * (_CHUNK // 1024)))

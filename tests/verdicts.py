@@ -15,4 +15,4 @@ def table(heading: str) -> list[dict[str, str]]:
 
 POSTGRES = table("What Postgres says")
 SURELANE = table("What Surelane says")
-NOBODY = table("What nobody says")
+DEATHS = table("What a death says")

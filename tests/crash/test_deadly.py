@@ -64,6 +64,33 @@ def test_a_message_that_takes_the_worker_with_it(
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
+def test_an_epoch_that_does_not_fit_into_memory(
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    """Killed by the kernel: the epoch is read again in smaller ones, also the one that was planned already."""
+    if not can_eat():
+        pytest.skip("needs the right to bound a process' memory (cgroup)")
+    target.execute("create table flat (id int primary key, v text)")
+    made = lane(
+        two_phase,
+        epoch={"max_messages": 400},
+        transform={"function": "tests.transforms:obey", "where": "driver"},
+        guard={"max_attempts": MAX_ATTEMPTS},
+    )
+    topic.send([row(number, "inflate") for number in range(400)])
+    topic.sent = []  # what the target has to have is asked below
+    process = lane_process(made, until_caught_up=True).start()
+    assert process.wait(TIMEOUT_SECONDS) == ExitStatus.OK, process.tail()
+    assert target.execute("select count(*), count(distinct id), min(length(v)) from flat") == [(400, 400, 1 << 20)]
+    assert target.execute("select from surelane.quarantine where lane = :lane", lane=target.lane) == []
+    assert target.execute("select from surelane.suspect where lane = :lane", lane=target.lane) == []
+    assert target.prepared() == []
+    deaths = process.events("worker died")
+    assert deaths, "the kernel killed it once at least, else this test shows nothing"
+    assert {death["cause"] for death in deaths} == {"oom"}
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_poison_in_an_epoch_that_is_replayed(
     lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:

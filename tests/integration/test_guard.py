@@ -15,7 +15,7 @@ from app.config.on_skip import OnSkip
 from app.db.engine import make_engine
 from app.db.failures import is_connection_loss
 from app.errors import Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
-from app.guard.attempts import Attempt, Attempts, Stage
+from app.guard.attempts import Attempt, Attempts, Stage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import FAN_OUT, single
 from app.model.offsets import Offsets, Position, Span
@@ -285,9 +285,9 @@ def test_the_metrics_count_what_is_skipped(lane: BareLane) -> None:
     deaths_until_done(lane, [row(1), row(2, None), row(3, "never"), row(4, "x" * 11)])
     found = {
         reason: lane.metrics.get_sample_value("surelane_quarantined_total", {"lane": lane.name, "reason": reason})
-        for reason in ("23", "22", "unknown")
+        for reason in ("23", "22", "status 3")
     }
-    assert found == {"23": 2, "22": 1, "unknown": 1}
+    assert found == {"23": 2, "22": 1, "status 3": 1}
 
 
 def test_one_death_costs_nothing(lane: BareLane) -> None:
@@ -356,14 +356,41 @@ def test_a_lost_connection_counts_by_itself(open_attempts: Open) -> None:
     """More of them are needed: the server is to blame more often than the message."""
     guard, message = Guard(open_attempts(), LIMITS), single(Position(*TOPIC, 3))
     guard.open(1, Offsets(), None)
-    for losses in range(1, LIMITS.max_losses + 1):
+
+    def lose() -> Suspect:
         guard.begin(1, message, Stage.APPLY)
         guard.laid_down(Unreachable("gone"), lost_target=True)
         guard.open(1, Offsets(), None)
         suspect = guard.suspect(message, Stage.APPLY)
         assert suspect is not None
+        return suspect
+
+    for losses in range(1, LIMITS.max_losses + 1):
+        suspect = lose()
         assert (suspect.attempts, suspect.losses) == (0, losses)
-        assert guard.condemns(suspect) == (losses == LIMITS.max_losses)
+        assert guard.wants_control(suspect) == (losses >= LIMITS.max_losses - 1)
+        assert not guard.condemns(suspect), "the same connection has to hold without the message first"
+    assert not guard.condemns(guard.control_passed(lose())), "and the message has to fail after that"
+    suspect = lose()
+    assert (suspect.losses, suspect.alone) == (LIMITS.max_losses, LIMITS.max_losses + 2)
+    assert guard.condemns(suspect)
+
+
+def test_a_control_that_loses_the_connection_clears_the_message(open_attempts: Open) -> None:
+    """A target whose sessions are ended again and again, under an idle lane."""
+    guard, message = Guard(open_attempts(), LIMITS), single(Position(*TOPIC, 3))
+    guard.open(1, Offsets(), None)
+    for _ in range(10 * LIMITS.max_losses):
+        suspect = guard.suspect(message, Stage.APPLY)
+        stage = Stage.CONTROL if suspect is not None and guard.wants_control(suspect) else Stage.APPLY
+        guard.begin(1, message, stage)
+        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.open(1, Offsets(), None)
+    suspect = guard.suspect(message, Stage.APPLY)
+    assert suspect is not None
+    assert suspect.losses < LIMITS.max_losses
+    assert not guard.condemns(suspect)
+    assert suspect.control_failures == 0, "servers that go away are waited for without an end"
 
 
 def test_a_connection_lost_before_it_was_used_is_nobodys_fault(open_attempts: Open) -> None:
@@ -405,8 +432,15 @@ def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: 
     after = Guard(open_attempts(), LIMITS) if kind is SparkGone else guard
     after.open(2, Offsets(), None)
     suspect = after.suspect(message, Stage.APPLY)
-    found = "no" if suspect is None else "attempt" if suspect.attempts else "loss"
+    found = "no" if suspect is None else next(name for name, count in _counts(suspect).items() if count)
     assert found == row["counts"].partition(",")[0]
+
+
+def _counts(suspect: Suspect) -> dict[str, int]:
+    return {"memory" if suspect.stage is Stage.MEMORY else "attempt": suspect.attempts} | {
+        "loss": suspect.losses,
+        "unexplained": suspect.unexplained,
+    }
 
 
 def test_without_its_database_nothing_is_begun(target: Target) -> None:

@@ -1,5 +1,7 @@
 """docs/VERDICTS.md says what the code does: every row, and nothing is left out."""
 
+import datetime
+
 import psycopg2
 import pytest
 
@@ -14,9 +16,12 @@ from app.db.failures import (
     verdict_of,
 )
 from app.errors import SurelaneError, Verdict
-from app.model.death import Cause
-from tests.verdicts import NOBODY, POSTGRES, SURELANE
+from app.guard.evidence import Evidence, weigh
+from app.model.activity import Activity
+from app.model.death import Cause, Death
+from tests.verdicts import DEATHS, POSTGRES, SURELANE
 
+NOW = datetime.datetime.now(datetime.UTC)
 #: SQLSTATEs for which the table has no row of their own
 UNLISTED = ("0A000", "28000", "3D000", "42601", "42804", "55P02", "58030", "SL001", "XX000", "ZZ001")
 
@@ -74,7 +79,19 @@ def test_errors(row: dict[str, str]) -> None:
     assert (row["verdict"], row["exit status"]) == (kind.verdict.value, str(kind.exit_status.value))
 
 
-@pytest.mark.parametrize("cause", Cause)
-def test_every_death_has_a_row(cause: Cause) -> None:
-    (row,) = [row for row in NOBODY if row["cause"].startswith(f"{cause}`")]
-    assert row["counts"] == "attempt"
+COUNTS = {
+    Evidence.FAILURE: "attempt",
+    Evidence.UNEXPLAINED: "unexplained",
+    Evidence.MEMORY: "memory",
+    Evidence.NOTHING: "no",
+}
+
+
+@pytest.mark.parametrize("row", DEATHS, ids=lambda row: f"{row['cause']}-{row['for example']}")
+def test_deaths(row: dict[str, str]) -> None:
+    death = Death(cause=Cause(row["cause"]), detail=row["for example"], at=NOW, doing={"lane": Activity.DECODE.value})
+    assert COUNTS[weigh(death, "lane")] == row["counts"]
+
+
+def test_every_death_has_a_row() -> None:
+    assert {row["cause"] for row in DEATHS} == {cause.value for cause in Cause}
