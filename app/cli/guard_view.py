@@ -14,6 +14,7 @@ from app.guard.narrowing import size
 from app.guard.overview import Overview
 
 _ATTEMPT = ("generation", "epoch", "stage")
+_MORE = ("deaths", "unexplained", "alone", "controlled", "control_failures")
 _PROCESS = ("finished", "host", "pid")
 
 
@@ -50,7 +51,8 @@ def facts(lane: Overview) -> Table:
 def suspects(lane: Overview, told: Guard) -> Table:
     """What is suspected."""
     table = Table(title="suspects", title_justify="left", box=None, pad_edge=False)
-    for name in ("stage", "span", "messages", "attempts", "losses", "first (UTC)", "last (UTC)", "cause"):
+    names = ("stage", "span", "messages", "attempts", "losses", "unexplained", "alone", "first (UTC)", "last (UTC)")
+    for name in (*names, "cause"):
         table.add_column(name, overflow="fold")
     for row in lane.suspects:
         cells = (
@@ -59,6 +61,8 @@ def suspects(lane: Overview, told: Guard) -> Table:
             f"{size(span_of(row)):,}",
             f"{row.attempts} of {told.max_attempts}",
             f"{row.losses} of {told.max_losses}",
+            f"{row.unexplained}",
+            f"{row.alone}",
             _time(row.first_at).removesuffix(" UTC"),
             _time(row.last_at).removesuffix(" UTC"),
             " ".join(filter(None, (row.sqlstate, *_cause(row, told).split()))),
@@ -80,6 +84,7 @@ def _suspect(row: Row[Any], told: Guard) -> dict[str, Any]:
         "max_attempts": told.max_attempts,
         "losses": row.losses,
         "max_losses": told.max_losses,
+        **{name: getattr(row, name) for name in _MORE},
         "cause": _cause(row, told),
         "error_class": row.error_class,
         "sqlstate": row.sqlstate,

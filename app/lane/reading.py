@@ -27,6 +27,8 @@ MALFORMED = Failure("it is not a Debezium change event in JSON", "Malformed")
 _BAD = (Kind.MALFORMED, Kind.FAILED)
 #: bytes that must be free before a single message is believed not to fit into memory
 BALLAST_BYTES = 64 << 20
+#: where in an epoch another message is taken from, as a share of its offsets
+_ELSEWHERE = (0.5, 0.75, 1.0, 0.25)
 
 #: decodes a message in a process of its own; what ended that process, None where it survived
 Trial = Callable[[RawMessage], str | None]
@@ -71,11 +73,14 @@ class Reader:
     trial: Trial | None = None
     skipped: list[Skipped] = field(default_factory=list)
     _tables: list[pa.Table] = field(default_factory=list)
+    #: the epoch's
+    _span: Span = field(default_factory=lambda: Span(start=Offsets(), end=Offsets()))
     #: whether the epoch is read in parts
     _cut: bool = False
 
     def read(self, span: Span) -> pa.Table:
         """The rows of the span's messages, without those that cannot be read."""
+        self._span = span
         self.guard.enter(span)
         parts = cut(span, self.guard.spans(Stage.DECODE))
         if parts == [span] and (only_position(span) is None or self.guard.suspect(span, Stage.DECODE) is None):
@@ -156,7 +161,7 @@ class Reader:
         self.guard.begin(self.number, suspect.span, Stage.CONTROL)
         if suspect.stage is Stage.MEMORY:
             _fill_memory()
-        other = self._neighbour(position)
+        other = self._neighbour(position, suspect)
         if other is not None and (error := self._fails(other)) is not None:
             raise Unattributed.of(
                 f"message {position} fails, and so does {other}, which is of the same kind: {error.message}",
@@ -164,12 +169,17 @@ class Reader:
             )
         return self.guard.control_passed(suspect)
 
-    def _neighbour(self, position: Position) -> Position | None:
-        """The message read last before it in this process, else one that the lane is past."""
+    def _neighbour(self, position: Position, suspect: Suspect) -> Position | None:
+        """The message read last before it in this process, else one that the lane is past, else another one of its
+        partition's part of the epoch: each time another, for that one may kill, too."""
         for table in reversed(self._tables):
             if table.num_rows:
                 return Position(*(table[name][table.num_rows - 1].as_py() for name in ("topic", "partition", "offset")))
-        return self.neighbour(position)
+        if (before := self.neighbour(position)) is not None:
+            return before
+        first, end = self._span.start[position.tp], self._span.end[position.tp]
+        offset = first + int((end - 1 - first) * _ELSEWHERE[suspect.control_failures % len(_ELSEWHERE)])
+        return None if offset == position.offset else Position(*position.tp, offset)
 
     def _fails(self, position: Position) -> SurelaneError | None:
         kept = len(self._tables)
