@@ -188,8 +188,8 @@ def accept(
 ) -> list[tuple[Gap, int]]:
     """In the caller's transaction: every lane that lacks something goes on behind it; gives the number of each record.
 
-    `forget` deletes what the guard has against offsets of a lane's topic that is no more. It commits at once, perhaps in
-    another database: it is called after every check, and before the caller's COMMIT lets a lane go on.
+    `forget` deletes what the guard has against offsets of a lane's topic that is no more. It commits at once, perhaps
+    in another database: it is called after every check, and before the caller's COMMIT lets a lane go on.
 
     Raises Refused, with nothing changed, while a lane runs, has something prepared, or lacks nothing at all.
     """
