@@ -54,9 +54,16 @@ class DecodedSource:
     """The messages of one epoch, decoded without Spark (`app.lane.reading.Source`); reading a killer is death."""
 
     def __init__(
-        self, sent: list[Sent], killers: Collection[int], transform: Function | None, before: Sequence[Sent] = ()
+        self,
+        sent: list[Sent],
+        killers: Collection[int],
+        transform: Function | None,
+        before: Sequence[Sent] = (),
+        compacted: Collection[int] = (),
     ) -> None:
-        """`before`: messages before the epoch's, for those who read a part that begins there."""
+        """`before`: messages before the epoch's, for those who read a part that begins there; `compacted`: offsets that
+        Kafka has no longer once they were decoded."""
+        self._compacted = compacted
         self._planned, self._sent, self._killers, self._transform = sent, [*before, *sent], killers, transform
 
     def all(self) -> pa.Table:
@@ -76,13 +83,14 @@ class DecodedSource:
     def message(self, position: Position) -> RawMessage | None:
         """As Kafka would give it."""
         found = next((one.message for one in self._sent if one.position == position), None)
+        found = None if position.offset in self._compacted else found
         if found is None:
             return None
         return RawMessage(position=position, key=found.key, value=found.value, headers=found.headers, timestamp_ms=0)
 
-    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         """As Kafka would give them."""
-        return [message for position in positions if (message := self.message(position)) is not None]
+        return [self.message(position) for position in positions]
 
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):
@@ -106,6 +114,8 @@ class BareLane:
         redact: Collection[str],
         transaction_limit: int | None,
     ) -> None:
+        #: offsets that log compaction removes once they were decoded
+        self.compacted: set[int] = set()
         #: messages that may wait for the rest of their transaction; looked at when the lane opens
         self.transaction_limit = transaction_limit
         self.target, self.name = target, name
@@ -190,7 +200,9 @@ class BareLane:
         rows = list(sent)
         if shuffle is not None:
             random.Random(shuffle).shuffle(rows)
-        self.lane.process_epoch(self._epoch, span, DecodedSource(rows, self.killers, self.transform, self.sent))
+        self.lane.process_epoch(
+            self._epoch, span, DecodedSource(rows, self.killers, self.transform, self.sent, self.compacted)
+        )
         self.lane.committer.commit()
         self.sent += sent
         self._epoch += 1
