@@ -39,7 +39,7 @@ class _Server(http.server.ThreadingHTTPServer):
         self._changing = threading.Lock()
         super().__init__(address, _Handler)
 
-    def process_request(self, request: socket.socket, client_address: Any) -> None:
+    def process_request(self, request: Any, client_address: Any) -> None:
         """In a thread, as soon as there is one."""
         if len(self._open) >= MAX_CONNECTIONS:
             self._end(next(iter(self._accepted()), None))
@@ -54,7 +54,7 @@ class _Server(http.server.ThreadingHTTPServer):
             self._forget(request)
             raise
 
-    def process_request_thread(self, request: socket.socket, client_address: Any) -> None:
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:

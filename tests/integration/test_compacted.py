@@ -86,7 +86,7 @@ def test_hidden_values_stay_hidden(bare_lane: MakeBareLane, refusing: Target) ->
 def test_a_release_is_refused(bare_lane: MakeBareLane, refusing: Target) -> None:
     """By force, too: there is nothing to apply."""
     made = skipping(bare_lane, OnSkip.PARK)
-    (entry,) = refusing.execute('select id from surelane.quarantine where "offset" = 1')[0]
+    ((entry,),) = refusing.execute('select id from surelane.quarantine where "offset" = 1')
     with refusing.engine.begin() as connection:
         operator = Operator(SCHEMA, made.name, several=False)
         operator.request_release(connection, [entry], "me@here", "a test", forced=True)
