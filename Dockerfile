@@ -90,10 +90,11 @@ COPY --from=own /opt/surelane/migrations /opt/surelane/migrations
 COPY --from=own /opt/surelane/ops /opt/surelane/ops
 COPY --from=own /opt/surelane/app /opt/surelane/app
 # The port stands here, so that the health check and the lane cannot differ: the environment is above the file.
+# All of the container's addresses: what of them is reached from outside is for whoever publishes the port.
 ENV PATH=/opt/surelane/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
     SURELANE_CACHE=/opt/surelane/cache SURELANE_JARS=/opt/surelane/jars SURELANE_FORCE_BUNDLED=java \
-    SURELANE_CONFIG=/etc/surelane/surelane.yaml SURELANE_METRICS__PORT=9108 JAVA_HOME=/opt/surelane/java
+    SURELANE_CONFIG=/etc/surelane/surelane.yaml SURELANE_METRICS__PORT=9108 SURELANE_METRICS__HOST=0.0.0.0 JAVA_HOME=/opt/surelane/java
 USER 10001:10001
 # Checkpoint (./var/checkpoints) and snapshots are below it: mount a volume here.
 WORKDIR /var/lib/surelane

@@ -85,6 +85,12 @@ class Unreachable(SurelaneError):
     exit_status = ExitStatus.ENVIRONMENT
 
 
+class ServerExhausted(Unreachable):
+    """A server has no memory left for what is asked of it: tried again for some minutes, not for ever."""
+
+    exit_status = ExitStatus.TARGET
+
+
 class BadMessage(SurelaneError):
     """A message cannot be applied."""
 

@@ -1,4 +1,4 @@
-"""Programs of Prometheus for the tests of ops/: the machine's own, else out of Debian's or Ubuntu's packages.
+"""Programs of Prometheus, and PgBouncer, for the tests: the machine's own, else out of Debian's or Ubuntu's packages.
 
 No package index has them, so apt-get fetches the packages, which it checks by the distribution's signatures. They are
 unpacked into the cache, not installed: no root is needed, nothing of the machine changes, and no service is started.
@@ -21,6 +21,7 @@ PACKAGES = {
     "amtool": ("amtool", "prometheus-alertmanager"),
     "prometheus-alertmanager": ("prometheus-alertmanager",),
     "prometheus-postgres-exporter": ("prometheus-postgres-exporter",),
+    "pgbouncer": ("pgbouncer", "libc-ares2", "libevent-2.1-7", "libevent-2.1-7t64"),
 }
 #: where Debian's Alertmanager has its templates, for good: unpacked, they are beside it, and it is started there
 TEMPLATES = b"/usr/share/prometheus/alertmanager"
@@ -69,12 +70,21 @@ def _fetch(names: list[str], folder: Path, scratch: Path, *, own_lists: bool) ->
             said = _run(["dpkg-deb", "--extract", str(archive), str(scratch / "whole")], scratch) or said
             archive.unlink()
     for name in names:
-        if (binary := scratch / "whole" / "usr" / "bin" / name).is_file():
+        places = (scratch / "whole" / "usr" / sub / name for sub in ("bin", "sbin"))
+        if binary := next((place for place in places if place.is_file()), None):
+            libraries(folder).mkdir(exist_ok=True)
+            for library in (scratch / "whole").glob("usr/lib/*/*.so*"):
+                library.replace(libraries(folder) / library.name)
             for template in (scratch / "whole").glob(f"{TEMPLATES.decode()[1:]}/*.tmpl"):
                 template.replace(folder / template.name)
             binary.write_bytes(binary.read_bytes().replace(TEMPLATES, HERE))
             binary.rename(folder / name)
     return said.splitlines()[-1] if said else ""
+
+
+def libraries(folder: Path) -> Path:
+    """For LD_LIBRARY_PATH: what fetched programs in `folder` need and the machine may lack."""
+    return folder.with_name("lib")
 
 
 def _options(scratch: Path, *, own_lists: bool) -> list[str]:

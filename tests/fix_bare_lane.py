@@ -64,9 +64,11 @@ class DecodedSource:
         transform: Function | None,
         before: Sequence[Sent] = (),
         on_read: Callable[[list[Sent]], None] = lambda _: None,
+        compacted: Collection[int] = (),
     ) -> None:
-        """`before`: messages before the epoch's, for those who read a part that begins there; `on_read` may raise."""
-        self._on_read = on_read
+        """`before`: messages before the epoch's, for those who read a part that begins there; `on_read` may raise;
+        `compacted`: offsets that Kafka has no longer once they were decoded."""
+        self._on_read, self._compacted = on_read, compacted
         self._planned, self._sent, self._killers, self._transform = sent, [*before, *sent], killers, transform
 
     def all(self) -> pa.Table:
@@ -86,13 +88,14 @@ class DecodedSource:
     def message(self, position: Position) -> RawMessage | None:
         """As Kafka would give it."""
         found = next((one.message for one in self._sent if one.position == position), None)
+        found = None if position.offset in self._compacted else found
         if found is None:
             return None
         return RawMessage(position=position, key=found.key, value=found.value, headers=found.headers, timestamp_ms=0)
 
-    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         """As Kafka would give them."""
-        return [message for position in positions if (message := self.message(position)) is not None]
+        return [self.message(position) for position in positions]
 
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):
@@ -117,6 +120,8 @@ class BareLane:
         redact: Collection[str],
         transaction_limit: int | None,
     ) -> None:
+        #: offsets that log compaction removes once they were decoded
+        self.compacted: set[int] = set()
         #: messages that may wait for the rest of their transaction; looked at when the lane opens
         self.transaction_limit = transaction_limit
         self.target, self.name = target, name
@@ -223,7 +228,7 @@ class BareLane:
         rows = list(sent)
         if shuffle is not None:
             random.Random(shuffle).shuffle(rows)
-        source = DecodedSource(rows, self.killers, self.transform, self.sent, self._read)
+        source = DecodedSource(rows, self.killers, self.transform, self.sent, self._read, self.compacted)
         self.lane.process_epoch(self._epoch, span, source)
         self.lane.committer.commit()
         self.sent += sent

@@ -11,6 +11,7 @@ import pyarrow as pa
 from app.archive.lines import End, Head, read_end, read_head, read_message, write_end, write_head, write_message
 from app.archive.trouble import broken
 from app.kafka.broker import RawMessage
+from app.private import opened
 
 #: bytes of lines that are compressed at once: each is a frame of its own, and a file of zstd is as many as it likes
 BLOCK_BYTES = 1 << 20
@@ -28,7 +29,7 @@ class FileWriter:
         self._block: list[bytes] = []
         self._size = 0
         self._messages = 0
-        self._file = path.open("wb")
+        self._file = opened(path, "wb")
         try:
             self._line(write_head(head))
             self._flush()  # a frame of its own: who asks what is in the file reads no more than that

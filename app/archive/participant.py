@@ -23,6 +23,7 @@ from app.errors import Diverged, EnvironmentMissing
 from app.kafka.broker import RawMessage
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.private import FOLDER_MODE
 
 log = structlog.get_logger()
 
@@ -81,7 +82,7 @@ class Archive:
                 "missing mount looks the same. Without an archive: remove archive from the configuration",
             )
         with telling(path, "is it writable"):
-            path.mkdir(exist_ok=True)
+            path.mkdir(mode=FOLDER_MODE, exist_ok=True)
             self._sweep()
         self._folder.check_topics(cluster, topics)
 

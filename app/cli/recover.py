@@ -21,8 +21,7 @@ from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.failures import translated
 from app.errors import ExitStatus
-from app.guard.attempts import Attempts
-from app.guard.database import guard_engine
+from app.guard.database import forget_suspects
 from app.kafka.broker import Broker
 from app.recover.from_ledger import Recovery, recover_from_ledger
 from app.recover.gap import accept as accept_gap
@@ -112,19 +111,17 @@ def gap(
         caller = who()
         done = []
         if accept and reason is not None:
-            _forget_suspects([one.lane for one in found.gaps if one.anew], settings)
-            done = accept_gap(settings, connection, broker, reason=reason, who=(caller.user, caller.host))
+            done = accept_gap(
+                settings,
+                connection,
+                broker,
+                reason=reason,
+                who=(caller.user, caller.host),
+                forget=lambda lane: forget_suspects(settings, lane),
+            )
     typer.echo(json.dumps(gaps_json(found, done)) if as_json else gaps_told(found, done))
     if not accept and any(one.is_one for one in found.gaps):
         raise typer.Exit(ExitStatus.DIVERGED)
-
-
-def _forget_suspects(lanes: list[str], settings: Settings) -> None:
-    """What the guard holds against offsets of a topic that is no more."""
-    for lane in lanes:
-        attempts = Attempts(guard_engine(settings, "surelane recover"), settings.target.db_schema, lane)
-        attempts.forget()
-        attempts.close()
 
 
 @app.command(

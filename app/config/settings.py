@@ -468,7 +468,8 @@ class Metrics(_Section):
 
     #: 0 or null: not served
     port: Annotated[int, Field(ge=0, le=65535)] | None = DEFAULT_METRICS_PORT
-    host: str = "0.0.0.0"  # scraped from another machine, and nothing served here is secret
+    #: 0.0.0.0: all of this machine's; nobody has to log in
+    host: str = "127.0.0.1"
 
 
 class SnapshotDriver(enum.StrEnum):

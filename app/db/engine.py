@@ -4,6 +4,7 @@ No pool: a lane keeps its few connections for its whole life, and a connection's
 own. Broken networks are noticed within half a minute instead of the kernel's two hours.
 """
 
+import uuid
 from typing import Any
 
 import psycopg2
@@ -35,6 +36,9 @@ SESSION = {
     "standard_conforming_strings": "on",
 }
 
+#: a setting without a meaning for Postgres: a session that lacks it is not the one that was opened
+MARK_SETTING, MARK = "surelane.session", uuid.uuid4().hex
+
 
 def make_engine(url: str | URL, owner_role: str | None = None, application_name: str = "surelane") -> Engine:
     """Engine whose connections take `owner_role`, so that whoever may take it can end what another login prepared.
@@ -49,7 +53,7 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
             "connect_timeout": CONNECT_TIMEOUT_SECONDS,
             "application_name": application_name,
             "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
-            "options": " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in SESSION.items()),
+            "options": _options(),
             **KEEPALIVES,
         },
     )
@@ -67,6 +71,11 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
             dbapi_connection.commit()
 
     return engine
+
+
+def _options() -> str:
+    settings = {**SESSION, MARK_SETTING: MARK}
+    return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
 
 
 def _asks_for_its_password(engine: Engine, url: URL) -> None:

@@ -8,7 +8,7 @@ import psycopg2
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from app.errors import TargetMismatch, Unreachable, Verdict
+from app.errors import ServerExhausted, TargetMismatch, Unreachable, Verdict
 
 Result = TypeVar("Result")
 
@@ -16,6 +16,10 @@ Result = TypeVar("Result")
 UNDEFINED_OBJECT = "42704"
 #: the environment failed; the same transaction may succeed later
 RETRY_CLASSES = ("08", "40", "53", "57P", "55P03", "55006", "25P02")
+#: of those what the same message meets each time: a limit of the configuration
+LIMIT_CLASSES = ("53400",)
+#: of those what may be the message's or the configuration's doing: tried again, but not for ever
+EXHAUSTED_CLASSES = ("53200",)
 #: the connection is gone or is being ended
 LOSS_CLASSES = ("08", "57P")
 #: the data itself is refused: by its type, a constraint, a limit (a value too large for an index), a trigger, or
@@ -36,6 +40,10 @@ HINTS = {
     "3F000": "create the missing schema, or run `surelane migrate` if it is Surelane's own",
     "42703": "add the missing column to the target",
     "55000": "set max_prepared_transactions above 0 and restart the server, or use `commit: ledger`",
+    "53400": "raise the limit for the lane's role, as a superuser: ALTER ROLE <role> SET temp_file_limit = '...'; or "
+    "write a smaller epoch.max_messages",
+    "53200": "give the server more memory, or what its message names (max_locks_per_transaction, "
+    "max_prepared_transactions); or write a smaller epoch.max_messages",
     "25006": "the target is read-only (a standby?): point target.url at the primary",
 }
 
@@ -55,6 +63,8 @@ def sqlstate(error: BaseException) -> str | None:
 def verdict_of(error: BaseException) -> Verdict:
     """Retry, stop or poison. An error without SQLSTATE is a lost connection."""
     code = sqlstate(error)
+    if code is not None and code.startswith(LIMIT_CLASSES):
+        return Verdict.STOP
     if code is None or code.startswith(RETRY_CLASSES):
         return Verdict.RETRY
     return Verdict.POISON if code.startswith(POISON_CLASSES) else Verdict.STOP
@@ -123,6 +133,8 @@ def translated(doing: str, *, discreet: bool = False) -> Iterator[None]:
         yield
     except (DBAPIError, psycopg2.Error) as error:
         message = f"{doing}: {describe(error, discreet=discreet)}"
+        if (sqlstate(error) or "").startswith(EXHAUSTED_CLASSES):
+            raise ServerExhausted(message, hint=HINTS.get(sqlstate(error) or "")) from error
         if verdict_of(error) is Verdict.RETRY:
             raise Unreachable(message, hint=_UNREACHABLE_HINT) from error
         raise TargetMismatch(message, hint=HINTS.get(sqlstate(error) or "")) from error

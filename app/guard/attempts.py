@@ -16,6 +16,7 @@ from sqlalchemy import delete as delete_from
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
+from app.db.direct import check_direct
 from app.db.failures import translated
 from app.errors import Fenced
 from app.guard.quarantine import storable
@@ -206,6 +207,7 @@ class Attempts:
                         raise
                     self.close()
             self._connection = self._engine.connect()
+            check_direct(self._engine, self._connection, "guard.url (or target.url)")
             return self._connection.execute(statement)
 
 

@@ -4,6 +4,7 @@ from sqlalchemy import Engine
 
 from app.config.settings import Settings
 from app.db.engine import make_engine
+from app.guard.attempts import Attempts
 
 
 def guard_engine(settings: Settings, application_name: str) -> Engine:
@@ -11,3 +12,12 @@ def guard_engine(settings: Settings, application_name: str) -> Engine:
     if settings.guard.url is not None:
         return make_engine(settings.guard.url, application_name=application_name)
     return make_engine(settings.target.url, settings.target.owner_role, application_name)
+
+
+def forget_suspects(settings: Settings, lane: str) -> None:
+    """Delete what is suspected of a lane; committed when this returns."""
+    attempts = Attempts(guard_engine(settings, "surelane recover"), settings.target.db_schema, lane)
+    try:
+        attempts.forget()
+    finally:
+        attempts.close()

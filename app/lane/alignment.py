@@ -121,5 +121,5 @@ class _Source:
     def message(self, position: Position) -> RawMessage | None:
         return self.planned.message(position)
 
-    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         return self.planned.messages(positions)

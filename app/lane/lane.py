@@ -102,6 +102,7 @@ class Lane:
         self._guard, self._keeping, self._releasing = guard, keeping, releasing
         self._metrics, self._alignment = metrics, alignment
         self._unpublished: _Unpublished | None = None
+        self._until_prune = 0
         with translated(f"lane {name}: reading ledger and quarantine"), connection.begin():
             last = ledger.last(connection)
             keeping.keys.read(connection)
@@ -205,7 +206,7 @@ class Lane:
             check_alive(self._connection, f"lane {self.name}: epoch {number}")
             self._guard.tells_target()
             shapes = self._applier.prepare(epoch)
-            self._prune(number)
+            self._prune()
         # 6. Write and pre-commit, all in one transaction.
         gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
         discreet = self._guard.discreet
@@ -309,10 +310,13 @@ class Lane:
             ms={step: round(seconds * 1000, 1) for step, seconds in done.steps.items()},
         )
 
-    def _prune(self, number: int) -> None:
-        if number % PRUNE_EVERY_EPOCHS == PRUNE_EVERY_EPOCHS - 1:
+    def _prune(self) -> None:
+        """At the first epoch of a process, too: one that restarts often may never come to PRUNE_EVERY_EPOCHS."""
+        self._until_prune -= 1
+        if self._until_prune < 0:
+            self._until_prune = PRUNE_EVERY_EPOCHS - 1
             with translated(f"lane {self.name}: pruning the ledger"), self._connection.begin():
-                self._ledger.prune(self._connection, self._generation, number)
+                self._ledger.prune(self._connection)
 
     def _is_applied(self, planned: Span) -> bool:
         """A new checkpoint begins at the position: what it plans there was read before, and not applied."""

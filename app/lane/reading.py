@@ -53,8 +53,8 @@ class Source(Protocol):
         """One message as it lies in Kafka; None where there is none (offsets have gaps)."""
         ...
 
-    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
-        """Several messages that were read before, in their order."""
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
+        """Several messages that were read before, in their order; None for one that was compacted away since."""
         ...
 
 

@@ -49,6 +49,8 @@ _UNKNOWN = (
     "nobody can tell whether a newer change of its row was applied: "
     "its table and key were not known when it was skipped"
 )
+_NOT_KEPT = "nothing of the message is kept that could be applied: see its error, and discard it"
+_NO_ROW = "decoded once more, the message gives no change; discard it if it is not wanted"
 _BY_FORCE = "; --force releases it all the same"
 
 
@@ -156,7 +158,9 @@ class Releasing:
             return error.message
 
     def _release(self, connection: Connection, release: Release, ready: _Ready | str) -> None:
-        why = ready if isinstance(ready, str) else self._obstacle(connection, release, ready)
+        why = (
+            ready if isinstance(ready, str) else _missing(release.message) or self._obstacle(connection, release, ready)
+        )
         if why is None and not isinstance(ready, str):
             why = self._apply(connection, release, ready)
         said = {"lane": self._ledger.lane, "entry": release.held.id, "position": str(release.held.position)}
@@ -200,7 +204,11 @@ def _row(rows: pa.Table, release: Release) -> pa.Table | str:
     for index in range(rows.num_rows):
         if tuple(rows[name][index].as_py() for name in ("topic", "partition", "offset")) == release.held.position:
             return rows.slice(index, 1)
-    raise AssertionError(f"{release.held.position} was not decoded")
+    return _NO_ROW
+
+
+def _missing(message: RawMessage) -> str | None:
+    return _NOT_KEPT if message.key is None and message.value is None else None
 
 
 def _span(releases: Sequence[Release]) -> Span:

@@ -10,7 +10,16 @@ from app.guard.quarantine import Entry, State
 from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
 from app.lane.parking import Key
+from app.model.offsets import Position
 from app.model.rows import Layout
+
+#: why an entry has neither key nor value
+COMPACTED = "log compaction removed the message after it was read: its position, key and table are all that is kept"
+
+
+def compacted(position: Position) -> RawMessage:
+    """In place of a message that is no more."""
+    return RawMessage(position=position, key=None, value=None, headers=(), timestamp_ms=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,18 +31,24 @@ class Skipped:
     #: the message's key as decoded; None when it could not be
     key: str | None = None
     layout: Layout | None = None
+    #: log compaction removed it after it was read
+    is_compacted: bool = False
 
     @classmethod
     def of_row(cls, epoch: Epoch, ordinal: int, suspect: Suspect, message: RawMessage | None) -> "Skipped":
-        """A decoded message."""
-        if message is None:
-            raise AssertionError(f"{epoch.position(ordinal)} was read and is not there")
+        """A decoded message; None: it was there when it was decoded, and is no more."""
         try:
             key = epoch.rows["key"][ordinal].as_py()
         except UnicodeDecodeError:  # a malformed message's
             key = None
         layout = epoch.layout(ordinal)
-        return cls(message=message, suspect=suspect, key=key, layout=layout if layout.table else None)
+        return cls(
+            message=compacted(epoch.position(ordinal)) if message is None else message,
+            suspect=suspect,
+            key=key,
+            layout=layout if layout.table else None,
+            is_compacted=message is None,
+        )
 
     @property
     def table(self) -> tuple[str | None, str | None]:
@@ -81,6 +96,8 @@ class Skipped:
     def words(self, redaction: Redaction) -> str:
         """The error without redacted values."""
         columns = redaction.columns(*self.table)
+        if self.is_compacted:  # which values are to be hidden is not known any more
+            return f"{self.suspect.error_class if columns else self.suspect.cause}; {COMPACTED}"
         return error_text(self.suspect.cause, columns, self.message.key, self.message.value)
 
     def described(self) -> dict[str, object]:

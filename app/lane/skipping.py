@@ -12,7 +12,7 @@ from app.guard.attempts import Suspect
 from app.guard.quarantine import Entry, State
 from app.lane.parking import Key, changes_of, follows
 from app.lane.reading import Source
-from app.lane.skipped import Skipped
+from app.lane.skipped import COMPACTED, Skipped, compacted
 from app.model.offsets import Position
 from app.model.rows import Kind
 
@@ -88,10 +88,12 @@ class Skips:
         messages = self._source.messages([self.epoch.position(ordinal) for ordinal in ordinals])
         for ordinal, message in zip(ordinals, messages, strict=True):
             layout = self.epoch.layout(ordinal)
+            position = self.epoch.position(ordinal)
             yield Entry(
-                message=message,
+                message=compacted(position) if message is None else message,
                 state=State.PARKED,
                 schema=layout.schema,
                 table=layout.table,
                 key_text=self.epoch.rows["key"][ordinal].as_py(),
+                error=COMPACTED if message is None else None,
             )

@@ -6,18 +6,24 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, desc, func, literal, null, select, tuple_
+from sqlalchemy import Connection, Row, delete, desc, exists, func, literal, null, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
+from app.db.prepared import prepared
 from app.db.sql import run
 from app.errors import Fenced, TopicChanged
 from app.ledger.tables import COUNTS, Tables
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
+from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
 
 #: rows of the ledger that are kept for one lane; older ones are only history
 KEEP_EPOCHS = 100_000
+#: generations of one lane that are kept, whether or not the ledger has a row of theirs
+KEEP_GENERATIONS = 1000
+#: rows that one pruning deletes at most: what an earlier version left goes away in several steps
+PRUNE_AT_ONCE = 10_000
 #: in place of a checkpoint id: the next start begins a new checkpoint at the ledger's end
 FROM_LEDGER = ""
 
@@ -113,13 +119,37 @@ class Ledger:
             )
         )
 
-    def prune(self, connection: Connection, generation: int, epoch: int) -> None:
-        """Forget rows of this lane that are older than KEEP_EPOCHS epochs or belong to generations long gone."""
+    def prune(self, connection: Connection) -> None:
+        """Forget rows of this lane, whichever generation they are of, that are older than the newest KEEP_EPOCHS;
+        then generations older than the newest KEEP_GENERATIONS that have no row, and no prepared transaction.
+
+        At most PRUNE_AT_ONCE rows of each table.
+        """
         ledger = self._tables.ledger
-        connection.execute(
-            delete(ledger).where(
-                ledger.c.lane == self.lane, ledger.c.generation == generation, ledger.c.epoch < epoch - KEEP_EPOCHS
+        mine = select(ledger.c.generation, ledger.c.epoch).where(ledger.c.lane == self.lane)
+        newest_first = mine.order_by(desc("generation"), desc("epoch"))
+        oldest_kept = connection.execute(newest_first.offset(max(KEEP_EPOCHS, 1) - 1).limit(1)).first()
+        if oldest_kept is not None:
+            older = tuple_(ledger.c.generation, ledger.c.epoch) < tuple_(*map(literal, oldest_kept))
+            doomed = mine.where(older).order_by("generation", "epoch").limit(PRUNE_AT_ONCE).subquery()
+            this = tuple_(ledger.c.generation, ledger.c.epoch)
+            connection.execute(
+                delete(ledger).where(ledger.c.lane == self.lane, this.in_(select(doomed.c.generation, doomed.c.epoch)))
             )
+        self._prune_generations(connection)
+
+    def _prune_generations(self, connection: Connection) -> None:
+        table, ledger = self._tables.generation, self._tables.ledger
+        mine = select(table.c.generation).where(table.c.lane == self.lane)
+        oldest_kept = mine.order_by(desc("generation")).offset(max(KEEP_GENERATIONS, 1) - 1).limit(1).scalar_subquery()
+        has_row = exists().where(ledger.c.lane == self.lane, ledger.c.generation == table.c.generation)
+        gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(self.lane)]
+        in_doubt = table.c.generation.in_([gid.generation for gid in gids])
+        active = select(self._tables.lane.c.generation).where(self._tables.lane.c.lane == self.lane).scalar_subquery()
+        unused = mine.where(table.c.generation < oldest_kept, table.c.generation < active, ~has_row, ~in_doubt)
+        doomed = unused.order_by("generation").limit(PRUNE_AT_ONCE).subquery()
+        connection.execute(
+            delete(table).where(table.c.lane == self.lane, table.c.generation.in_(select(doomed.c.generation)))
         )
 
     def hold(self, connection: Connection, generation: int) -> None:

@@ -2,8 +2,13 @@
 
 import errno
 import http.server
+import socket
+import sys
 import threading
+import time
+from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -13,15 +18,73 @@ from app.metrics.health import Answer, Health
 
 #: seconds a client may take to send its request: a stuck one must not keep a thread for ever
 REQUEST_TIMEOUT_SECONDS = 10
+#: connections, and threads, at one time; a scrape takes milliseconds
+MAX_CONNECTIONS = 16
+#: seconds that a new connection waits for the thread of the oldest one to end
+_EVICTION_SECONDS = 1.0
 
 
 class _Server(http.server.ThreadingHTTPServer):
+    """At most MAX_CONNECTIONS: the oldest one gives way, which of all is the least likely to be a scrape."""
+
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], registry: CollectorRegistry, health: Health) -> None:
         self.registry = registry
         self.health = health
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        #: connection -> when it was accepted, the oldest first
+        self._open: dict[socket.socket, float] = {}
+        self._changing = threading.Lock()
         super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread, as soon as there is one."""
+        if len(self._open) >= MAX_CONNECTIONS:
+            self._end(next(iter(self._accepted()), None))
+        if not self._slots.acquire(timeout=_EVICTION_SECONDS):
+            self.shutdown_request(request)
+            return
+        with self._changing:
+            self._open[request] = time.monotonic()
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._forget(request)
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._forget(request)
+
+    def service_actions(self) -> None:
+        """Each half second: end what takes too long, a request that comes byte by byte, too."""
+        latest = time.monotonic() - REQUEST_TIMEOUT_SECONDS
+        for request, at in self._accepted().items():
+            if at < latest:
+                self._end(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that is gone is no news."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+    def _accepted(self) -> dict[socket.socket, float]:
+        with self._changing:
+            return dict(self._open)
+
+    def _end(self, request: socket.socket | None) -> None:
+        with suppress(OSError):  # it has ended by itself
+            if request is not None:
+                request.shutdown(socket.SHUT_RDWR)
+
+    def _forget(self, request: socket.socket) -> None:
+        with self._changing:
+            self._open.pop(request, None)
+        self._slots.release()
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

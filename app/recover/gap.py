@@ -8,7 +8,7 @@ ledger, the pinned topics, what the quarantine says of the old topic, and the re
 transaction. The target stays without what is missing; nothing here says that it does not matter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -178,9 +178,18 @@ def named(error: SurelaneError, settings: Settings) -> SurelaneError:
 
 
 def accept(
-    settings: Settings, connection: Connection, broker: Broker, *, reason: str, who: tuple[str, str]
+    settings: Settings,
+    connection: Connection,
+    broker: Broker,
+    *,
+    reason: str,
+    who: tuple[str, str],
+    forget: Callable[[str], None],
 ) -> list[tuple[Gap, int]]:
     """In the caller's transaction: every lane that lacks something goes on behind it; gives the number of each record.
+
+    `forget` deletes what the guard has against offsets of a lane's topic that is no more. It commits at once, perhaps
+    in another database: it is called after every check, and before the caller's COMMIT lets a lane go on.
 
     Raises Refused, with nothing changed, while a lane runs, has something prepared, or lacks nothing at all.
     """
@@ -199,6 +208,9 @@ def accept(
             "nothing is missing: Kafka has everything from the ledger's end on",
             hint="a lane that stopped with status 6 all the same: surelane recover --from-ledger",
         )
+    for gap, _ in done:
+        if gap.anew:
+            forget(gap.lane)
     return done
 
 

@@ -28,6 +28,7 @@ from app.errors import (
     TransactionTooLong,
 )
 from app.model.offsets import Offsets
+from app.private import opened
 from app.snapshot.looking import seen
 
 #: how `app.config` calls it
@@ -65,7 +66,7 @@ def replay(
     url = settings.target.url.render_as_string(hide_password=False)
     environment = {**os.environ, URL_VARIABLE: url, PASSWORD_VARIABLE: "null"}
     with (
-        log.open("ab") as file,
+        opened(log, "ab") as file,
         subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import EnvironmentMissing
+from app.private import write_text
 from app.server_user import must_reach, server_user
 from app.snapshot import programs
 from app.snapshot.programs import Program
@@ -40,7 +41,7 @@ class Cluster:
         """Write what has to differ from the original, where nothing can override it."""
         for name, text in (("postgresql.conf", _CONF), ("pg_hba.conf", _HBA), ("pg_ident.conf", "")):
             if not (self.folder / name).exists():
-                (self.folder / name).write_text(text)
+                write_text(self.folder / name, text)
         conf = self.folder / "postgresql.conf"
         conf.write_text(_PLACES.sub(f"{_HEAD}: ", conf.read_text()))
         settings = {
@@ -56,7 +57,7 @@ class Cluster:
         auto = self.folder / "postgresql.auto.conf"
         kept = (auto.read_text() if auto.exists() else "").partition(_HEAD)[0]
         lines = "".join(f"{name} = '{value}'\n" for name, value in settings.items())
-        auto.write_text(f"{kept}{_HEAD}; the last one of each counts\n{lines}")
+        write_text(auto, f"{kept}{_HEAD}; the last one of each counts\n{lines}")
 
     def hand_over(self) -> None:
         """To the user that the server runs as, and to nobody else."""
@@ -70,7 +71,7 @@ class Cluster:
     def mark(self, **facts: object) -> None:
         """Say what it is."""
         part = self.folder / f"{MARKER}.part"
-        part.write_text(json.dumps(facts))
+        write_text(part, json.dumps(facts))
         part.rename(self.folder / MARKER)
 
     def marked(self) -> dict[str, object] | None:

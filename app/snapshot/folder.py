@@ -14,6 +14,7 @@ from typing import Any
 
 from app import failpoint
 from app.errors import ConfigInvalid, Refused
+from app.private import write_text
 from app.snapshot.manifest import Manifest, Seen
 
 #: what RDS takes for a name, too
@@ -218,7 +219,7 @@ def _sha256(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
+    write_text(path, text)
     sync(path)
 
 

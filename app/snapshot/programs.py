@@ -19,6 +19,7 @@ from sqlalchemy.engine import URL
 
 from app.credentials.passwords import filled
 from app.errors import EnvironmentMissing
+from app.private import UMASK, opened
 from app.snapshot.folder import Progress
 
 SYSTEM_FOLDERS = Path("/usr/lib/postgresql")
@@ -141,6 +142,7 @@ def run(program: Program, words: Sequence[str], progress: Progress, connecting: 
         stderr=subprocess.STDOUT,
         env=environment,
         preexec_fn=_die_with_parent,
+        umask=UMASK,
     ) as process:
         try:
             for line in _lines(process.stdout):
@@ -160,7 +162,7 @@ def run_as(user: pwd.struct_passwd | None, program: Program, words: Sequence[str
     """Run one that leaves a server behind, and give its status; what it says goes to a file: a pipe would stay open."""
     identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    with out.open("w") as file:
+    with opened(out, "w") as file:
         files = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
         command = [str(program.path), *words]
         done = subprocess.run(command, cwd="/", env=environment, check=False, **files, **identity)

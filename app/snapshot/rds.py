@@ -14,6 +14,7 @@ from typing import Any
 
 from app.config.settings import Settings
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, Unreachable
+from app.private import FOLDER_MODE
 from app.snapshot.driver import Destination, Restored, too_few_slots
 from app.snapshot.folder import DATA, Progress, Stored
 from app.snapshot.looking import look, looking, seen, server
@@ -45,7 +46,7 @@ class AmazonRds:
 
     def create(self, name: str, part: Path, progress: Progress) -> Content:
         """See `Driver`."""
-        (part / DATA).mkdir()
+        (part / DATA).mkdir(mode=FOLDER_MODE)
         with looking(self._settings) as connection:
             facts, first = server(connection), seen(connection, self._settings)
         if self._snapshot(name) is not None:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from app.errors import EnvironmentMissing, SparkGone
+from app.private import UMASK
 from app.spark.home import spark_home
 
 #: of the small JVM that only puts the real one's command line together
@@ -78,6 +79,7 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
             stdin=subprocess.PIPE,
             env=_environment(home, java_home, folder.name, hidden),
             preexec_fn=_leave_signals,
+            umask=UMASK,  # the checkpoint, and what Spark spills
         )
     except OSError as error:
         raise EnvironmentMissing(

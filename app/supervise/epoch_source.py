@@ -51,13 +51,13 @@ class EpochSource:
         """One message as it lies in Kafka."""
         return self.singles.message(position)
 
-    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
-        """Several of them, neighbours with one request."""
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
+        """Several of them, neighbours with one request; None for one that was compacted away since it was read."""
         found: dict[Position, RawMessage] = {}
         for first, last in runs(positions):
             for message in self.singles.messages(first, last.offset - first.offset + 1):
                 found[message.position] = message
-        return [found[position] for position in positions]
+        return [found.get(position) for position in positions]
 
 
 def runs(positions: Iterable[Position]) -> list[tuple[Position, Position]]:

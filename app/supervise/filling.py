@@ -45,11 +45,11 @@ class ArchivedSource:
         """One of them."""
         return next((one for one in self.found if one.position == position), None)
 
-    def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
+    def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         """Several of them."""
         wanted = set(positions)
         found = {one.position: one for one in self.found if one.position in wanted}
-        return [found[position] for position in positions]
+        return [found.get(position) for position in positions]
 
 
 class Filling:

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine
 from app.archive.participant import Archive
 from app.commit.participant import Participant
 from app.commit.target import PreparedTarget
+from app.db.direct import check_direct
 from app.db.failures import translated
 from app.db.locks import lock_holder, terminate, try_lock
 from app.errors import Diverged, Unreachable
@@ -135,6 +136,7 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
     """Returns the checkpoint the lane is to go on with: `checkpoint`, or FROM_LEDGER if an operator asked for that."""
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
+        check_direct(writer.engine, connection)
         with connection.begin():
             newest = writer.ledger.newest_checkpoint(connection)
             wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint

@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from app.config.settings import Settings
-from app.errors import MessagesGone, SurelaneError, Unreachable, Verdict
+from app.errors import MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
 from app.logs import configure
 from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
@@ -41,6 +41,8 @@ BACKOFF_SECONDS = (0.5, 15.0)
 START_PATIENCE_SECONDS = 60.0
 #: attempts in a row without a single epoch before the service gives up on a failure that is not the environment's
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
+#: the same for a server without memory, which others may give back: about four minutes
+MAX_ATTEMPTS_EXHAUSTED = 20
 
 
 def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | None, jvm: Jvm) -> None:
@@ -131,6 +133,8 @@ class Service:
             return False
         if not self._ever_started and time.monotonic() - self._begun_at > START_PATIENCE_SECONDS:
             return False
+        if isinstance(error, ServerExhausted):
+            return self._without_progress < MAX_ATTEMPTS_EXHAUSTED
         return isinstance(error, Unreachable) or self._without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS
 
     def _pause(self, error: SurelaneError) -> None:

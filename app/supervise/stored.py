@@ -6,6 +6,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from app.decode.schema import Fields, fields_of
+from app.errors import Unreachable
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
@@ -50,7 +51,15 @@ class StoredMessages:
         self._epoch = {}
 
     def schema(self, position: Position, layout: Layout) -> Fields:
-        """Connect schema of the columns of the message there, be it one of the last or one that Kafka has."""
+        """Connect schema of the columns of the message there, be it one of the last or one that Kafka has.
+
+        Raises Unreachable for one that was compacted away since it was read: read again, the epoch is without it.
+        """
         known = self._last.get(position) or self._epoch.get(position)
-        message = known or self._keeper.messages(position, 1)[0]
+        found = [known] if known else self._keeper.messages(position, 1)
+        message = next((one for one in found if one.position == position), None)
+        if message is None:
+            raise Unreachable(
+                f"{position}: log compaction removed it after it was read", hint="nothing: it is read again"
+            )
         return fields_of(message.key, message.value, layout)

@@ -3,10 +3,14 @@
 import shutil
 
 import pytest
+from sqlalchemy import make_url
 
 from app.config.settings import CommitMode
 from app.db.engine import SESSION
+from app.errors import ServerExhausted, TargetMismatch
+from app.supervise import service
 from tests import messages as m
+from tests.fix_bare_lane import MakeBareLane
 from tests.fix_lane import MODES, Hold, MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -60,6 +64,72 @@ def test_a_connection_cut_in_the_middle_of_an_epoch(
     held.reached()
     assert target.cut_connections() > 0
     held.release()
+    made.until_caught_up(topic)
+    made.stop()
+    questions(target, topic)
+
+
+def raising(target: Target, body: str) -> None:
+    """What the target does with each row of `flat`."""
+    target.execute(f"""
+        create function public.refuse() returns trigger language plpgsql as $$ begin {body} return new; end $$;
+        create trigger refuse before insert or update on public.flat for each row execute function public.refuse()
+    """)
+
+
+def test_a_message_that_exceeds_temp_file_limit_stops_the_lane(target: Target, bare_lane: MakeBareLane) -> None:
+    """It does so each time."""
+    target.create(FLAT)
+    raising(target, "perform x from generate_series(1, 200000) x order by random() limit 1 offset 199999;")
+    login = make_url(target.url).username
+    target.execute(f"alter role {login} in database \"{target.database}\" set temp_file_limit = '64kB'")
+    target.execute(f"alter role {login} in database \"{target.database}\" set work_mem = '64kB'")
+    with pytest.raises(TargetMismatch) as stopped:
+        bare_lane().apply([Debezium().create(FLAT, {"id": 1, "v": "a"})])
+    for word in ("SQLSTATE 53400", "SET temp_file_limit"):
+        assert word in str(stopped.value)
+    target.execute(f'alter role {login} in database "{target.database}" reset temp_file_limit')
+    lane = bare_lane()
+    lane.apply([Debezium().create(FLAT, {"id": 1, "v": "a"})])
+    lane.check()
+
+
+def test_a_server_that_stays_out_of_memory_stops_the_lane(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tried again, and given up; where it passes, the lane goes on."""
+    monkeypatch.setattr(service, "BACKOFF_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(service, "MAX_ATTEMPTS_EXHAUSTED", 3, raising=False)
+    target.create(FLAT)
+    raising(target, "raise exception using errcode = '53200', message = 'out of memory';")
+    made = lane("ledger")
+    topic.send([Debezium().create(FLAT, {"id": 1, "v": "a"})])
+    made.start()
+    error = made.join(timeout=60)
+    assert isinstance(error, ServerExhausted)
+    assert "max_locks_per_transaction" in str(error)
+    generations = target.execute("select count(*) from surelane.generation")[0][0]
+    assert generations == 3
+    target.execute("drop trigger refuse on public.flat")
+    made.run_until_caught_up()
+    questions(target, topic)
+
+
+def test_a_full_disk_is_waited_for(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as it takes."""
+    monkeypatch.setattr(service, "BACKOFF_SECONDS", (0.01, 0.01))
+    monkeypatch.setattr(service, "MAX_ATTEMPTS_EXHAUSTED", 2, raising=False)
+    monkeypatch.setattr(service, "MAX_ATTEMPTS_WITHOUT_PROGRESS", 2)
+    target.create(FLAT)
+    raising(target, "raise exception using errcode = '53100', message = 'no space left on device';")
+    made = lane("ledger")
+    topic.send([Debezium().create(FLAT, {"id": 1, "v": "a"})])
+    made.start()
+    attempts = "select 1 from surelane.generation having count(*) > 4"
+    eventually(lambda: target.execute(attempts), why="more attempts than others get")
+    target.execute("drop trigger refuse on public.flat")
     made.until_caught_up(topic)
     made.stop()
     questions(target, topic)

@@ -3,6 +3,7 @@
 import pytest
 
 from app.config.settings import CommitMode
+from app.db.locks import try_lock
 from app.embedded.roles import READER
 from app.errors import ConfigInvalid, EnvironmentMissing, ExitStatus, TopicChanged
 from app.model.offsets import TopicPartition
@@ -88,6 +89,24 @@ def test_made_anew(stopped: Operator, target: Target, topic: Topic) -> None:
     assert [tuple(row) for row in target.execute("select missing, reason from surelane.gap")] == [(None, "a test")]
     equals_oracle(target, topic)
     assert stopped.statuses(PAGE, "Is the target whole?", source=target.url_as(READER)) == [0]
+
+
+def test_a_refusal_leaves_what_the_guard_knows(stopped: Operator, target: Target, topic: Topic) -> None:
+    """A lane that runs: nothing is changed, also not in the guard's tables, which commit at once."""
+    target.execute(
+        "insert into surelane.suspect (lane, stage, span_start, span_end, attempts, losses, cause, error_class)"
+        " values (:lane, 'apply', '{}', '{}', 2, 0, 'x', 'x')",
+        lane=target.lane,
+    )
+    topic.recreate()
+    with target.engine.connect() as running:
+        assert try_lock(running, target.lane)
+        refused = stopped.surelane("recover", "gap", "--accept", "--reason", "a test")
+    assert (refused.status, "is running" in refused.err) == (ExitStatus.REFUSED, True)
+    for table, rows in (("suspect", 1), ("attempt", 1), ("gap", 0)):
+        assert len(target.execute(f"select from surelane.{table} where lane = :lane", lane=target.lane)) == rows, table
+    accepted = stopped.surelane("recover", "gap", "--accept", "--reason", "a test")
+    assert (accepted.status, target.execute("select from surelane.suspect")) == (0, [])
 
 
 def test_the_wrong_cluster(stopped: Operator, target: Target, topic: Topic) -> None:

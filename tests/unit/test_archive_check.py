@@ -37,6 +37,16 @@ def test_as_it_should_be(tmp_path: Path) -> None:
     assert "t[0] 0 to 9; 1 files" in found[0].message
 
 
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_what_others_may_read(tmp_path: Path, what: str) -> None:
+    """As an earlier version made it."""
+    kept = Kept(tmp_path)
+    kept.epoch(1, 0, t=(0, 10))
+    (kept.folder.path if what == "folder" else kept.folder.files()[0].path).chmod(0o755)
+    (one,) = archive(settings(tmp_path))
+    assert (one.level, f"chmod -R go= {kept.folder.path}" in str(one.hint)) == (Level.WARN, True)
+
+
 @pytest.mark.parametrize("what", ["missing", "gap", "broken"])
 def test_what_is_amiss(tmp_path: Path, what: str) -> None:
     """Named, with what to do."""

@@ -1,10 +1,13 @@
 """Metrics as Prometheus reads them, and the answers of the health checks."""
 
 import math
+import socket
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -16,10 +19,11 @@ from app.errors import EnvironmentMissing
 from app.metrics.freshness import BOUNDS, Freshness
 from app.metrics.health import Health
 from app.metrics.lane import LaneMetrics
-from app.metrics.server import MetricsServer, serve
+from app.metrics.server import MAX_CONNECTIONS, MetricsServer, serve
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
+from tests.waiting import eventually
 
 TP = TopicPartition("shop.cdc", 0)
 COUNTS = Counts(consumed=10, applied=5, compacted=2, filtered=3)
@@ -28,6 +32,38 @@ COUNTS = Counts(consumed=10, applied=5, compacted=2, filtered=3)
 def record(epoch: int = 7, end: int = 20) -> EpochRecord:
     span = Span(start=Offsets.of({TP: 10}), end=Offsets.of({TP: end}))
     return EpochRecord(lane="orders", generation=2, epoch=epoch, span=span, counts=COUNTS)
+
+
+def test_connections_that_send_nothing(server: MetricsServer) -> None:
+    """They neither keep others from an answer, nor make threads without end."""
+    threads = threading.active_count()
+    with ExitStack() as stack:
+        for _ in range(200):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=5))
+        begun = time.monotonic()
+        status, _ = get(server, "/metrics")
+        took = time.monotonic() - begun
+        assert status == 200
+        assert took < 1
+        assert threading.active_count() <= threads + MAX_CONNECTIONS
+    eventually(lambda: threading.active_count() <= threads, why="the threads to end")
+
+
+def test_a_request_that_comes_byte_by_byte_is_ended(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each byte comes in time, all of them would take hours."""
+    monkeypatch.setattr("app.metrics.server.REQUEST_TIMEOUT_SECONDS", 0.5)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=0.05) as slow:
+
+        def ended() -> bool:
+            try:
+                slow.sendall(b"G")
+                return slow.recv(1) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        eventually(ended, 8, "the server to end it")
 
 
 @pytest.fixture

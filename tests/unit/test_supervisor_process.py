@@ -127,7 +127,7 @@ def test_a_status_that_is_known_is_passed_on_and_nothing_is_started_again(
 def test_a_status_in_the_midst_of_work_is_a_death(supervise: Supervise, status: ExitStatus) -> None:
     """Users' code may have ended the process with it."""
     ended = supervise(f"""
-link.begin(1)
+link.begin(1, "orders")
 if start == 1: os._exit({status.value})
 with link: pass
 """)
@@ -138,7 +138,7 @@ with link: pass
 
 def test_deaths_are_counted_by_cause_and_told_to_the_next_worker(supervise: Supervise) -> None:
     ended = supervise("""
-link.begin(1)
+link.begin(1, "orders")
 if start == 3: sys.exit(1)
 if start == 4:
     with link: raise KeyError("gone")
@@ -171,14 +171,14 @@ def test_workers_that_die_before_any_work_are_a_crash_loop(supervise: Supervise)
 def test_work_that_was_begun_makes_it_none(supervise: Supervise) -> None:
     ended = supervise(f"""
 if start > {3 * MOST_EARLY_DEATHS}: sys.exit(5)
-if start % {MOST_EARLY_DEATHS} == 0: link.begin(1)
+if start % {MOST_EARLY_DEATHS} == 0: link.begin(1, "orders")
 die()
 """)
     assert ended.ends() == ExitStatus.BAD_MESSAGE, ended.output
 
 
 def test_a_strategy_without_a_restart_left_ends_it(supervise: Supervise) -> None:
-    ended = supervise("link.begin(1); die()", "restart: {strategy: none}")
+    ended = supervise("link.begin(1, 'orders'); die()", "restart: {strategy: none}")
     assert ended.ends() == ExitStatus.CRASH_LOOP
     assert ended.told == [None]
     assert "restart.strategy none" in ended.output
@@ -190,7 +190,7 @@ def test_what_hangs_is_killed_with_all_it_started(supervise: Supervise) -> None:
 if start == 2: sys.exit(5 if runs(int(open("child").read())) else 0)
 child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 open("child", "w").write(str(child.pid))
-link.begin(10)
+link.begin(10, "orders")
 signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
 time.sleep(600)
 """,

@@ -13,9 +13,10 @@ from app.db.failures import (
     RETRY_CLASSES,
     depends_on_order,
     is_connection_loss,
+    translated,
     verdict_of,
 )
-from app.errors import SurelaneError, Verdict
+from app.errors import ServerExhausted, SurelaneError, Verdict
 from app.guard.evidence import Evidence, weigh
 from app.model.activity import Activity
 from app.model.death import Cause, Death
@@ -44,6 +45,13 @@ def counts(error: psycopg2.Error) -> str:
     return "loss" if is_connection_loss(error) else "no"
 
 
+def raised(error: psycopg2.Error) -> SurelaneError:
+    """What it becomes."""
+    with pytest.raises(SurelaneError) as found, translated("testing"):
+        raise error
+    return found.value
+
+
 @pytest.mark.parametrize("row", POSTGRES, ids=lambda row: row["SQLSTATE"])
 def test_sqlstates(row: dict[str, str]) -> None:
     for code in examples(row["SQLSTATE"]):
@@ -52,7 +60,8 @@ def test_sqlstates(row: dict[str, str]) -> None:
         assert row["counts"] == counts(error)
         assert row["other plans"] == ("yes" if depends_on_order(error) else "no")
         does = {"retry": "opens again", "stop": "ends with status 9", "poison": "looks for the message"}
-        assert row["the lane"] == does[row["verdict"]]
+        assert row["the lane"].partition(";")[0] == does[row["verdict"]]
+        assert ("gives up" in row["the lane"]) == isinstance(raised(error), ServerExhausted)
 
 
 def test_every_class_of_the_code_has_a_row() -> None:

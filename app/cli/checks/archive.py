@@ -9,6 +9,7 @@ from app.cli.checks.finding import Finding, failed, fault, ok, warn
 from app.config.settings import Settings
 from app.errors import SurelaneError
 from app.model.gid import LANE_NAME
+from app.private import exposed
 
 _CHECK = "archive"
 
@@ -48,6 +49,9 @@ def _lane(root: Path, lane: str) -> Finding:
     if gaps:
         hint = "a replay from before them is refused where Kafka has them no longer, either"
         return warn(_CHECK, f"{folder.path} lacks {', '.join(map(str, gaps))}", hint)
+    if open_to_others := exposed([folder.path, *(one.path for one in files)]):
+        hint = f"chmod -R go= {folder.path}: files that an earlier version made; new ones are for the lane's user alone"
+        return warn(_CHECK, f"{len(open_to_others)} of the files in {folder.path}, or itself, are open to others", hint)
     size = sum(one.bytes for one in files)
     held = ", ".join(f"{tp} {known[0][0]} to {known[-1][1] - 1}" for tp, known in sorted(spans.items()))
     return ok(_CHECK, f"{folder.path} holds {held or 'nothing yet'}; {len(files)} files, {size / 1e6:.1f} MB")

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, text
 from app.cli.checks.finding import Finding, Level, failed, fault, ok
 from app.cli.checks.target import migrations, own_schema, server
 from app.config.settings import Settings
+from app.db.direct import check_direct
 from app.db.failures import translated
 from app.errors import SurelaneError, Unreachable
 from app.guard.database import guard_engine
@@ -36,7 +37,9 @@ def guard(settings: Settings) -> list[Finding]:
     name = url.render_as_string(hide_password=True)
     try:
         doing = f"connecting to {name}"
-        with translated(doing), guard_engine(settings, "surelane doctor").connect() as connection:
+        engine = guard_engine(settings, "surelane doctor")
+        with translated(doing), engine.connect() as connection:
+            check_direct(engine, connection, "guard.url")
             found = [*server(connection, name, key="guard.url"), *_own(connection, settings.target.db_schema)]
     except Unreachable as error:
         return [fault(_CHECK, error.message, _CONNECT)]

@@ -6,6 +6,7 @@ from app.cli.checks.finding import Finding, Level, failed, fault, ok, warn
 from app.cli.checks.long_rows import long_rows
 from app.cli.checks.tables import tables
 from app.config.settings import CommitMode, Settings
+from app.db.direct import check_direct
 from app.db.engine import make_engine
 from app.db.failures import translated
 from app.db.prepared import slots
@@ -38,7 +39,9 @@ def target(settings: Settings) -> list[Finding]:
     name = settings.target.url.render_as_string(hide_password=True)
     findings: list[Finding] = []
     try:
-        with translated(f"connecting to {name}"), _engine(settings, None).connect() as connection:
+        login = _engine(settings, None)
+        with translated(f"connecting to {name}"), login.connect() as connection:
+            check_direct(login, connection)
             taken = owner_role(connection, settings)
             findings += [*server(connection, name), *taken]
         # without the role, the rest is looked at as the login itself
