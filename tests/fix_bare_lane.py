@@ -32,6 +32,7 @@ from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.epoch import GENESIS, EpochRecord
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.transform.function import Function, over
 from tests.decoded import decoded
@@ -83,6 +84,14 @@ class DecodedSource:
     def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
         """As Kafka would give them."""
         return [message for position in positions if (message := self.message(position)) is not None]
+
+    def identified(self, span: Span) -> LastMessages:
+        """As Kafka would give it."""
+        last = {
+            one.tp: one.position for one in sorted(self._sent, key=lambda one: one.position) if span.has(one.position)
+        }
+        found = {tp: self.message(position) for tp, position in last.items()}
+        return {tp: one.last for tp, one in found.items() if one is not None}
 
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):

@@ -14,6 +14,7 @@ from app.guard.narrowing import cut, only_position, single, span_of, split
 from app.kafka.broker import RawMessage
 from app.lane.skipped import Skipped
 from app.model.arrow import Indices
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS, Kind
 
@@ -42,6 +43,11 @@ class Source(Protocol):
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage]:
         """Several messages that were read before, in their order."""
+        ...
+
+    def identified(self, span: Span) -> LastMessages:
+        """What identifies the last message of each partition in the span, as far as it can be found; raises
+        TopicChanged, or Unreachable, when the topics are not known to be the pinned ones."""
         ...
 
 
