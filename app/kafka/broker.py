@@ -202,8 +202,12 @@ class Broker:
         """Raises LogTruncated when the log of that leader epoch ended at or before `position`."""
         if leader_epoch is not None:
             behind = position._replace(offset=position.offset + 1)
-            with self._reading:
-                self._messages(behind, 1, FETCH_TIMEOUT_SECONDS, leader_epoch)
+            try:
+                with self._reading:
+                    self._messages(behind, 1, FETCH_TIMEOUT_SECONDS, leader_epoch)
+            except OffsetMissing as error:  # librdkafka gives the same code for both
+                if self.watermarks([position.tp])[position.tp].low <= behind.offset:
+                    raise LogTruncated.of(error.message) from error
 
     def messages(self, start: Position, limit: int, timeout_seconds: float = FETCH_TIMEOUT_SECONDS) -> list[RawMessage]:
         """Up to `limit` messages from `start` on; fewer where the partition ends. Safe from any thread."""

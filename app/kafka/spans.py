@@ -210,11 +210,12 @@ class SpanReader(Generic[B]):
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         error = message.error()
         if topic is None or partition is None or offset is None:
-            raise self._meaning(error)
+            known = topic is not None and partition is not None
+            raise self._meaning(error, TopicPartition(topic, partition) if known else None)
         tp = TopicPartition(topic, partition)
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
-                raise self._meaning(error)
+                raise self._meaning(error, tp)
             self._ends[tp] = offset
         elif tp in batches and offset < end[tp]:
             batches[tp].add(offset, message)
@@ -236,12 +237,26 @@ class SpanReader(Generic[B]):
             self._at[batch.tp] = offset + 1
         return self._ends.get(batch.tp, 0) >= end
 
-    def _meaning(self, error: KafkaError | None) -> SurelaneError:
+    def _meaning(self, error: KafkaError | None, tp: TopicPartition | None = None) -> SurelaneError:
         if error is not None and error.code() == TRUNCATED:
             return LogTruncated.of(error.str())
         if error is not None and error.code() in GONE:
-            return MessagesGone.of(error.str())
+            return self._missing(error, tp)
         return self._unreachable(error.str() if error is not None else "a message without a position")
+
+    def _missing(self, error: KafkaError, tp: TopicPartition | None) -> SurelaneError:
+        """An offset that is not in the log: deleted where the log begins behind it; else the log ended before it once,
+        which librdkafka finds by the leader epoch and gives the same code."""
+        places = {tp: self._at[tp]} if tp is not None and tp in self._at else self._at
+        try:
+            is_deleted = any(offset < self._low(at) for at, offset in places.items())
+        except KafkaException as failure:
+            return self._unreachable(failure.args[0].str())
+        return MessagesGone.of(error.str()) if is_deleted else LogTruncated.of(error.str())
+
+    def _low(self, tp: TopicPartition) -> int:
+        low, _ = self._consumer.get_watermark_offsets(KafkaPartition(*tp), timeout=STALL_SECONDS, cached=False)
+        return low
 
     def _unreachable(self, what: str) -> Unreachable:
         return unreachable(self._servers, what, self._complaint)

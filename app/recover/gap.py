@@ -189,6 +189,8 @@ def named(error: SurelaneError, settings: Settings) -> SurelaneError:
     for gap in gaps:
         if gap.is_one:
             return gap.error()
+    if isinstance(error, LogTruncated):  # what was lost had not been applied
+        return error
     said = f"{error.message}. The target needs none of them, only the checkpoint asks for them"
     return Diverged.checkpoint_damaged(said, lane=settings.lane)
 

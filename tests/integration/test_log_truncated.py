@@ -3,16 +3,19 @@
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 
-from app.config.settings import CommitMode
+from app.config.settings import CommitMode, Source
 from app.embedded import Kafka
 from app.errors import ExitStatus, LogTruncated
 from app.kafka.broker import Broker
+from app.kafka.spans import SpanReader
 from app.model.last import LastMessage, from_nested
-from app.model.offsets import Position, TopicPartition
+from app.model.offsets import Offsets, Position, Span, TopicPartition
 from tests.fix_lane import MODES, LaneUnderTest, MakeLane
 from tests.fix_recover import forget
 from tests.fix_runbook import MakeOperator, printed, wanted
@@ -46,18 +49,24 @@ class Log:
         self.kafka.stop()
         shutil.copytree(self._folder, self._copy)
         self.kafka.start()
-        eventually(lambda: self.topic.end >= 0)
+        eventually(self._is_led, why="the leader of the new term to be known")
 
-    def lose(self) -> list[Message]:
-        """Give what was lost; a producer that had written it is not used again."""
+    def lose(self) -> None:
+        """Bring the broker back without it; a producer that had written it is not used again."""
         self.kafka.stop()
         shutil.rmtree(self._folder)
         shutil.copytree(self._copy, self._folder)
         self.kafka.start()
-        kept, lost = self.topic.sent[:KEPT], self.topic.sent[KEPT:]
+        eventually(self._is_led, why="the leader of the new term to be known")
+        kept = self.topic.sent[:KEPT]
         self.topic.restart()
         self.topic.sent += kept
-        return [one.message for one in lost]
+
+    def _is_led(self) -> bool:
+        try:
+            return self.topic.end >= 0
+        except KafkaException:
+            return False
 
 
 @pytest.fixture
@@ -137,7 +146,27 @@ def test_lost_while_the_lane_runs(log: Log, lane: MakeLane, target: Target, topi
     error = running.join()
     assert isinstance(error, LogTruncated), error
     assert error.exit_status is ExitStatus.DIVERGED
+    assert printed(error.hint) == wanted(PAGE, STOPPED)
     assert target.position() == position
+
+
+def test_a_consumer_with_a_leader_epoch(log: Log, topic: Topic) -> None:
+    """It does not read on behind what was lost, whether it begins there or has read until there."""
+    tp, end = TopicPartition(topic.name, 0), KEPT + LOST
+    source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+    here, before = Offsets.of({tp: end}), Offsets.of({tp: 0})
+    with closing(SpanReader(source)) as running, closing(SpanReader(source)) as started:
+        running.read(Span(start=before, end=here))
+        read = running.last(tp, end)
+        assert read is not None
+        assert read.leader_epoch is not None
+        log.lose()
+        topic.send(counters(200, MORE))
+        behind = Span(start=here, end=Offsets.of({tp: KEPT + MORE}))
+        started.go_to(here, {tp: read.leader_epoch})
+        for reader in (started, running):
+            with pytest.raises(LogTruncated):
+                reader.read(behind)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
@@ -186,6 +215,19 @@ def test_removed_by_compaction(lane: MakeLane, target: Target, kafka: Kafka) -> 
         eventually(lambda: broker.message(removed) is None, why="the topic to be compacted")
     made.run_until_caught_up()
     assert dict(target.position()) == topic.ends
+
+
+def test_compaction_hides_no_truncation(log: Log, topic: Topic) -> None:
+    """Where no message can be compared the leader epoch tells."""
+    source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+    with Broker(source) as broker:
+        before, lost = Position(topic.name, 0, KEPT - 1), Position(topic.name, 0, KEPT + LOST - 1)
+        terms = [broker.messages(position, 1)[0].leader_epoch for position in (before, lost)]
+        log.lose()
+        topic.send(counters(200, MORE))
+        broker.check_term(before, terms[0])
+        with pytest.raises(LogTruncated):
+            broker.check_term(lost, terms[1])
 
 
 def test_a_row_of_an_older_version(lane: MakeLane, target: Target, topic: Topic) -> None:
