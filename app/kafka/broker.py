@@ -204,6 +204,7 @@ class Broker:
             behind = position._replace(offset=position.offset + 1)
             try:
                 with self._reading:
+                    self.close()  # a consumer that has read the partition before does not look
                     self._messages(behind, 1, FETCH_TIMEOUT_SECONDS, leader_epoch)
             except OffsetMissing as error:  # librdkafka gives the same code for both
                 if self.watermarks([position.tp])[position.tp].low <= behind.offset:

@@ -210,8 +210,8 @@ class SpanReader(Generic[B]):
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         error = message.error()
         if topic is None or partition is None or offset is None:
-            known = topic is not None and partition is not None
-            raise self._meaning(error, TopicPartition(topic, partition) if known else None)
+            tp = None if topic is None or partition is None else TopicPartition(topic, partition)
+            raise self._meaning(error, tp)
         tp = TopicPartition(topic, partition)
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
