@@ -78,6 +78,10 @@ class EnvironmentMissing(SurelaneError):
     exit_status = ExitStatus.ENVIRONMENT
 
 
+class OffsetMissing(EnvironmentMissing):
+    """Kafka does not have an offset, or not any more."""
+
+
 class Unreachable(SurelaneError):
     """A server did not answer or went away in the middle."""
 
@@ -146,6 +150,30 @@ class MessagesGone(Diverged):
             f"{who}: Kafka no longer has messages that it has yet to read: {said}",
             hint=by_the_page(who, "retention-exceeded.md", _STOPPED, steps),
         )
+
+
+class LogTruncated(Diverged):
+    """Kafka lost messages that were applied, and gives their offsets to others."""
+
+    #: what is another message now
+    told = ""
+
+    @classmethod
+    def of(cls, said: str, *, lane: str | None = None) -> Self:
+        """`said`: where, as far as it is known here; `lane` where it is."""
+        steps = [
+            ("surelane recover gap", "which offsets mean other messages now"),
+            ("surelane snapshot list", "is one of them from before that, to be restored in place of this target?"),
+            ('surelane recover gap --accept --reason "<why>"', "goes on; the target keeps what Kafka has lost"),
+            ("surelane run", "from there"),
+        ]
+        who = f"lane {lane}" if lane else "the lane"
+        error = cls(
+            f"{who}: Kafka lost the end of a log that was applied, and wrote it anew: {said}",
+            hint=by_the_page(who, "log-truncated.md", _STOPPED, steps),
+        )
+        error.told = said
+        return error
 
 
 class Fenced(SurelaneError):

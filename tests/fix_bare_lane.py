@@ -36,6 +36,7 @@ from app.model.activity import Activity
 from app.model.death import Cause
 from app.model.death import Death as EndOfWorker
 from app.model.epoch import GENESIS, EpochRecord
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.transform.function import Function, over
 from tests.decoded import decoded
@@ -96,6 +97,14 @@ class DecodedSource:
     def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         """As Kafka would give them."""
         return [self.message(position) for position in positions]
+
+    def identified(self, span: Span) -> LastMessages:
+        """As Kafka would give it."""
+        last = {
+            one.tp: one.position for one in sorted(self._sent, key=lambda one: one.position) if span.has(one.position)
+        }
+        found = {tp: self.message(position) for tp, position in last.items()}
+        return {tp: one.last for tp, one in found.items() if one is not None}
 
     def _decoded(self, sent: list[Sent]) -> pa.Table:
         if any(one.position.offset in self._killers for one in sent):

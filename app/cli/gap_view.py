@@ -65,6 +65,7 @@ def _as_json(gap: Gap) -> dict[str, Any]:
         "position": gap.position.nested(),
         "onward": gap.onward.nested(),
         "deleted": {str(tp): {"first": first, "last": last} for tp, (first, last) in gap.deleted.items()},
+        "rewritten": {str(tp): words for tp, words in gap.rewritten.items()},
         "anew": {name: {"was": was, "is": now} for name, (was, now) in gap.anew.items()},
         "cluster": None if gap.cluster is None else {"was": gap.cluster[0], "is": gap.cluster[1]},
         "messages_at_most": gap.missing,

@@ -8,7 +8,7 @@ Topics are looked up among the existing ones, because asking Kafka for a missing
 import concurrent.futures
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -26,16 +26,19 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from app.config.settings import Source, StartAt
-from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
+from app.errors import ConfigInvalid, EnvironmentMissing, LogTruncated, OffsetMissing, Unreachable
 from app.kafka.client import client_config
-from app.kafka.failures import ELECTED, GONE, Complaint, unreachable
+from app.kafka.failures import ELECTED, GONE, TRUNCATED, Complaint, unreachable
 from app.kafka.librdkafka import ASSIGNED
+from app.model.last import LastMessage
 from app.model.offsets import Offsets, Position, TopicPartition
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
 REQUEST_TIMEOUT_SECONDS = 10.0
 #: longest wait for messages that ought to be there
 FETCH_TIMEOUT_SECONDS = 10.0
+#: offsets before an end that are searched for its last message: markers of transactions hold none
+LOOK_BACK_OFFSETS = 16
 #: between the first two looks at who leads now; then longer
 ELECTION_LOOK_SECONDS = 0.1
 _T = TypeVar("_T")
@@ -77,6 +80,19 @@ class RawMessage:
     headers: tuple[tuple[str, bytes | None], ...]
     #: milliseconds since 1970, None when the topic has none
     timestamp_ms: int | None
+    #: term of the leader that appended it; None: not known
+    leader_epoch: int | None = None
+
+    @property
+    def last(self) -> LastMessage:
+        """What identifies it."""
+        return LastMessage.of(
+            self.position.offset,
+            self.key,
+            self.value,
+            timestamp_ms=self.timestamp_ms,
+            leader_epoch=self.leader_epoch,
+        )
 
 
 class Broker:
@@ -114,6 +130,18 @@ class Broker:
         futures = self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_SECONDS)
         found = {name: self._answer(future) for name, future in futures.items()}
         return {name: TopicInfo(topic_id=str(t.topic_id), partitions=len(t.partitions)) for name, t in found.items()}
+
+    def ask_identity(self, names: Iterable[str]) -> Callable[[], tuple[str, dict[str, str]]]:
+        """Request cluster id and topic ids now; the result waits for the answer. It raises Unreachable without one, and
+        EnvironmentMissing for a topic that is gone."""
+        cluster = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS)
+        topics = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_SECONDS)
+
+        def answer() -> tuple[str, dict[str, str]]:
+            ids = {name: str(self._answer(future).topic_id) for name, future in topics.items()}
+            return str(self._answer(cluster).cluster_id), ids
+
+        return answer
 
     def partitions(self) -> set[TopicPartition]:
         """All partitions of the configured topics."""
@@ -158,14 +186,40 @@ class Broker:
         found = self.messages(position, 1)
         return found[0] if found and found[0].position == position else None
 
+    def last_before(self, tp: TopicPartition, start: int, end: int) -> LastMessage | None:
+        """What identifies the last message of `start` to `end`; None: the last offsets hold none, or are deleted."""
+        for first in {max(start, end - 1): None, max(start, end - LOOK_BACK_OFFSETS): None}:
+            try:
+                found = self.messages(Position(*tp, first), end - first)
+            except OffsetMissing:
+                return None
+            before = [one for one in found if one.position.offset < end]
+            if before:
+                return before[-1].last
+        return None
+
+    def check_term(self, position: Position, leader_epoch: int | None) -> None:
+        """Raises LogTruncated when the log of that leader epoch ended at or before `position`."""
+        if leader_epoch is not None:
+            behind = position._replace(offset=position.offset + 1)
+            try:
+                with self._reading:
+                    self.close()  # a consumer that has read the partition before does not look
+                    self._messages(behind, 1, FETCH_TIMEOUT_SECONDS, leader_epoch)
+            except OffsetMissing as error:  # librdkafka gives the same code for both
+                if self.watermarks([position.tp])[position.tp].low <= behind.offset:
+                    raise LogTruncated.of(error.message) from error
+
     def messages(self, start: Position, limit: int, timeout_seconds: float = FETCH_TIMEOUT_SECONDS) -> list[RawMessage]:
         """Up to `limit` messages from `start` on; fewer where the partition ends. Safe from any thread."""
         with self._reading:
             return self._messages(start, limit, timeout_seconds)
 
-    def _messages(self, start: Position, limit: int, timeout_seconds: float) -> list[RawMessage]:
+    def _messages(
+        self, start: Position, limit: int, timeout_seconds: float, leader_epoch: int = -1
+    ) -> list[RawMessage]:
         consumer = self._reader()
-        consumer.assign([KafkaPartition(start.topic, start.partition, start.offset)])
+        consumer.assign([KafkaPartition(start.topic, start.partition, start.offset, leader_epoch=leader_epoch)])
         found: list[RawMessage] = []
         while len(found) < limit:
             message = consumer.poll(timeout_seconds)
@@ -245,9 +299,11 @@ class Broker:
         if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
             problem = f"Kafka does not know the topic or partition: {error.str()}"
             return EnvironmentMissing(problem, hint="`surelane doctor` shows which topics there are")
+        if error.code() == TRUNCATED:
+            return LogTruncated.of(error.str())
         if error.code() in GONE:
             hint = "retention deleted messages before they were applied: `surelane doctor` shows what Kafka still has"
-            return EnvironmentMissing(f"Kafka does not have this offset: {error.str()}", hint=hint)
+            return OffsetMissing(f"Kafka does not have this offset: {error.str()}", hint=hint)
         return self._unreachable(error.str())
 
     def _unreachable(self, what: str) -> Unreachable:
@@ -267,6 +323,7 @@ def raw(message: Message) -> RawMessage:
         value=_bytes(message.value()),
         headers=tuple((name, _bytes(value)) for name, value in message.headers() or ()),
         timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
+        leader_epoch=message.leader_epoch(),
     )
 
 

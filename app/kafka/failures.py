@@ -6,6 +6,8 @@ from app.errors import Unreachable
 
 #: codes for an offset that is not in the log, or not any more
 GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+#: code for a log that ended, in the term of what was read last, before where it was read to (KIP-320)
+TRUNCATED = KafkaError._LOG_TRUNCATION
 #: codes for a partition that has another leader than the client knows, or the same for another term
 ELECTED = (
     KafkaError.FENCED_LEADER_EPOCH,

@@ -11,10 +11,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from app.config.settings import Source
-from app.errors import MessagesGone, SurelaneError, Unreachable
+from app.errors import LogTruncated, MessagesGone, SurelaneError, Unreachable
+from app.kafka.broker import raw
 from app.kafka.client import client_config
-from app.kafka.failures import GONE, unreachable
+from app.kafka.failures import GONE, TRUNCATED, unreachable
 from app.kafka.librdkafka import ASSIGNED
+from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 
 #: longest wait for messages that ought to be there
@@ -23,6 +25,8 @@ STALL_SECONDS = 30.0
 _WAIT_SECONDS = 0.5
 #: messages of one call
 _AT_ONCE = 10_000
+#: ends of what was read of a partition, whose last messages are remembered
+_REMEMBERED = 256
 #: behind every offset
 _FAR = 1 << 62
 _OPTIONS = {
@@ -45,10 +49,13 @@ class Batch:
     offsets: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
+    #: the newest of those that came from Kafka
+    last: Message | None = None
 
     def add(self, offset: int, message: Message) -> None:
         """One more."""
         self.offsets.append(offset)
+        self.last = message
         self._take((message,))
 
     def add_all(self, messages: Sequence[Message], end: int) -> bool:
@@ -61,6 +68,7 @@ class Batch:
         if not offsets or offsets[-1] is None or offsets[-1] >= end:
             return False
         self.offsets += offsets  # pyright: ignore[reportAttributeAccessIssue]  # they ascend, so none is None
+        self.last = messages[-1]
         self._take(messages)
         return True
 
@@ -99,6 +107,8 @@ class SpanReader(Generic[B]):
         self._left: dict[TopicPartition, list[Message]] = {}
         #: behind the last message that a reader may see, as far as the consumer has come to it
         self._ends: dict[TopicPartition, int] = {}
+        #: by where a read ended: the last message before it
+        self._lasts: dict[TopicPartition, dict[int, LastMessage]] = {}
 
     def abandon(self) -> None:
         """Whoever reads gives up, with Unreachable. From any thread."""
@@ -108,10 +118,19 @@ class SpanReader(Generic[B]):
         """End the connections; when nobody reads any more."""
         self._consumer.close()
 
-    def go_to(self, start: Offsets) -> None:
-        """What is read next begins here: it is fetched from now on."""
+    def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int] | None = None) -> None:
+        """What is read next begins here: it is fetched from now on. `terms`: leader epoch of the message before it;
+        a log in which that one ended earlier raises LogTruncated when it is read."""
         self._at, self._left, self._ends = dict(start), {}, {}
-        self._consumer.assign([KafkaPartition(tp.topic, tp.partition, offset) for tp, offset in start.items()])
+        places = [
+            KafkaPartition(tp.topic, tp.partition, offset, leader_epoch=(terms or {}).get(tp, -1))
+            for tp, offset in start.items()
+        ]
+        self._consumer.assign(places)
+
+    def last(self, tp: TopicPartition, end: int) -> LastMessage | None:
+        """The last message before `end`, where a read ended; None: not known. From any thread."""
+        return self._lasts.get(tp, {}).get(end)
 
     def read(self, span: Span) -> list[B]:
         """Every message of the span. Raises MessagesGone for offsets that Kafka no longer has, Unreachable when it does
@@ -126,6 +145,8 @@ class SpanReader(Generic[B]):
         except SurelaneError:
             self._at.clear()  # wherever it is now: the next one says where to go
             raise
+        for tp, batch in batches.items():
+            self._remember(batch, span.start[tp], span.end[tp])
         return list(batches.values())
 
     def more(self, tp: TopicPartition, limit: int, wait_seconds: float) -> B:
@@ -141,7 +162,19 @@ class SpanReader(Generic[B]):
         except SurelaneError:
             self._at.clear()
             raise
+        if batch.offsets:
+            self._remember(batch, batch.offsets[0], batch.offsets[-1] + 1)
         return batch
+
+    def _remember(self, batch: Batch, start: int, end: int) -> None:
+        """A read without a message leaves the last one what it was."""
+        known = self._lasts.setdefault(batch.tp, {})
+        last = known.get(start) if batch.last is None else identity(batch.last)
+        known.pop(end, None)
+        if last is not None:
+            known[end] = last
+        if len(known) > _REMEMBERED:
+            known.pop(next(iter(known)))
 
     def _fill(self, batches: Mapping[TopicPartition, Batch], end: Offsets) -> None:
         open_ = {tp for tp in batches if not self._from_left(batches[tp], end[tp])}
@@ -177,11 +210,12 @@ class SpanReader(Generic[B]):
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         error = message.error()
         if topic is None or partition is None or offset is None:
-            raise self._meaning(error)
+            tp = None if topic is None or partition is None else TopicPartition(topic, partition)
+            raise self._meaning(error, tp)
         tp = TopicPartition(topic, partition)
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
-                raise self._meaning(error)
+                raise self._meaning(error, tp)
             self._ends[tp] = offset
         elif tp in batches and offset < end[tp]:
             batches[tp].add(offset, message)
@@ -203,13 +237,34 @@ class SpanReader(Generic[B]):
             self._at[batch.tp] = offset + 1
         return self._ends.get(batch.tp, 0) >= end
 
-    def _meaning(self, error: KafkaError | None) -> SurelaneError:
+    def _meaning(self, error: KafkaError | None, tp: TopicPartition | None = None) -> SurelaneError:
+        if error is not None and error.code() == TRUNCATED:
+            return LogTruncated.of(error.str())
         if error is not None and error.code() in GONE:
-            return MessagesGone.of(error.str())
+            return self._missing(error, tp)
         return self._unreachable(error.str() if error is not None else "a message without a position")
+
+    def _missing(self, error: KafkaError, tp: TopicPartition | None) -> SurelaneError:
+        """An offset that is not in the log: deleted where the log begins behind it; else the log ended before it once,
+        which librdkafka finds by the leader epoch and gives the same code."""
+        places = {tp: self._at[tp]} if tp is not None and tp in self._at else self._at
+        try:
+            is_deleted = any(offset < self._low(at) for at, offset in places.items())
+        except KafkaException as failure:
+            return self._unreachable(failure.args[0].str())
+        return MessagesGone.of(error.str()) if is_deleted else LogTruncated.of(error.str())
+
+    def _low(self, tp: TopicPartition) -> int:
+        low, _ = self._consumer.get_watermark_offsets(KafkaPartition(*tp), timeout=STALL_SECONDS, cached=False)
+        return low
 
     def _unreachable(self, what: str) -> Unreachable:
         return unreachable(self._servers, what, self._complaint)
 
     def _complain(self, error: KafkaError) -> None:
         self._complaint = error.str()
+
+
+def identity(message: Message) -> LastMessage:
+    """Of a message that came without an error."""
+    return raw(message).last

@@ -20,6 +20,7 @@ from app.lane.reading import Source
 from app.lane.transactions import held_from
 from app.model.arrow import compute
 from app.model.epoch import EpochRecord
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
 
@@ -123,3 +124,6 @@ class _Source:
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         return self.planned.messages(positions)
+
+    def identified(self, span: Span) -> LastMessages:
+        return self.planned.identified(span)

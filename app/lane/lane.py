@@ -217,6 +217,8 @@ class Lane:
             with steps.of("apply"):
                 record, skips = self._apply(number, span, source, epoch, reader.skipped, shapes)
                 record = replace(record, read_end=planned.end if span.end != planned.end else None)
+            with steps.of("identify"):
+                record = replace(record, last={**self._last.last, **source.identified(span)})
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
@@ -333,6 +335,7 @@ class Lane:
             span=last.span,
             read_end=last.read_end,
             counts=counts,
+            last=last.last,
         )
         with translated(f"lane {self.name}: epoch {number}"), self._connection.begin():
             self._ledger.hold(self._connection, self._generation)

@@ -20,6 +20,7 @@ from app.kafka.broker import RawMessage
 from app.lane.skipped import Skipped
 from app.model.activity import Activity
 from app.model.arrow import Indices
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS, Kind
 
@@ -55,6 +56,11 @@ class Source(Protocol):
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         """Several messages that were read before, in their order; None for one that was compacted away since."""
+        ...
+
+    def identified(self, span: Span) -> LastMessages:
+        """What identifies the last message of each partition in the span, as far as it can be found; raises
+        TopicChanged, or Unreachable, when the topics are not known to be the pinned ones."""
         ...
 
 

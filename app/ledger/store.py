@@ -11,11 +11,13 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.db.prepared import prepared
 from app.db.sql import run
-from app.errors import Fenced, TopicChanged
+from app.errors import Fenced
+from app.ledger.pins import check_pins
 from app.ledger.tables import COUNTS, Tables
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import Gid
+from app.model.last import from_nested, nested
 from app.model.offsets import Offsets, Span
 
 #: rows of the ledger that are kept for one lane; older ones are only history
@@ -115,6 +117,7 @@ class Ledger:
                 plan=record.plan,
                 source_from=record.source_from,
                 source_to=record.source_to,
+                last_message=nested(record.last) or None,
                 **record.counts.as_dict(),
             )
         )
@@ -240,19 +243,11 @@ class Ledger:
         """Pin cluster and topics at their first sight; raises TopicChanged when one is not what it was."""
         lane, topic = self._tables.lane, self._tables.topic
         row = self.lane_row(connection)
-        if row is not None and row.cluster_id not in (None, cluster_id):
-            raise TopicChanged.of(
-                f"pinned to Kafka cluster {row.cluster_id}, source.bootstrap_servers names cluster {cluster_id}",
-                lane=self.lane,
-            )
+        pinned = self.pinned_topics(connection)
+        check_pins(self.lane, (None if row is None else row.cluster_id, cluster_id), pinned, topic_ids)
         if row is not None and row.cluster_id is None:
             connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
-        pinned = self.pinned_topics(connection)
         for name, topic_id in topic_ids.items():
-            if pinned.get(name, topic_id) != topic_id:
-                raise TopicChanged.of(
-                    f"topic {name} was deleted and created again (id {pinned[name]}, now {topic_id})", lane=self.lane
-                )
             if name not in pinned:
                 statement = insert(topic).values(lane=self.lane, topic=name, topic_id=topic_id)
                 connection.execute(statement.on_conflict_do_nothing())
@@ -295,4 +290,5 @@ def _record(row: Row[Any]) -> EpochRecord:
         plan=row.plan,
         source_from=row.source_from,
         source_to=row.source_to,
+        last=from_nested(row.last_message),
     )

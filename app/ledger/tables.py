@@ -52,6 +52,7 @@ class Tables:
                 Column("read_position", JSONB),
                 *(Column(count, BigInteger) for count in COUNTS),
                 Column("plan", Text),
+                Column("last_message", JSONB(none_as_null=True)),
                 *(Column(column, DateTime(timezone=True)) for column in ("source_from", "source_to", "applied_at")),
             ),
             state=Table(

@@ -4,6 +4,7 @@ import datetime
 from dataclasses import dataclass, field
 
 from app.model.counts import Counts
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Span
 
 #: the epoch number of a lane's first ledger row: where the lane was told to start, before anything was applied
@@ -29,6 +30,8 @@ class EpochRecord:
     #: oldest and newest source commit among the epoch's changes (UTC), None when it had none
     source_from: datetime.datetime | None = None
     source_to: datetime.datetime | None = None
+    #: of each partition the last message before the span's end, as far as it is known
+    last: LastMessages = field(default_factory=dict, hash=False)
 
     @property
     def read(self) -> Offsets:

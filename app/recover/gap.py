@@ -1,6 +1,8 @@
 """A gap: messages that a lane has yet to apply, and that nobody can read any more.
 
     deleted    Kafka's retention, or somebody, deleted them, and no archive has them: which offsets is known
+    rewritten  Kafka lost the end of a log that was applied, and gives its offsets to other messages: which ones the
+               lane has passed over is not known
     made anew  the topic was deleted and created again, or it is another cluster: nobody knows what the old one had left
 
 `Look.at` says what is missing and from where on everything is there. `accept` moves the lane there: the position in the
@@ -9,7 +11,7 @@ transaction. The target stays without what is missing; nothing here says that it
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from sqlalchemy import Connection, Row, text
@@ -19,15 +21,18 @@ from app.db.engine import make_engine
 from app.db.failures import translated
 from app.db.prepared import prepared
 from app.db.sql import quoted
-from app.errors import Diverged, MessagesGone, Refused, SurelaneError, TopicChanged
+from app.errors import Diverged, LogTruncated, MessagesGone, Refused, SurelaneError, TopicChanged
 from app.kafka.broker import Broker, Watermarks
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import Gid
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.recover.archived import archive_reach
 from app.recover.gaps import Gaps
 from app.recover.resting import check_stopped, lane_names
+from app.recover.rewritten import rewritten
+from app.recover.rewritten import told as rewritten_told
 
 #: in the ledger, in place of how changes were merged
 PLAN = "gap"
@@ -48,6 +53,8 @@ class Gap:
     onward: Offsets
     #: first and last offset that is deleted, of topics that are the pinned ones
     deleted: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    #: partitions whose last applied message is another one now, or none: what is there, in words
+    rewritten: Mapping[TopicPartition, str] = field(default_factory=dict)
     #: topic -> its id when it was pinned, and now; None: it is gone
     anew: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     #: id of the cluster when it was pinned, and now; None: the same
@@ -58,17 +65,19 @@ class Gap:
     @property
     def is_one(self) -> bool:
         """Whether anything is missing."""
-        return bool(self.deleted or self.anew or self.cluster)
+        return bool(self.deleted or self.rewritten or self.anew or self.cluster)
 
     @property
     def missing(self) -> int | None:
         """Messages, at most; None: nobody knows."""
-        return None if self.anew else self.missing_of_deleted
+        return None if self.anew or self.rewritten else self.missing_of_deleted
 
     def told(self) -> str:
         """What is missing, in words."""
         parts = [f"{tp} {first} to {last}" for tp, (first, last) in self.deleted.items()]
         said = [f"{', '.join(parts)}, at most {self.missing_of_deleted} messages"] if parts else []
+        if self.rewritten:
+            said.append(f"Kafka lost messages that were applied, and wrote others: {rewritten_told(self.rewritten)}")
         if self.cluster:
             said.append(f"pinned to Kafka cluster {self.cluster[0]}, it is {self.cluster[1]} now")
         for name, (was, now) in self.anew.items():
@@ -90,6 +99,8 @@ class Gap:
         """That stops a lane because of it."""
         if self.anew or self.cluster:
             return TopicChanged.of(self.told(), lane=self.lane)
+        if self.rewritten:
+            return LogTruncated.of(rewritten_told(self.rewritten), lane=self.lane)
         return MessagesGone.of(self.told(), lane=self.lane)
 
 
@@ -102,13 +113,14 @@ class Look:
     #: topic -> id
     topics: Mapping[str, str]
     marks: Mapping[TopicPartition, Watermarks]
+    broker: Broker
 
     @classmethod
     def of(cls, settings: Settings, broker: Broker) -> Self:
         """Ask; raises Unreachable, or EnvironmentMissing for a topic that is not there."""
         topics = {name: info.topic_id for name, info in broker.topics().items()}
         marks = broker.watermarks(broker.partitions())
-        return cls(settings=settings, cluster=broker.cluster_id(), topics=topics, marks=marks)
+        return cls(settings=settings, cluster=broker.cluster_id(), topics=topics, marks=marks, broker=broker)
 
     def at(self, connection: Connection, ledger: Ledger) -> Gap:
         """What the lane lacks; raises Diverged for one that never started."""
@@ -123,7 +135,10 @@ class Look:
         pinned = ledger.pinned_topics(connection)
         anew = {name: (old, self.topics.get(name)) for name, old in pinned.items() if self.topics.get(name) != old}
         archived = archive_reach(self.settings, position)
+        kept = {} if was not in (None, self.cluster) else _of_pinned(last, anew)
+        other = rewritten(self.broker, kept, self.marks)
         onward = {tp: self._onward(tp, position[tp], archived[tp], anew) for tp in position if tp in self.marks}
+        onward |= {tp: min(position[tp], self.marks[tp].high) for tp in other}
         deleted = {
             tp: (archived[tp], low - 1) for tp, low in onward.items() if tp.topic not in anew and low > position[tp]
         }
@@ -133,6 +148,7 @@ class Look:
             archived=archived,
             onward=Offsets.of(onward),
             deleted=deleted,
+            rewritten=other,
             anew=anew,
             cluster=None if was in (None, self.cluster) else (was, self.cluster),
             behind=sum(max(0, self.marks[tp].high - offset) for tp, offset in onward.items()),
@@ -173,6 +189,8 @@ def named(error: SurelaneError, settings: Settings) -> SurelaneError:
     for gap in gaps:
         if gap.is_one:
             return gap.error()
+    if isinstance(error, LogTruncated):  # what was lost had not been applied
+        return error
     said = f"{error.message}. The target needs none of them, only the checkpoint asks for them"
     return Diverged.checkpoint_damaged(said, lane=settings.lane)
 
@@ -225,8 +243,10 @@ def _accept(
     who: tuple[str, str],
 ) -> int:
     generation = ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0)
-    span = Span(start=gap.position, end=gap.onward)
-    ledger.record(connection, EpochRecord(lane=gap.lane, generation=generation, epoch=GENESIS, span=span, plan=PLAN))
+    span, last = Span(start=gap.position, end=gap.onward), ledger.last(connection)
+    kept = {} if last is None or gap.cluster else _of_pinned(last, gap.anew)
+    record = EpochRecord(lane=gap.lane, generation=generation, epoch=GENESIS, span=span, plan=PLAN)
+    ledger.record(connection, replace(record, last={tp: one for tp, one in kept.items() if tp not in gap.rewritten}))
     if gap.anew or gap.cluster:
         ledger.pin_anew(connection, seen.cluster, dict(seen.topics))
     rename = text(_RENAME.format(schema=quoted(ledger.schema).replace(":", r"\:")))
@@ -239,12 +259,18 @@ def _accept(
         from_position=gap.position.nested(),
         to_position=gap.onward.nested(),
         missing=gap.missing,
+        rewritten={str(tp): words for tp, words in gap.rewritten.items()} or None,
         anew={name: list(ids) for name, ids in gap.anew.items()},
         cluster=list(gap.cluster) if gap.cluster else None,
         reason=reason,
         os_user=who[0],
         host=who[1],
     )
+
+
+def _of_pinned(last: EpochRecord, anew: Mapping[str, Any]) -> LastMessages:
+    """Without what is known of topics that were made anew."""
+    return {tp: one for tp, one in last.last.items() if tp.topic not in anew}
 
 
 def _archive_is_applied(gap: Gap) -> None:

@@ -21,7 +21,10 @@ class Gaps:
             Column("id", BigInteger, Identity(always=True), primary_key=True),
             Column("lane", Text),
             *(Column(name, BigInteger) for name in ("generation", "missing")),
-            *(Column(name, JSONB(none_as_null=True)) for name in ("from_position", "to_position", "anew", "cluster")),
+            *(
+                Column(name, JSONB(none_as_null=True))
+                for name in ("from_position", "to_position", "anew", "cluster", "rewritten")
+            ),
             *(Column(name, Text) for name in ("reason", "db_user", "os_user", "host")),
             Column("at", DateTime(timezone=True)),
         )

@@ -6,7 +6,7 @@ time does so in its own epoch the next time. The user's function never runs ahea
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -17,7 +17,8 @@ from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import SpanReader
 from app.model.activity import Activity
-from app.model.offsets import Offsets, Span
+from app.model.last import LastMessage
+from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.ahead import Ahead, Decoded
 from app.source.decoding import Decoding, as_batches
 from app.source.size import EpochSize
@@ -52,11 +53,15 @@ class DriverMessages:
         """As they are."""
         return messages
 
-    def go_to(self, start: Offsets) -> None:
+    def last(self, tp: TopicPartition, end: int) -> LastMessage | None:
+        """Where a read ended there."""
+        return self._reader.last(tp, end)
+
+    def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
         """Fetched while Spark plans: connecting, too, takes its time."""
         with self._using:
             self._ahead.end()
-            self._reader.go_to(start)
+            self._reader.go_to(start, terms)
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is never looked at
         """Read on where the last epoch ended, or take what was read ahead."""

@@ -1,6 +1,6 @@
 """Messages read and decoded by Spark's tasks: on as many cores as there are, and with what Spark can do to a row."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -10,7 +10,8 @@ from app.config.settings import Source
 from app.decode.interface import KAFKA, Decoder
 from app.kafka.broker import RawMessage
 from app.model.activity import Activity
-from app.model.offsets import Offsets, Span
+from app.model.last import LastMessage
+from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.stream import read_span
 from app.spark.errors import spark_errors
 
@@ -34,8 +35,12 @@ class SparkMessages:
         """Decoding is part of the query, so that Spark analyses it once and not in each epoch."""
         return self._decoder.decode(messages)
 
-    def go_to(self, start: Offsets) -> None:
-        """Spark's own readers are told with each epoch."""
+    def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
+        """Spark's own readers get their offsets with each epoch, and cannot be given a leader epoch."""
+
+    def last(self, tp: TopicPartition, end: int) -> LastMessage | None:
+        """A row has no leader epoch."""
+        return None
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is the frame's
         """As planned."""

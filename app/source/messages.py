@@ -1,6 +1,6 @@
 """What reads and decodes a lane's messages: Spark's tasks, or the driver itself (`source.decode`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame
 
 from app.apply.arrange import Epoch
 from app.kafka.broker import RawMessage
-from app.model.offsets import Offsets, Span
+from app.model.last import LastMessage
+from app.model.offsets import Offsets, Span, TopicPartition
 
 
 class Messages(Protocol):
@@ -19,8 +20,13 @@ class Messages(Protocol):
         """What the streaming query makes of Kafka's rows."""
         ...
 
-    def go_to(self, start: Offsets) -> None:
-        """Where what is read first begins, told before there is a query."""
+    def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
+        """Where what is read first begins, known before there is a query. `terms`: leader epoch of the message before
+        it, where it is known."""
+        ...
+
+    def last(self, tp: TopicPartition, end: int) -> LastMessage | None:
+        """What identifies the last message before `end`; None: it was not remembered."""
         ...
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from app.apply.arrange import Epoch
 from app.kafka.broker import RawMessage
+from app.model.last import LastMessages
 from app.model.offsets import Position, Span
 
 #: offsets that are read over without being wanted
@@ -34,6 +35,7 @@ class EpochSource:
     read: Callable[[Span], pa.Table]
     singles: Singles
     arrange: Callable[[pa.Table], Epoch] = Epoch.arrange
+    identify: Callable[[Span], LastMessages] = lambda _: {}
 
     def all(self) -> pa.Table:
         """Every row of the epoch."""
@@ -58,6 +60,10 @@ class EpochSource:
             for message in self.singles.messages(first, last.offset - first.offset + 1):
                 found[message.position] = message
         return [found.get(position) for position in positions]
+
+    def identified(self, span: Span) -> LastMessages:
+        """See `app.supervise.identity`; a replay, which compares nothing, has none."""
+        return self.identify(span)
 
 
 def runs(positions: Iterable[Position]) -> list[tuple[Position, Position]]:

@@ -16,6 +16,7 @@ from app.apply.arrange import Epoch
 from app.archive.reader import ArchiveReader, reached
 from app.kafka.broker import RawMessage
 from app.lane.lane import Lane
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 log = structlog.get_logger()
@@ -50,6 +51,14 @@ class ArchivedSource:
         wanted = set(positions)
         found = {one.position: one for one in self.found if one.position in wanted}
         return [found.get(position) for position in positions]
+
+    def identified(self, span: Span) -> LastMessages:
+        """Of archived messages, whose leader epoch is not known."""
+        last: dict[TopicPartition, RawMessage] = {}
+        for one in sorted(self.found, key=lambda one: one.position):
+            if span.has(one.position):
+                last[one.position.tp] = one
+        return {tp: one.last for tp, one in last.items()}
 
 
 class Filling:

@@ -41,6 +41,7 @@ from app.supervise.assembly import add_writers, any_is_new, check_total, commit_
 from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
 from app.supervise.filling import Filling
+from app.supervise.identity import Asked, Identity, check_last
 from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
@@ -79,6 +80,9 @@ class Running:
         self._size = EpochSize(settings.epoch)
         self._messages = make_messages(settings, spark, self._size, self._is_suspicious, self._stage_ahead, link.doing)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
+        self._identity: Identity
+        #: leader epoch of the message before each position
+        self._terms: dict[TopicPartition, int] = {}
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
         self._closing = ExitStack()
@@ -130,7 +134,7 @@ class Running:
         monitor.start()
         reached = {tp: offset for lane in self._lanes.values() for tp, offset in lane.read.items()}
         applied = {tp: offset for lane in self._lanes.values() for tp, offset in lane.position.items()}
-        self._messages.go_to(start.updated(applied))
+        self._messages.go_to(start.updated(applied), self._terms)
         self._size.sample(self._broker, start.updated(reached))
         self._closing.callback(self._stop_query)
         while True:
@@ -189,10 +193,14 @@ class Running:
             if writer.archive is not None:
                 writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
         opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew)
+        ids = {name: info.topic_id for name, info in topics.items()}
+        self._identity = Identity(self._broker, self._messages, settings.lane, cluster, ids)
+        self._terms = {}
         for writer in writers:
             assert writer.connection is not None, "just opened"
             with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
-                writer.ledger.pin(writer.connection, cluster, {name: info.topic_id for name, info in topics.items()})
+                writer.ledger.pin(writer.connection, cluster, ids)
+            self._terms |= check_last(self._broker, writer)
             publish = partial(self._publish, writer.partition)
             metrics, stored = self._metrics[writer.name], StoredMessages(self._messages, self._broker)
             self._stored[writer.partition] = stored
@@ -262,22 +270,29 @@ class Running:
     def _process(self, frame: DataFrame, number: int) -> None:
         span = self._checkpoint.span(number)
         lane = self._lanes.get(None)
+        asked = self._identity.of(span)
 
         def planned() -> pa.Table:
             rows = self._messages.epoch(frame, span)
+            asked.ask()
             self._size.learn(span, rows.nbytes)
             return rows
 
         if lane is not None:
             check_total(span.end)  # partitions may have been added meanwhile
-            lane.process_epoch(number, span, self._source(planned))
+            lane.process_epoch(number, span, self._source(planned, asked))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
-            self._process_partitions(number, span, _once(planned))
+            self._process_partitions(number, span, _once(planned), asked)
 
-    def _source(self, planned: Callable[[], pa.Table]) -> EpochSource:
-        return EpochSource(planned, self._messages.part, self._broker, self._messages.arranged)
+    def _source(self, planned: Callable[[], pa.Table], asked: Asked) -> EpochSource:
+        def part(span: Span) -> pa.Table:
+            rows = self._messages.part(span)
+            asked.ask()
+            return rows
+
+        return EpochSource(planned, part, self._broker, self._messages.arranged, asked.identified)
 
     def _stage_ahead(self, epoch: Epoch) -> None:
         """In the thread of whoever reads ahead. An epoch of all partitions is none of several lanes', and with source
@@ -293,12 +308,12 @@ class Running:
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())
 
-    def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table]) -> None:
+    def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table], asked: Asked) -> None:
         """One lane for each partition, side by side; the first failure wins, the others finish first."""
 
         def one(tp: TopicPartition) -> None:
             own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
-            mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)))
+            mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)), asked)
             self._lanes[tp].process_epoch(number, own, mine)
 
         moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]

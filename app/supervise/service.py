@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from app.config.settings import Settings
-from app.errors import MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
+from app.errors import LogTruncated, MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
 from app.logs import configure
 from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
@@ -117,7 +117,7 @@ class Service:
                 running.say("stopped")
                 return
             except SurelaneError as failure:
-                error = named(failure, self._settings) if isinstance(failure, MessagesGone) else failure
+                error = named(failure, self._settings) if isinstance(failure, MessagesGone | LogTruncated) else failure
                 self._ever_started = self._ever_started or running.started
                 self._death = None if running.started else self._death
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
