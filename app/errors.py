@@ -203,6 +203,12 @@ class TransactionTooLong(SurelaneError):
     exit_status = ExitStatus.TRANSACTION
 
 
+class TooManyHeld(SurelaneError):
+    """More messages wait for what is unread in another topic than allowed; nothing of the epoch was applied."""
+
+    exit_status = ExitStatus.TRANSACTION
+
+
 class SparkFailed(SurelaneError):
     """Spark ended the query."""
 
