@@ -35,7 +35,7 @@ class ExitStatus(enum.IntEnum):
     CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
     REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
     BREAKER = 14  #: too much would go into quarantine; nothing of the epoch was applied
-    TRANSACTION = 15  #: a source transaction is longer than allowed; nothing of it was applied
+    TRANSACTION = 15  #: a source transaction is longer than allowed, or too much waits for another topic
     DIFFERENT = 16  #: verify found a difference between target and the other database, or a damaged snapshot
 
 

@@ -8,7 +8,7 @@ without `source.sequence`), nor does one place say anything of others that are e
 
 For those there is a second way: a foreign key that is violated while a message of another topic may still come to
 satisfy it refuses the message for now only (`is_early`): the epoch is undone and applied without it and what follows it
-in its topic.
+in its topic. So all topics have to be of one source: places of two say nothing of each other.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -150,7 +150,7 @@ class CommitOrder:
             return False
         if is_read and first.is_read:
             return True
-        if place is None or first.place is None:
+        if place is None or first.place is None or not (place[0] and first.place[0]):
             return self._read[tp] < self._refused.setdefault(position, self._ends).get(tp, 0)
         return first.place <= place
 

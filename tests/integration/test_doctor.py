@@ -200,9 +200,9 @@ def test_foreign_keys_between_the_tables_of_several_topics(healthy: Site) -> Non
     other = f"{healthy.topic}.items"
     healthy.kafka.create_topic(other, 1)
     healthy.configure(source={"topics": [healthy.topic, other]})
-    assert "topics" not in levels(healthy.surelane("doctor", "--json"))
+    assert "foreign keys" not in levels(healthy.surelane("doctor", "--json"))
     healthy.execute("create table public.items (id int primary key, orders int references orders)")
-    told = finding(healthy.surelane("doctor", "--json"), "topics")
+    told = finding(healthy.surelane("doctor", "--json"), "foreign keys")
     assert "public.items -> public.orders" in told
     assert "500000 messages at most (epoch.max_held_messages)" in told
     producer, begin = Producer({"bootstrap.servers": healthy.kafka.bootstrap, "log_level": 0}), 1_700_000_000_000
@@ -214,12 +214,12 @@ def test_foreign_keys_between_the_tables_of_several_topics(healthy: Site) -> Non
         record = EpochRecord(lane="orders", generation=1, epoch=0, span=Span(start=start, end=start))
         Ledger("surelane", "orders").record(connection, record)
     assert f"{other}[0] is 3.0 h younger than that of {healthy.topic}[0]" in finding(
-        healthy.surelane("doctor", "--json"), "topics"
+        healthy.surelane("doctor", "--json"), "foreign keys"
     )
     healthy.configure(source={"topics": [healthy.topic, other]}, epoch={"max_held_messages": 0})
     ended = healthy.surelane("doctor", "--json")
-    assert (ended.status, levels(ended)["topics"], levels(ended)["order"]) == (0, "warn", "warn")
-    assert "goes into quarantine" in finding(ended, "topics")
+    assert (ended.status, levels(ended)["foreign keys"], levels(ended)["order"]) == (0, "warn", "warn")
+    assert "goes into quarantine" in finding(ended, "foreign keys")
 
 
 def test_the_dead_letter_topic(healthy: Site) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import threading
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from app.config.settings import CommitMode
 from app.errors import ExitStatus, TooManyHeld
 from app.model.offsets import TopicPartition
 from tests import messages as m
-from tests.fix_lane import MODES, Hold, MakeLane
+from tests.fix_lane import MODES, Hold, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.messages import Debezium, Message, Row, Table
@@ -223,3 +224,19 @@ def test_source_transactions_are_kept_whole_in_that_order(lane: MakeLane, target
     for row in target.epochs():
         assert row.end_position[topics[0].name]["0"] == 8 * row.end_position[topics[1].name]["0"]
     questions(target, *topics, markers)
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+def test_killed_while_messages_wait(
+    mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topics: tuple[Topic, Topic]
+) -> None:
+    """Before the checkpoint has the epoch: it is settled or done once more, and what waited is read again."""
+    d = Debezium()
+    topics[0].send(parents(d, 0, 100))
+    topics[1].send([d.create(CHILD, {"id": number, "parent": number % 100}) for number in range(500)])
+    made = lane(mode, topics=topics, archived=True, **SKIPPING)
+    victim = lane_process(made, failpoint="after-pre-commit=kill@3").start()
+    assert victim.wait() == -signal.SIGKILL, victim.tail()
+    made.run_until_caught_up()
+    assert quarantined(target) == 0
+    questions(target, *topics, exactly_once=made.exactly_once, archive=made.archive)

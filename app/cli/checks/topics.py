@@ -60,12 +60,12 @@ def _finding(count: int, keys: list[str], limit: int, apart: str | None) -> Find
     what = f"{count} topics, and foreign keys between their tables ({some})"
     if not limit:
         return warn(
-            "topics",
+            "foreign keys",
             f"{what}: a row that comes before the one that it refers to goes into quarantine",
             "set epoch.max_held_messages above 0, or let Debezium route all tables into one topic",
         )
     waits = f"{what}: what is from later in the source waits, {limit} messages at most (epoch.max_held_messages)"
-    return ok("topics", f"{waits}; {apart}" if apart else waits)
+    return ok("foreign keys", f"{waits}; {apart}" if apart else waits)
 
 
 def _length(milliseconds: int) -> str:
