@@ -35,7 +35,7 @@ class ExitStatus(enum.IntEnum):
     CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
     REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
     BREAKER = 14  #: too much would go into quarantine; nothing of the epoch was applied
-    TRANSACTION = 15  #: a source transaction is longer than allowed; nothing of it was applied
+    TRANSACTION = 15  #: a source transaction is longer than allowed, or too much waits for another topic
     DIFFERENT = 16  #: verify found a difference between target and the other database, or a damaged snapshot
     UNATTRIBUTED = 17  #: an epoch fails and no single message is the cause; nothing of it was applied or skipped
 
@@ -234,6 +234,12 @@ class BreakerTripped(SurelaneError):
 
 class TransactionTooLong(SurelaneError):
     """More messages wait for the rest of their source transaction than allowed; nothing of it was applied."""
+
+    exit_status = ExitStatus.TRANSACTION
+
+
+class TooManyHeld(SurelaneError):
+    """More messages wait for what is unread in another topic than allowed; nothing of the epoch was applied."""
 
     exit_status = ExitStatus.TRANSACTION
 

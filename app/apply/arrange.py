@@ -4,7 +4,6 @@ All of it is numpy and Arrow over whole columns; nothing here runs once a messag
 """
 
 import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,10 +15,9 @@ from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
 from app.model.rows import Kind, Layout
 
-#: `["commit lsn before", "lsn"]`; each may be null
-_SEQUENCE = re.compile(r'\[\s*(?:"(\d{1,19})"|null)\s*,\s*(?:"(\d{1,19})"|null)\s*\]')
-#: of 64 bits with a sign, which is how it is sorted
-_MOST_LSN = 2**63 - 1
+#: Debezium's `source.sequence`, `["commit lsn before", "lsn"]`; a part that is not known is null. 18 digits always fit
+#: into 64 bits with a sign, which is how they are sorted
+SEQUENCE = r'^\s*\[\s*(?:"(?P<commit>\d{1,18})"|null)\s*,\s*(?:"(?P<lsn>\d{1,18})"|null)\s*\]\s*$'
 CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE, Kind.TRUNCATE)
 
 
@@ -182,7 +180,8 @@ class Epoch:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Kafka's order within a topic; between topics the order of the source's commits."""
+    """Kafka's order within a topic; between topics the order of the source's commits, by their times where it does not
+    say more."""
     offsets = rows["offset"].to_numpy()
     if rows.num_rows < 2:
         return rows
@@ -191,28 +190,40 @@ def _in_order(rows: pa.Table) -> pa.Table:
         return rows if bool(np.all(np.diff(offsets) > 0)) else rows.take(pa.array(np.argsort(offsets, kind="stable")))
     codes = topics.indices.to_numpy(zero_copy_only=False)
     by_topic = np.lexsort((offsets, codes))
-    commit, lsn = _source_positions(rows["sequence"].take(pa.array(by_topic)), codes[by_topic])
-    order = by_topic[np.lexsort((offsets[by_topic], codes[by_topic], lsn, commit))]
+    commit, lsn = source_places(single(rows["sequence"].take(pa.array(by_topic))), codes[by_topic])
+    times = compute.fill_null(single(rows["ts_ms"]), 0).to_numpy(zero_copy_only=False)[by_topic]
+    time = _never_falling(np.argsort(times, kind="stable"), times, codes[by_topic])
+    order = by_topic[np.lexsort((offsets[by_topic], codes[by_topic], time, lsn, commit))]
     return rows.take(pa.array(order))
 
 
-def _source_position(text: str | None) -> tuple[int, int]:
-    """Of Debezium's `source.sequence`; (0, 0) where there is none, or what is there is no pair of log positions."""
-    found = _SEQUENCE.fullmatch(text) if text else None
-    commit, lsn = (int(part or 0) for part in found.groups()) if found else (0, 0)
-    return (commit, lsn) if max(commit, lsn) <= _MOST_LSN else (0, 0)
-
-
-def _source_positions(sequences: pa.ChunkedArray, topics: Indices) -> tuple[Indices, Indices]:
+def source_places(sequences: pa.Array, topics: Indices) -> tuple[Indices, Indices]:
     """(commit before, lsn) of each message, never falling within a topic, so that no topic's own order is changed.
 
-    A message without source position (tombstone, heartbeat) stays with the one before it in its topic.
+    `topics`: a number for each message's topic, ascending; in each the messages are in the order of their offsets. A
+    message without source position (tombstone, heartbeat) stays with the one before it in its topic, the first at
+    (0, 0).
     """
-    commits, lsns = np.zeros(len(topics), np.int64), np.zeros(len(topics), np.int64)
-    high, topic = (0, 0), -1
-    for index, (text, code) in enumerate(zip(sequences.to_pylist(), topics, strict=True)):
-        if code != topic:
-            high, topic = (0, 0), code
-        high = max(high, _source_position(text))
-        commits[index], lsns[index] = high
+    commits, lsns = _parsed(sequences)
+    by_place = np.lexsort((lsns, commits))
+    return _never_falling(by_place, commits, topics), _never_falling(by_place, lsns, topics)
+
+
+def _never_falling(order: Indices, values: Indices, topics: Indices) -> Indices:
+    """The value of the message that is last in `order` of those up to each one in its topic."""
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    first = np.cumsum(np.diff(topics, prepend=topics[:1]) != 0) * len(order)
+    return values[order[np.maximum.accumulate(ranks + first) - first]]
+
+
+def _parsed(sequences: pa.Array) -> tuple[Indices, Indices]:
+    """0 for a part that is missing, and for both where the text is no pair of log positions."""
+    found = compute.extract_regex(sequences, pattern=SEQUENCE)
+    commits, lsns = (_number(compute.struct_field(found, name)) for name in ("commit", "lsn"))
     return commits, lsns
+
+
+def _number(digits: pa.Array) -> Indices:
+    known = compute.if_else(compute.equal(digits, ""), "0", digits)
+    return compute.fill_null(compute.cast(known, pa.int64()), 0).to_numpy(zero_copy_only=False)

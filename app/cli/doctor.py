@@ -16,6 +16,7 @@ from app.cli.checks.kafka import kafka
 from app.cli.checks.machine import machine
 from app.cli.checks.snapshots import snapshots
 from app.cli.checks.target import ledger_position, target
+from app.cli.checks.topics import topics
 from app.cli.options import ConfigFile, Json
 from app.config.load import load
 from app.config.settings import Settings
@@ -47,7 +48,8 @@ def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
 
 def examine(settings: Settings) -> list[Finding]:
     """All findings; a part that cannot be reached is one fault and does not hide the others."""
-    in_kafka = [*kafka(settings, ledger_position(settings)), *dead_letters(settings)]
+    position = ledger_position(settings)
+    in_kafka = [*kafka(settings, position), *topics(settings, position), *dead_letters(settings)]
     there = [*machine(settings), *archive(settings), *in_kafka, *target(settings), *guard(settings)]
     return [*there, *snapshots(settings)]
 

@@ -337,6 +337,8 @@ class Epoch(_Section):
     align: Align = Align.NONE
     #: with `align`: messages that may wait for the rest of their transaction, held in the driver's memory
     max_transaction_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 500_000
+    #: over several topics: messages that may wait for unread ones of another topic, held in the driver's memory
+    max_held_messages: Annotated[int, Field(ge=0, le=MAX_EPOCH_MESSAGES)] = 500_000
 
     @property
     def transaction_limit(self) -> int | None:

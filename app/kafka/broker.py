@@ -154,6 +154,10 @@ class Broker:
         high = self._offsets(wanted, OffsetSpec.latest())  # pyright: ignore[reportArgumentType]  # its type says so
         return {tp: Watermarks(low[tp], high[tp]) for tp in wanted}
 
+    def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Next offset of each partition."""
+        return self._offsets(sorted(partitions), OffsetSpec.latest())  # pyright: ignore[reportArgumentType]
+
     def offsets_at(self, timestamp_ms: int) -> Offsets:
         """Of every partition the first message that is not older by its timestamp; its end, where there is none."""
         wanted = sorted(self.partitions())

@@ -1,5 +1,6 @@
-"""Where epochs may end: not between the two halves of a changed key (`app.lane.key_changes`), and with `epoch.align:
-source-transaction` only where source transactions end (`app.lane.transactions`).
+"""Where epochs may end: not between the two halves of a changed key (`app.lane.key_changes`), with `epoch.align:
+source-transaction` only where source transactions end (`app.lane.transactions`), and over several topics nowhere behind
+what is unread in another one (`app.lane.commit_order`).
 
 An epoch applies what was held back before it and what Spark planned for it, up to the last place where it may end. What
 lies behind is held: its rows stay in memory, and a lane that opens reads them again. So nothing waits for a message
@@ -8,13 +9,13 @@ that is still to come, and what an epoch applies follows from its offsets alone.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import pyarrow as pa
 
 from app.apply.arrange import Epoch
 from app.errors import TransactionTooLong
 from app.kafka.broker import RawMessage
+from app.lane.commit_order import CommitOrder
 from app.lane.key_changes import halves_from
 from app.lane.reading import Source
 from app.lane.transactions import held_from
@@ -22,7 +23,7 @@ from app.model.arrow import compute
 from app.model.epoch import EpochRecord
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
-from app.model.rows import NO_ROWS
+from app.model.rows import NO_ROWS, is_behind
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ class Cut:
 class Alignment:
     """What one lane has read and not applied. Used by the lane's thread only."""
 
-    def __init__(self, lane: str, limit: int | None) -> None:
+    def __init__(self, lane: str, limit: int | None, order: CommitOrder | None = None) -> None:
         """`limit`: messages that may be held for their transaction; None: epochs end where Spark has planned it, but
-        for a changed key."""
-        self._lane, self._limit = lane, limit
+        for a changed key and for `order`, which is None where nothing is known of unread messages."""
+        self._lane, self._limit, self.order = lane, limit, order
         #: every message between the last epoch's end and what was read; None: to be read again
         self._rows: pa.Table | None = None
 
@@ -68,39 +69,36 @@ class Alignment:
 
     def cut(self, rows: pa.Table, span: Span, source: Source) -> Cut:
         """Part what may be applied from what has to wait."""
+        early = self.order.cut(rows, span) if self.order is not None else {}
+        timely = rows.filter(compute.invert(is_behind(rows, early))) if early else rows
         if self._limit is None:
-            waiting = halves_from(rows, span.end, source.message)
+            waiting = halves_from(timely, span.end, source.message)
         else:
-            waiting = held_from(rows, {tp.topic for tp in span.end}, self._lane)
+            waiting = held_from(timely, {tp.topic for tp in span.end}, self._lane)
+        if self._limit is not None and waiting:
+            self._check(timely.filter(is_behind(timely, waiting)).num_rows, waiting)
+        waiting = {**early, **waiting}  # what is timely is before what is early
         if not waiting:
             return Cut.nowhere(rows, span.end)
-        behind = _is_behind(rows, waiting)
-        cut = Cut(rows.filter(compute.invert(behind)), rows.filter(behind), span.end.updated(waiting))
-        if self._limit is not None and cut.held.num_rows > self._limit:
-            raise self._too_long(cut.held.num_rows, waiting)
-        return cut
+        behind = is_behind(rows, waiting)
+        return Cut(rows.filter(compute.invert(behind)), rows.filter(behind), span.end.updated(waiting))
 
-    def keep(self, held: pa.Table | None) -> None:
-        """An epoch is written; `held` is what the next one begins with, None: it is to be read again."""
+    def keep(self, held: pa.Table | None, end: Offsets) -> None:
+        """An epoch is written up to `end`; `held` is what the next one begins with, None: it is to be read again."""
         self._rows = held
+        if self.order is not None:
+            self.order.keep(end)
 
-    def _too_long(self, held: int, waiting: dict[TopicPartition, int]) -> TransactionTooLong:
+    def _check(self, held: int, waiting: dict[TopicPartition, int]) -> None:
+        if self._limit is None or held <= self._limit:
+            return
         begin = ", ".join(str(Position(*tp, offset)) for tp, offset in waiting.items())
-        return TransactionTooLong(
+        raise TransactionTooLong(
             f"lane {self._lane}: {held} messages, from {begin} on, wait for the end of the source transaction that "
             f"begins there; epoch.max_transaction_messages is {self._limit}. Nothing of it was applied.",
             hint="raise epoch.max_transaction_messages (they are held in the driver's memory), or set epoch.align: "
             "none until it is through. A lane over several topics has to read Debezium's transaction topic, too",
         )
-
-
-def _is_behind(rows: pa.Table, waiting: dict[TopicPartition, int]) -> pa.ChunkedArray:
-    """For each row whether it is one of those that have to wait."""
-    each = (
-        compute.and_(compute.equal(rows["topic"], tp.topic), compute.greater_equal(rows["offset"], first))
-        for tp, first in waiting.items()
-    )
-    return reduce(compute.or_, each)
 
 
 @dataclass(frozen=True)

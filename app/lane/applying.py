@@ -108,6 +108,7 @@ class Application:
             if isinstance(result, Applied):
                 self._applied(result, ordinal + 1, deferred)
                 return
+            self.sending.check_order(ordinal, result)
             suspect = guard.failed(span, Stage.APPLY, Failure.of(result))
         self.sending.skips.condemn(ordinal, suspect)
 

@@ -137,6 +137,7 @@ class Search:
                 error = marks.violation_before(at + 1) if isinstance(result, Applied) else self.sending.attempt(alone)
                 if not isinstance(error, Exception):
                     return None
+                self.sending.check_order(at, error)
                 suspect = guard.failed(span, Stage.APPLY, Failure.of(error))
         return suspect
 

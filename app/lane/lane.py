@@ -5,7 +5,7 @@ It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to
 
 import datetime
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -27,6 +27,7 @@ from app.guard.guard import Guard
 from app.guard.narrowing import span_of
 from app.lane.alignment import Alignment, Cut
 from app.lane.applying import Application
+from app.lane.commit_order import ComesEarly
 from app.lane.keeping import Keeping
 from app.lane.reading import Reader, Source, Trial
 from app.lane.releasing import Releasing
@@ -40,7 +41,7 @@ from app.model.activity import Activity
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
-from app.model.offsets import Offsets, Position, Span
+from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 log = structlog.get_logger()
 
@@ -128,8 +129,20 @@ class Lane:
         `source` gives the messages of exactly `planned`.
         """
         with self._guarded():
-            self._process(number, planned, source)
+            if self._alignment.order is not None:
+                self._alignment.order.begin()
+            while self._comes_early(number, planned, source):
+                self._applier.forget()
         self._guard.passed(self.position)
+
+    def apply_as_planned(self) -> None:
+        """Epochs end where they are planned, whatever is unread in other topics; until the lane is opened again."""
+        self._alignment.order = None
+
+    def waits(self, goal: Mapping[TopicPartition, int]) -> bool:
+        """Whether messages before `goal` are read and wait for unread ones of another topic."""
+        waiting = self._alignment.order.waiting if self._alignment.order is not None else {}
+        return any(offset < goal.get(tp, 0) for tp, offset in waiting.items())
 
     def stage_ahead(self, epoch: Epoch) -> None:
         """See `app.apply.prestaging`: what is likely to be the next epoch, while one is in progress. From any one
@@ -169,6 +182,16 @@ class Lane:
         except Exception as error:
             self._guard.unforeseen(error)
             raise
+
+    def _comes_early(self, number: int, planned: Span, source: Source) -> bool:
+        """Process an epoch; true, with nothing of it left, where it has to be cut in front of one more message."""
+        try:
+            self._process(number, planned, source)
+        except ComesEarly as early:
+            assert self._alignment.order is not None, "it has said so"
+            self._alignment.order.postpone(early.position)
+            return True
+        return False
 
     def _process(self, number: int, planned: Span, source: Source) -> None:
         steps = Steps()
@@ -226,7 +249,7 @@ class Lane:
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self._last = record
-        self._alignment.keep(held)
+        self._alignment.keep(held, span.end)
         self._metrics.set_held(cut.held.num_rows)
         self._keeping.passed()
         if self.committer.pending is None:
@@ -278,7 +301,9 @@ class Lane:
     ) -> tuple[EpochRecord, Skips]:
         """Apply what was read, put away what is skipped; the epoch's ledger row, and what is skipped."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
-        sending = Sending(self._connection, self._applier, self._guard, number, epoch, shapes, skips)
+        sending = Sending(
+            self._connection, self._applier, self._guard, number, epoch, shapes, skips, self._alignment.order
+        )
         applied = Application(sending, span).run()
         self._guard.written(number, span)
         if skips.condemned:

@@ -15,6 +15,7 @@ from app.db.failures import unless_refused
 from app.guard.attempts import Stage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import Rows, span_of
+from app.lane.commit_order import ComesEarly, CommitOrder
 from app.lane.skipping import Skips
 
 #: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds
@@ -33,6 +34,8 @@ class Sending:
     epoch: Epoch
     shapes: dict[int, Shape]
     skips: Skips
+    #: between topics; None: unread messages of other topics mean nothing
+    order: CommitOrder | None = None
 
     def begin(self, rows: Rows) -> None:
         """Tell the guard that these rows, one of which is to be applied, are in progress."""
@@ -55,6 +58,11 @@ class Sending:
                 return self.applier.apply(self.connection, self.skips.rest(*rows), self.shapes, settle=settle)
 
         return unless_refused(send)
+
+    def check_order(self, ordinal: int, error: Exception) -> None:
+        """Raises ComesEarly where this message, which is refused, may wait for one that is still unread."""
+        if self.order is not None and self.order.is_early(self.epoch, ordinal, error):
+            raise ComesEarly(self.epoch.position(ordinal))
 
     def violation(self, unsettled: Rows, deferred: Deferred) -> Exception | None:
         """What deferred constraints say; `unsettled`: the rows that were sent since they said nothing."""

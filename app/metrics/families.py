@@ -73,7 +73,8 @@ class Families:
         self.epoch = gauge("epoch", "Number of the last epoch applied")
         self.position = gauge("position", "Next offset to apply", "topic", "partition")
         self.held = gauge(
-            "held_messages", "Messages read that wait for the rest of their source transaction, or of a changed key"
+            "held_messages",
+            "Messages read that wait for the rest of their source transaction or of a changed key, or for another topic",
         )
         self.lag_messages = gauge(
             "lag_messages", "Offsets between the position and the topic's end", "topic", "partition"

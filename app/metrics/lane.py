@@ -61,7 +61,7 @@ class LaneMetrics:
             self._at(self._families.position, tp).set(offset)
 
     def set_held(self, messages: int) -> None:
-        """Messages that wait for the rest of their source transaction."""
+        """Messages that are read and not applied yet; see `app.lane.alignment`."""
         self._families.held.labels(self._lane).set(messages)
 
     def set_lag(self, messages: Mapping[TopicPartition, int], seconds: float | None) -> None:

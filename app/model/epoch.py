@@ -22,7 +22,7 @@ class EpochRecord:
     epoch: int
     #: what was applied
     span: Span
-    #: end of what was read, where messages behind the span wait for the rest of their transaction; None: the span's end
+    #: end of what was read, where messages behind the span are held; None: the span's end
     read_end: Offsets | None = None
     counts: Counts = field(default_factory=Counts)
     #: how the changes were merged: see `app.apply.plan`

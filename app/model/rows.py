@@ -18,7 +18,9 @@ One row for each Kafka message, in no particular order:
 """
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Self
 
 import pyarrow as pa
@@ -53,6 +55,15 @@ NO_ROWS = SCHEMA.empty_table()
 def is_of(rows: pa.Table, tp: TopicPartition) -> pa.ChunkedArray:
     """For each row whether it is of this partition."""
     return compute.and_(compute.equal(rows["topic"], tp.topic), compute.equal(rows["partition"], tp.partition))
+
+
+def is_behind(rows: pa.Table, firsts: Mapping[TopicPartition, int]) -> pa.ChunkedArray:
+    """For each row whether its offset is one of these topics' first ones or behind it; `firsts` is not empty."""
+    each = (
+        compute.and_(compute.equal(rows["topic"], tp.topic), compute.greater_equal(rows["offset"], first))
+        for tp, first in firsts.items()
+    )
+    return reduce(compute.or_, each)
 
 
 class Kind(enum.StrEnum):

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from app.apply.applier import Applier
 from app.apply.arrange import Epoch
 from app.apply.compression import compress_by_lz4
+from app.apply.foreign_keys import between_tables
 from app.apply.prestaging import Prestaging
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
@@ -19,6 +20,7 @@ from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.commit.target import OneCommitTarget
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
+from app.config.routes import Routes
 from app.config.settings import Align, CommitMode, Decode, Order, Settings
 from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
@@ -32,6 +34,7 @@ from app.guard.guard import Guard, Limits, Watch
 from app.guard.quarantine import Quarantine
 from app.guard.volatile import Volatile
 from app.lane.alignment import Alignment
+from app.lane.commit_order import CommitOrder, Unread
 from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
 from app.lane.releasing import Releasing
@@ -131,9 +134,10 @@ def make_lane(
     stored: StoredMessages,
     publish: Callable[[], None],
     death: Death | None = None,
+    unread: Unread | None = None,
 ) -> Lane:
     """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death` is how the
-    worker before this one ended."""
+    worker before this one ended; `unread`: what Kafka has that was not read, None: nobody asks for it."""
     assert writer.connection is not None, "just opened"
     target = settings.target
     rules = TargetRules(target, settings.source.modes)
@@ -165,7 +169,7 @@ def make_lane(
         keeping,
         releasing,
         metrics,
-        Alignment(writer.name, settings.epoch.transaction_limit),
+        Alignment(writer.name, settings.epoch.transaction_limit, _order(settings, writer, unread)),
         trial_of(settings),
     )
     writer.guard.open(writer.generation, lane.position, death)
@@ -177,6 +181,19 @@ def commit_at_once(lane: Lane, writer: Writer) -> None:
     """Until it is opened again: no checkpoint decides its epochs, and nobody else takes part in them."""
     assert writer.connection is not None, "just opened"
     lane.committer = OnePhase(OneCommitTarget(writer.connection), reapplies=False)
+    lane.apply_as_planned()
+
+
+def _order(settings: Settings, writer: Writer, unread: Unread | None) -> CommitOrder | None:
+    if unread is None or writer.partition is not None:
+        return None
+    routes = Routes(settings.target.tables)
+
+    def has_foreign_keys() -> bool:
+        with translated(f"lane {writer.name}: looking for foreign keys"), writer.engine.connect() as connection:
+            return bool(between_tables(connection, routes))
+
+    return CommitOrder(writer.name, settings.epoch.max_held_messages, unread, has_foreign_keys)
 
 
 def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str, TopicPartition | None]:

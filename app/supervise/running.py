@@ -27,6 +27,7 @@ from app.db.locks import lock_holder
 from app.errors import PartitionAdded, SurelaneError
 from app.guard.narrowing import size
 from app.kafka.broker import Broker
+from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane
 from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
@@ -137,6 +138,7 @@ class Running:
         self._messages.go_to(start.updated(applied), self._terms)
         self._size.sample(self._broker, start.updated(reached))
         self._closing.callback(self._stop_query)
+        goal = self._broker.ends(reached) if until_caught_up else {}
         while True:
             query = self._start_query(start, until_caught_up=until_caught_up)
             self.started = True
@@ -144,7 +146,8 @@ class Running:
             self._health.report(self._settings.lane, ready=True, reason="running")
             self._watch(query, monitor)
             self._finish()
-            if self._stop.is_set() or not self._size.is_off:
+            waits = any(lane.waits(goal) for lane in self._lanes.values())
+            if self._stop.is_set() or not (self._size.is_off or waits):
                 break
         self._release()
         self.say("stopped")
@@ -188,7 +191,7 @@ class Running:
         for writer in writers:
             self._closing.callback(writer.close)
         begin = self._broker.start_offsets(settings.source.start) if any_is_new(writers) else Offsets()
-        cluster = self._broker.cluster_id()
+        cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
         for writer in writers:
             if writer.archive is not None:
                 writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
@@ -204,7 +207,7 @@ class Running:
             publish = partial(self._publish, writer.partition)
             metrics, stored = self._metrics[writer.name], StoredMessages(self._messages, self._broker)
             self._stored[writer.partition] = stored
-            self._lanes[writer.partition] = make_lane(settings, writer, metrics, stored, publish, self._death)
+            self._lanes[writer.partition] = make_lane(settings, writer, metrics, stored, publish, self._death, unread)
         return opened.start
 
     def _open_again(self) -> Offsets:

@@ -77,6 +77,7 @@ def test_every_fault_in_one_run(site: Site) -> None:
     (site.folder / "file").touch()
     site.configure(
         source={"topics": [topic, site.topic]},
+        epoch={"max_held_messages": 0},
         target={"owner_role": role, "tables": {"public.gone": "public.gone", "public.*": "public.*"}},
         checkpoint=str(site.folder / "file" / "checkpoint"),  # pyright: ignore[reportArgumentType]
     )
@@ -190,8 +191,35 @@ def test_a_schema_of_a_newer_version() -> None:
 
 def test_a_lane_for_each_partition() -> None:
     several = {"a": TopicInfo(topic_id="x", partitions=3)}
-    assert [one.level for one in order(Order.PARTITION, several)] == [Level.WARN]
-    assert [one.level for one in order(Order.TOTAL, several)] == [Level.FAULT]
+    assert [one.level for one in order(Order.PARTITION, several, 0)] == [Level.WARN]
+    assert [one.level for one in order(Order.TOTAL, several, 0)] == [Level.FAULT]
+
+
+def test_foreign_keys_between_the_tables_of_several_topics(healthy: Site) -> None:
+    """What may wait, and how far apart the topics are; with nothing to wait, what happens."""
+    other = f"{healthy.topic}.items"
+    healthy.kafka.create_topic(other, 1)
+    healthy.configure(source={"topics": [healthy.topic, other]})
+    assert "foreign keys" not in levels(healthy.surelane("doctor", "--json"))
+    healthy.execute("create table public.items (id int primary key, orders int references orders)")
+    told = finding(healthy.surelane("doctor", "--json"), "foreign keys")
+    assert "public.items -> public.orders" in told
+    assert "500000 messages at most (epoch.max_held_messages)" in told
+    producer, begin = Producer({"bootstrap.servers": healthy.kafka.bootstrap, "log_level": 0}), 1_700_000_000_000
+    for topic, hours in ((healthy.topic, 0), (other, 3)):
+        producer.produce(topic, b"{}", timestamp=begin + hours * 3_600_000)
+    producer.flush(30)
+    start = Offsets.of({TopicPartition(topic, 0): 0 for topic in (healthy.topic, other)})
+    with healthy.engine.begin() as connection:
+        record = EpochRecord(lane="orders", generation=1, epoch=0, span=Span(start=start, end=start))
+        Ledger("surelane", "orders").record(connection, record)
+    assert f"{other}[0] is 3.0 h younger than that of {healthy.topic}[0]" in finding(
+        healthy.surelane("doctor", "--json"), "foreign keys"
+    )
+    healthy.configure(source={"topics": [healthy.topic, other]}, epoch={"max_held_messages": 0})
+    ended = healthy.surelane("doctor", "--json")
+    assert (ended.status, levels(ended)["foreign keys"], levels(ended)["order"]) == (0, "warn", "warn")
+    assert "goes into quarantine" in finding(ended, "foreign keys")
 
 
 def test_the_dead_letter_topic(healthy: Site) -> None:

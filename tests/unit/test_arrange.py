@@ -106,3 +106,15 @@ def test_tables_whose_names_read_alike_are_two() -> None:
     epoch = Epoch.arrange(table_of(rows))
     assert epoch.survivors.tolist() == [0, 1]
     assert len(set(epoch.identities.tolist())) == 2
+
+
+def test_without_positions_topics_are_merged_by_the_times_of_the_source() -> None:
+    """Never against a topic's own order: a clock may go back."""
+    rows = [
+        _row(topic, offset, None) | {"ts_ms": time}
+        for topic, times in (("a", (3, 1, 9, None)), ("b", (2, 4, None, 10)))
+        for offset, time in enumerate(times)
+    ]
+    arranged = Epoch.arrange(table_of(rows)).rows
+    places = zip(arranged["topic"].to_pylist(), arranged["offset"].to_pylist(), strict=True)
+    assert "".join(f"{topic}{offset}" for topic, offset in places) == "b0a0a1b1b2a2a3b3"

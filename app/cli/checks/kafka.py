@@ -30,17 +30,18 @@ def _answers(broker: Broker, settings: Settings, position: Offsets | None) -> li
         return [reachable, failed("topics", error)]
     found = ok("topics", ", ".join(f"{name} ({info.partitions})" for name, info in topics.items()))
     kept = [retention(name, broker.retention(name)) for name in topics]
-    return [reachable, found, *order(settings.source.order, topics), *kept, *still_there(broker, position)]
+    ordered = order(settings.source.order, topics, settings.epoch.max_held_messages)
+    return [reachable, found, *ordered, *kept, *still_there(broker, position)]
 
 
-def order(wanted: Order, topics: Mapping[str, TopicInfo]) -> list[Finding]:
-    """Whether the topics can keep the order that is asked for."""
+def order(wanted: Order, topics: Mapping[str, TopicInfo], held: int) -> list[Finding]:
+    """Whether the topics can keep the order that is asked for; `held`: messages that may wait for another topic."""
     if wanted is Order.PARTITION:
         return [_by_partition(*next(iter(topics.items())))]
     several = [name for name, info in topics.items() if info.partitions > 1]
     findings = [_too_many_partitions(name, topics[name].partitions) for name in several]
     if len(topics) > 1:
-        findings.append(_several_topics(len(topics)))
+        findings.append(_several_topics(len(topics), held))
     return findings or [ok("order", "one topic with one partition: total order")]
 
 
@@ -52,12 +53,15 @@ def _too_many_partitions(name: str, count: int) -> Finding:
     )
 
 
-def _several_topics(count: int) -> Finding:
+def _several_topics(count: int, limit: int) -> Finding:
+    if limit:
+        return ok("order", f"{count} topics share the lane: applied in the order of the source's commits")
     return warn(
         "order",
         f"{count} topics share the lane: merged by source position within an epoch, but across epochs only the order"
         " within each topic is certain; a row may be seen before the row of another table it refers to",
-        "route all tables into one topic with one partition (Debezium: RegexRouter), or do without foreign keys",
+        "set epoch.max_held_messages above 0, or route all tables into one topic with one partition (Debezium: "
+        "RegexRouter)",
     )
 
 
