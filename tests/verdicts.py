@@ -15,4 +15,5 @@ def table(heading: str) -> list[dict[str, str]]:
 
 POSTGRES = table("What Postgres says")
 SURELANE = table("What Surelane says")
+SPARK = table("What Spark says")
 NOBODY = table("What nobody says")

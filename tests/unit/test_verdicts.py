@@ -15,7 +15,8 @@ from app.db.failures import (
 )
 from app.errors import SurelaneError, Verdict
 from app.model.death import Cause
-from tests.verdicts import NOBODY, POSTGRES, SURELANE
+from app.spark import errors as of_spark
+from tests.verdicts import NOBODY, POSTGRES, SPARK, SURELANE
 
 #: SQLSTATEs for which the table has no row of their own
 UNLISTED = ("0A000", "28000", "3D000", "42601", "42804", "55P02", "58030", "SL001", "XX000", "ZZ001")
@@ -72,6 +73,16 @@ def test_every_error_has_a_row() -> None:
 def test_errors(row: dict[str, str]) -> None:
     kind = kinds()[row["error"]]
     assert (row["verdict"], row["exit status"]) == (kind.verdict.value, str(kind.exit_status.value))
+
+
+def test_every_class_and_condition_of_spark_has_a_row() -> None:
+    """By the name without its package; `integration/test_spark_errors.py` asks a real session for the verdicts."""
+    causes = " ".join(row["cause"] for row in SPARK)
+    classes = [of_spark.OFFSETS_GONE, of_spark.DAMAGED, of_spark.KAFKA_STATE[0], *of_spark.KAFKA_AWAY]
+    names = [name.rpartition(".")[2] for name in classes]
+    for name in (*names, *of_spark.OTHER_QUERY, *of_spark.ROW_STATES, *of_spark.SURROUNDINGS_STATES):
+        assert name in causes
+    assert {row["error"] for row in SPARK} <= set(kinds())
 
 
 @pytest.mark.parametrize("cause", Cause)
