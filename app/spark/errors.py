@@ -23,7 +23,7 @@ class Kind(enum.Enum):
     DAMAGED = enum.auto()  #: a file of the checkpoint is not what was written
     OTHER_QUERY = enum.auto()  #: a second query writes to the checkpoint
     KAFKA_AWAY = enum.auto()
-    SURROUNDINGS = enum.auto()  #: the machine, or the job's end: nothing is held against a message
+    SURROUNDINGS = enum.auto()  #: the machine, or the job's end: no message is to blame
     ROW = enum.auto()
 
 
