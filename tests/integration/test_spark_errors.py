@@ -14,12 +14,15 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from app.config.settings import TableSql
+from app.config.settings import TableSql, Transform
 from app.decode.debezium import DebeziumJson
+from app.decode.interface import KAFKA
 from app.embedded import Kafka
 from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable, Verdict
+from app.model.rows import Kind, Layout
 from app.spark.errors import meaning, spark_errors
 from app.transform.sql import Sql
+from app.transform.stage import collector
 from tests.fix_decode import decoded_by
 from tests.fix_topic import Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
@@ -66,25 +69,34 @@ def judged(work: Callable[[], object]) -> SurelaneError:
     return raised.value
 
 
-def of_rows(spark: SparkSession, select: str, *texts: str) -> dict[str, tuple[type[SurelaneError], Verdict]]:
-    """What the lane makes of each text, in a message of its own."""
-    decoder = DebeziumJson(Sql(spark, {"public.note": TableSql(select=select)}))
-    found: dict[str, tuple[type[SurelaneError], Verdict]] = {}
-    for text in texts:
-        message = Debezium().create(NOTE, {"id": 1, "v": text})
-        error = judged(lambda message=message: decoded_by(decoder, spark, [message]))
-        found[text] = (type(error), error.verdict)
-    return found
-
-
 @pytest.mark.parametrize("select", ["cast", "raise_error"])
 def test_no_words_of_a_row_are_a_verdict(spark: SparkSession, select: str) -> None:
-    assert of_rows(spark, SELECTS[select], *HOSTILE) == dict.fromkeys(HOSTILE, (JobFailed, Verdict.POISON))
+    found: dict[str, tuple[type[SurelaneError], Verdict]] = {}
+    for text in HOSTILE:
+        error = judged(spark.createDataFrame([(text,)], "v string").selectExpr(SELECTS[select]).toArrow)
+        found[text] = (type(error), error.verdict)
+    assert found == dict.fromkeys(HOSTILE, (JobFailed, Verdict.POISON))
 
 
 @pytest.mark.parametrize("select", SELECTS.values(), ids=SELECTS)
 def test_whatever_fails_for_a_row_is_the_rows_fault(spark: SparkSession, select: str) -> None:
-    assert of_rows(spark, select, ALL) == {ALL: (JobFailed, Verdict.POISON)}
+    decoder = DebeziumJson(Sql(spark, {"public.note": TableSql(select=select)}))
+    message = Debezium().create(NOTE, {"id": 1, "v": ALL})
+    assert type(judged(lambda: decoded_by(decoder, spark, [message]))) is JobFailed
+
+
+def transformed(spark: SparkSession, function: str, *texts: str) -> list[str]:
+    """Kinds of the rows, out of Spark's Python workers."""
+    messages = [Debezium().create(NOTE, {"id": number, "v": text}) for number, text in enumerate(texts)]
+    rows = [("made-up", 0, offset, message.key, message.value) for offset, message in enumerate(messages)]
+    decoded = DebeziumJson().decode(spark.createDataFrame(rows, KAFKA))
+    table = collector(Transform(function=f"tests.transforms:{function}"))(decoded)
+    return [Layout.parse(text).kind for text in table["layout"].to_pylist()]
+
+
+def test_a_transform_that_raises_with_the_words_of_a_row(spark: SparkSession) -> None:
+    assert transformed(spark, "complain", *HOSTILE) == [Kind.FAILED] * len(HOSTILE)
+    assert type(judged(lambda: transformed(spark, "give_up", ALL))) is JobFailed
 
 
 def one_row(spark: SparkSession) -> DataFrame:

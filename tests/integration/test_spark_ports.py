@@ -23,6 +23,7 @@ SECRET = "m4rked-for-a-cluster"
 #: a session as a lane has it, with its UI; then calls at the driver's port, with its secret and without
 _PROGRAM = """
 import json, sys
+from contextlib import suppress
 import psutil
 from app.jars import jars
 from app.java import java_home
@@ -53,8 +54,9 @@ def comes_in(conf, who):
 known = {"friend": comes_in(context._jsc.sc().conf(), inside), "stranger": comes_in(plain, stranger)}
 listening, lines = [], []
 for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-    listening += [one.laddr.ip for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
-    lines += process.cmdline()[1:] if process.pid != psutil.Process().pid else []
+    with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+        listening += [one.laddr.ip for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+        lines += process.cmdline()[1:] if process.pid != psutil.Process().pid else []
 print(json.dumps({"rows": rows, "listening": listening, "lines": lines, **known}))
 """
 
