@@ -41,6 +41,16 @@ def obey(change: Change) -> Change | None:
     return change
 
 
+def complain(change: Change) -> Change | None:
+    """Raise what column `v` says."""
+    raise RuntimeError(change.row["v"])
+
+
+def give_up(change: Change) -> Change | None:
+    """The same, past every handler of errors: the worker's job ends."""
+    raise SystemExit(change.row["v"])
+
+
 def can_eat() -> bool:
     """Whether this machine lets a test bound a process' memory, so that the kernel kills that one and no other."""
     folder = memory_folder()

@@ -16,3 +16,4 @@ def table(heading: str) -> list[dict[str, str]]:
 POSTGRES = table("What Postgres says")
 SURELANE = table("What Surelane says")
 DEATHS = table("What a death says")
+SPARK = table("What Spark says")

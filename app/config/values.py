@@ -275,8 +275,18 @@ def longer_than_nothing(value: datetime.timedelta) -> datetime.timedelta:
     return value
 
 
+#: schemes of Hadoop's file systems over S3
+_OBJECT_STORES = ("s3", "s3a", "s3n")
+
+
 def location(text: str) -> str:
-    """A directory: a URL as it is, a path made absolute from the current directory."""
+    """A directory: a URL as it is, a path made absolute from the current directory. Not of an object store: its renames
+    are copies, which an entry of Spark's checkpoint and the putting aside of an old one rely on."""
+    if text.partition(":")[0].lower() in _OBJECT_STORES:
+        raise fault(
+            f"{text!r} is in an object store, which has no atomic rename: a lane's checkpoint was never run on one",
+            "write a path on a disk that outlives the process (a volume, EBS, EFS), or hdfs://...",
+        )
     return text if _SCHEME.match(text) else str(Path(text).expanduser().absolute())
 
 

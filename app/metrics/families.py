@@ -74,7 +74,7 @@ class Families:
         self.position = gauge("position", "Next offset to apply", "topic", "partition")
         self.held = gauge(
             "held_messages",
-            "Messages read that wait for the rest of their source transaction or of a changed key, or for another topic",
+            "Messages read that wait for the rest of their source transaction or a changed key, or for another topic",
         )
         self.lag_messages = gauge(
             "lag_messages", "Offsets between the position and the topic's end", "topic", "partition"

@@ -1,6 +1,6 @@
 """Spark's checkpoint of one lane, seen from outside, and made, named and put aside.
 
-Through the Hadoop FileSystem that Spark itself uses, so local disk, S3 and HDFS behave alike. What the files mean is in
+Through the Hadoop FileSystem that Spark itself uses, so a local disk and HDFS behave alike. What the files mean is in
 `app.spark.entries`.
 """
 

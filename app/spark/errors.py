@@ -1,49 +1,75 @@
-"""What an exception of Spark means for the lane."""
+"""What an exception of Spark means for the lane: by the classes and conditions of its causes, never by its words.
 
-from collections.abc import Iterator
+A task's exception is the fault of a row unless one of its causes is known to be of the surroundings; what fails outside
+of tasks is the fault of the surroundings unless it is known to be something else.
+"""
+
+import enum
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import (
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    NumberFormatException,
-    PySparkException,
-    SparkRuntimeException,
-)
+from pyspark.errors import PySparkException
 
 from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable
+from app.spark.causes import Cause, causes_of
 
-#: parts of Spark's and Kafka's messages; there is no code to go by for all of them
-_DATA_LOSS = ("KAFKA_DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException", "PARTITION_OFFSET_CHANGED")
-_OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY", "Multiple streaming queries are concurrently")
-#: only files of a checkpoint are read with checksums
-_DAMAGED = "ChecksumException"
-_KAFKA_AWAY = (
-    "TimeoutException",
-    "DisconnectException",
-    "Connection to node",
-    "No resolvable bootstrap",
-    "RetriableException",
+
+class Kind(enum.Enum):
+    """What a cause says by itself."""
+
+    GONE = enum.auto()  #: Kafka no longer has the offsets
+    DAMAGED = enum.auto()  #: a file of the checkpoint is not what was written
+    OTHER_QUERY = enum.auto()  #: a second query writes to the checkpoint
+    KAFKA_AWAY = enum.auto()
+    SURROUNDINGS = enum.auto()  #: the machine, or the job's end: no message is to blame
+    ROW = enum.auto()
+
+
+OFFSETS_GONE = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
+KAFKA_STATE = ("org.apache.spark.sql.kafka010.KafkaIllegalStateException", "KAFKA_DATA_LOSS")
+KAFKA_AWAY = (
+    "org.apache.kafka.common.errors.RetriableException",
+    "org.apache.kafka.common.errors.AuthenticationException",  # of a password that changes, say
 )
-#: the surroundings of a task failed, not the task: nothing is held against a message
+#: Spark's consumer waits no longer
+_NO_RECORD = ("java.util.concurrent.TimeoutException", "org.apache.spark.sql.kafka010.")
+#: of a ConfigException there is nothing else; the rest of its words are names of options
+_UNRESOLVED = ("org.apache.kafka.common.config.ConfigException", "No resolvable bootstrap urls")
+DAMAGED = "org.apache.hadoop.fs.ChecksumException"
+OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY")
+#: of a task; memory is not among them: a large message may be what takes it
 _SURROUNDINGS = (
-    "No space left on device",
-    "ExecutorLostFailure",
-    "FetchFailed",
-    "cancelled",
-    "shut down",
-    "interrupted",
+    "java.io.IOException",
+    "java.io.UncheckedIOException",
+    "java.lang.LinkageError",
+    "java.lang.InterruptedException",
+    "org.apache.spark.TaskKilledException",
+    "org.apache.spark.shuffle.FetchFailedException",
+    "org.apache.kafka.common.KafkaException",
 )
-_JOB = ("Job aborted", "PYTHON_WORKER", "PythonException", "Python worker exited", "FAILED_EXECUTE_UDF", "TASK_FAILED")
-#: what the user's SQL may raise for a row
+#: they are IOExceptions, but of what was read
+_OF_DATA = ("com.fasterxml.jackson.core.JacksonException", "java.nio.charset.CharacterCodingException")
+#: SQLSTATE: an operator, the system, cancelled
+SURROUNDINGS_STATES = ("57", "58", "HY")
+#: SQLSTATE: data exceptions, a function of the user's, what SQL raises
+ROW_STATES = ("21", "22", "23", "38", "39", "P0")
+#: where it is found that Python's worker raised, or died; and that none could be started
+_PYTHON, _NO_PYTHON = "org.apache.spark.api.python.", "org.apache.spark.api.python.PythonWorkerFactory"
+#: what an expression raises, with a condition, wherever Spark computes it
 _OF_A_ROW = (
-    ArithmeticException,
-    ArrayIndexOutOfBoundsException,
-    DateTimeException,
-    NumberFormatException,
-    SparkRuntimeException,
+    "java.lang.ArithmeticException",
+    "java.lang.ArrayIndexOutOfBoundsException",
+    "java.lang.NumberFormatException",
+    "java.time.DateTimeException",
+    "org.apache.spark.SparkRuntimeException",
+)
+#: how Spark begins to say why a job was given up where it has no cause for it: an exception that could not be sent, by
+#: its class, or the name of what became of the executor. No row is quoted before it
+_LAST_FAILURE = re.compile(
+    r"Job aborted due to stage failure: Task \d+ in stage [\d.]+ failed \d+ times, most recent failure: "
+    r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^()]*\): (?P<kind>[\w$]+(?:\.[\w$]+)+)[:\n]"
 )
 #: characters of Spark's message that are repeated
 _SHOWN = 2000
@@ -51,24 +77,12 @@ _SHOWN = 2000
 
 def meaning(error: Exception) -> SurelaneError:
     """The SurelaneError for an exception of Spark or of the bridge to its JVM."""
-    text = str(error)
-    if any(part in text for part in _DATA_LOSS):
-        return MessagesGone.of(text[:_SHOWN])
-    if _DAMAGED in text:
-        line = next(line for line in text.splitlines() if _DAMAGED in line)
-        return Diverged.checkpoint_damaged(f"a file of the checkpoint is damaged: {line[:_SHOWN]}", lane=None)
-    if any(part in text for part in _OTHER_QUERY):
-        # An older writer that was frozen may have woken up: opening again asks the target which of the two is fenced.
-        return SparkFailed(f"another query writes to this checkpoint: {text[:_SHOWN]}")
-    if isinstance(error, Py4JNetworkError | ConnectionError):
+    try:
+        if isinstance(error, Py4JNetworkError | ConnectionError):
+            raise error
+        return _error(causes_of(error), str(error)[:_SHOWN])
+    except (Py4JNetworkError, ConnectionError):
         return SparkGone(hint="if it happens again look for the kernel's out-of-memory killer")
-    if any(part in text for part in _KAFKA_AWAY):
-        return Unreachable(f"Kafka does not answer Spark: {text[:_SHOWN]}")
-    if isinstance(error, _OF_A_ROW):
-        return JobFailed(f"a row could not be computed: {text[:_SHOWN]}")
-    if any(part in text for part in _JOB) and not any(part in text for part in _SURROUNDINGS):
-        return JobFailed(f"Spark could not decode: {text[:_SHOWN]}")
-    return SparkFailed(f"Spark ended the query: {text[:_SHOWN]}")
 
 
 @contextmanager
@@ -78,3 +92,65 @@ def spark_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise meaning(error) from error
+
+
+def _error(causes: Sequence[Cause], text: str) -> SurelaneError:
+    kinds = [(kind, cause) for cause in causes if (kind := _kind(cause)) is not None]
+    kind, cause = kinds[0] if kinds else (Kind.ROW if _is_of_a_row(causes) else None, None)
+    match kind:
+        case Kind.GONE:
+            return MessagesGone.of(text)
+        case Kind.DAMAGED:
+            assert cause is not None, "it was found by one"
+            return Diverged.checkpoint_damaged(f"a file of the checkpoint is damaged: {cause.message}", lane=None)
+        case Kind.OTHER_QUERY:
+            # An older writer that was frozen may have woken up: opening again asks the target which is fenced.
+            return SparkFailed(f"another query writes to this checkpoint: {text}")
+        case Kind.KAFKA_AWAY:
+            return Unreachable(f"Kafka does not answer Spark: {text}")
+        case Kind.ROW:
+            return JobFailed(f"Spark could not compute or decode a row: {text}")
+        case _:
+            return SparkFailed(f"Spark ended the query: {text}")
+
+
+def _kind(cause: Cause) -> Kind | None:
+    """None for what says nothing without its cause, or without any."""
+    name, classes = cause.classes[0], set(cause.classes)
+    if OFFSETS_GONE in classes or (name == KAFKA_STATE[0] and cause.condition.startswith(KAFKA_STATE[1])):
+        return Kind.GONE
+    if not classes.isdisjoint(KAFKA_AWAY) or _is_no_record(cause) or _is_unresolved(cause):
+        return Kind.KAFKA_AWAY
+    return _of_a_task(cause, classes) if cause.in_task else _of_the_driver(cause, classes)
+
+
+def _is_no_record(cause: Cause) -> bool:
+    kind, where = _NO_RECORD
+    return cause.classes[0] == kind and cause.thrower.startswith(where)
+
+
+def _is_unresolved(cause: Cause) -> bool:
+    kind, words = _UNRESOLVED
+    return cause.classes[0] == kind and cause.message.startswith(words)
+
+
+def _of_a_task(cause: Cause, classes: set[str]) -> Kind | None:
+    if cause.sqlstate.startswith(SURROUNDINGS_STATES) or cause.thrower.startswith(_NO_PYTHON):
+        return Kind.SURROUNDINGS
+    if cause.sqlstate.startswith(ROW_STATES) or cause.thrower.startswith(_PYTHON) or not classes.isdisjoint(_OF_DATA):
+        return Kind.ROW
+    return None if classes.isdisjoint(_SURROUNDINGS) else Kind.SURROUNDINGS
+
+
+def _of_the_driver(cause: Cause, classes: set[str]) -> Kind | None:
+    if DAMAGED in classes:
+        return Kind.DAMAGED
+    if cause.condition in OTHER_QUERY:
+        return Kind.OTHER_QUERY
+    return Kind.ROW if cause.condition and not classes.isdisjoint(_OF_A_ROW) else None
+
+
+def _is_of_a_row(causes: Sequence[Cause]) -> bool:
+    """Of causes that say nothing by themselves."""
+    unsent = _LAST_FAILURE.match(causes[-1].message) if causes and causes[-1].ended_job else None
+    return any(cause.in_task for cause in causes) or (unsent is not None and unsent["kind"] not in _SURROUNDINGS)

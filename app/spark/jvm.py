@@ -24,6 +24,7 @@ from app.spark.home import spark_home
 LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: signals that are for this process, also when they come to the whole group; the JVM ends when its stdin closes
 _NOT_FOR_THE_JVM = (signal.SIGTERM, signal.SIGINT)
+_ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t", **{character: f"\\{character}" for character in "\\ =:#!"}}
 #: seconds between two looks at whether it is up
 _LOOK_SECONDS = 0.01
 
@@ -37,8 +38,8 @@ class Jvm:
         options: Mapping[str, str],
         folder: "tempfile.TemporaryDirectory[str]",
     ) -> None:
-        """`options` of Spark, as it was told; `folder`: where it writes how to talk to it. A SIGKILL of this process
-        before `address` leaves that folder behind."""
+        """`options` of Spark; `folder`, which its owner alone may read: the options, and where it
+        writes how to talk to it. A SIGKILL of this process before `address` leaves that folder behind."""
         self.process, self.options = process, options
         self._folder = folder
 
@@ -63,21 +64,24 @@ class Jvm:
 
 
 def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection[str] = ()) -> Jvm:
-    """Start the JVM of a session with these options of Spark.
+    """Start the JVM of a session with these options of Spark, in a file: every user can read a command line.
 
     `hidden`: variables that may hold secrets of ours; neither the JVM nor what it starts gets them. Raises
     EnvironmentMissing when Spark's script cannot be started.
     """
-    if options["spark.master"].startswith("local"):  # Python workers run in what this process runs in
+    is_local = options["spark.master"].startswith("local")
+    if is_local:  # Python workers run in what this process runs in
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     home, folder = spark_home(), tempfile.TemporaryDirectory(prefix="surelane-jvm-")
-    told = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
+    file = Path(folder.name, "options")
+    file.write_text("".join(f"{_escaped(name)} {_escaped(value)}\n" for name, value in options.items()), "utf-8")
+    words = ["--properties-file", file, "--load-spark-defaults"]
     kind = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     try:
         process = subprocess.Popen(
-            [home / "bin" / "spark-submit", *told, *kind],
+            [home / "bin" / "spark-submit", *words, *kind],
             stdin=subprocess.PIPE,
-            env=_environment(home, java_home, folder.name, hidden),
+            env=_environment(home, java_home, folder.name, hidden, is_local=is_local),
             preexec_fn=_leave_signals,
             umask=UMASK,  # the checkpoint, and what Spark spills
         )
@@ -88,15 +92,23 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
     return Jvm(process, options, folder)
 
 
-def _environment(home: Path, java_home: Path, folder: str, hidden: Collection[str]) -> dict[str, str]:
+def _environment(
+    home: Path, java_home: Path, folder: str, hidden: Collection[str], *, is_local: bool
+) -> dict[str, str]:
     return {
         "SPARK_LAUNCHER_OPTS": LAUNCHER_OPTIONS,
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local else {}),  # the UI goes by it alone
         **{name: value for name, value in os.environ.items() if name not in hidden},
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(home),  # else a script starts another Python to find it
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_address_file(folder)),
     }
+
+
+def _escaped(text: str) -> str:
+    """As Java's Properties reads it, in UTF-8."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
 
 
 def _address_file(folder: str) -> Path:

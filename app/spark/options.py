@@ -23,6 +23,9 @@ _FILES = {
 #: of a session that only plans: none of its plans is run, so no code is compiled for one, which is 0.4 s of the 1.9 s
 #: from the query's start to its first epoch; and each is written out in Spark's shorter way
 _PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.ui.explainMode": "simple"}
+AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
+#: masters for which Spark makes the secret itself, one for each application
+_MAKES_SECRET = ("local[", "yarn", "k8s://")
 _CLASSPATH = "spark.driver.extraClassPath"
 #: a class that Spark has, too, is Spark's
 _JARS = "spark.jars"
@@ -70,7 +73,17 @@ def options(
     """
     is_local = master.startswith("local")
     told = _local(java_home, jars, more, conf, decodes=decodes) if is_local else _cluster([*jars, *more], conf)
-    return {"spark.app.name": f"surelane {lane}", **told, **REQUIRED, "spark.master": master}
+    is_known = {AUTHENTICATE: "true"} if authenticates(master, conf) else {}
+    return {"spark.app.name": f"surelane {lane}", **is_known, **told, **REQUIRED, "spark.master": master}
+
+
+def authenticates(master: str, conf: Mapping[str, str]) -> bool:
+    """Whether a connection to the ports of such a session needs a secret.
+
+    A standalone cluster's master and workers need to have the same: it has to be given.
+    """
+    has_secret = master == "local" or master.startswith(_MAKES_SECRET) or SECRET in conf
+    return conf.get(AUTHENTICATE, str(has_secret).lower()).strip().lower() == "true"
 
 
 def _local(

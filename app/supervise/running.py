@@ -338,8 +338,8 @@ class Running:
             raise failure
         if self._error is not None and not isinstance(self._error, StopRequested):
             raise self._error
-        if self._error is None and (failed := query.exception()) is not None:
-            raise failed
+        if self._error is None:
+            query.awaitTermination()  # raises what it ended with, as Java has it; `query.exception()` has words only
 
     def _release(self) -> None:
         """Between two epochs: a request for a release need not wait for the next message."""

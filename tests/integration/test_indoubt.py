@@ -176,7 +176,7 @@ def test_a_gid_that_is_not_prepared_says_what_became_of_it(doubt: Doubt) -> None
 def test_a_copy_of_the_checkpoint_decides_as_well(doubt: Doubt) -> None:
     gid = doubt.prepare(decided=True)
     copy = doubt.copy()
-    doubt.configure(checkpoint="s3a://bucket/orders")
+    doubt.configure(checkpoint="hdfs://bucket/orders")
     told = doubt("explain", gid)
     assert "takes Spark" in told.out
     assert "--checkpoint" in told.out

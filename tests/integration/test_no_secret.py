@@ -61,6 +61,7 @@ def configured(
         target={"url": url, "owner_role": OWNER},
         guard={"dead_letter": {"topic": f"{topic.name}.dead"}},
         metrics=http.settings,
+        spark={"conf": {"spark.hadoop.fs.s3a.secret.key": f"{MARK} key", "spark.authenticate.secret": f"{MARK}-spark"}},
     )
 
 

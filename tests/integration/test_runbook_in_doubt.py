@@ -77,7 +77,7 @@ def test_verdict_rollback(doubt: Doubt) -> None:
 
 def test_verdict_unsure(doubt: Doubt) -> None:
     gid, copy = doubt.prepare(decided=True), doubt.copy()
-    doubt.configure(checkpoint="s3a://bucket/orders")
+    doubt.configure(checkpoint="hdfs://bucket/orders")
     assert ok(play("Verdict unsure", doubt, gid=gid, copy=str(copy)))
 
 

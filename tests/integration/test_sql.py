@@ -179,9 +179,10 @@ def test_the_target_is_what_the_query_over_the_source_is(
 
 @pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
 def test_a_row_that_the_sql_fails_for_is_poison(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
-    """Spark's job dies of it; the row is found, and the others arrive."""
+    """Spark's job dies of it; the row is found, and the others arrive. Its words are those of a broker that is away, or
+    has lost messages, in Spark's own."""
     target.execute("create table flat (id int primary key, v text)")
-    bad = [row(1000, "12 apples"), row(1001, "")]
+    bad = [row(1000, "org.apache.kafka.common.errors.TimeoutException"), row(1001, "Some data may have been lost")]
     messages = [row(number, str(number)) for number in range(100)]
     messages.insert(40, bad[0])
     messages.insert(90, bad[1])

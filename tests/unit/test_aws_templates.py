@@ -101,7 +101,6 @@ def test_the_tasks_environment_is_a_configuration(
         "DatabaseLogin": "surelane",
         "DatabaseHost": "shop.abc.eu-central-1.rds.amazonaws.com",
         "DatabaseName": "shop",
-        "CheckpointBucket": "checkpoints",
         "DatabaseInstance": "shop",
     }
     (container,) = template("lane.yaml")["Resources"]["Task"]["Properties"]["ContainerDefinitions"]
@@ -116,6 +115,8 @@ def test_the_tasks_environment_is_a_configuration(
     (tmp_path / "surelane.yaml").write_text("{}")
     monkeypatch.chdir(tmp_path)
     settings = load()
+    (mount,) = container["MountPoints"]
+    assert settings.checkpoint.startswith(f"{mount['ContainerPath']}/")
     assert settings.target.url.query["password_from"] == password_from
     assert settings.target.owner_role == "surelane_owner"
     assert (settings.guard.dead_letter is None) == (dead_letters == "null")

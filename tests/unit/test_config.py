@@ -172,7 +172,15 @@ def test_option_values_become_text() -> None:
     assert options == {"kafka.max.poll.records": "5", "kafka.x": "true"}
 
 
-@pytest.mark.parametrize("place", ["s3a://bucket/a", "hdfs://h/a", "file:///a", "/a/b"])
+@pytest.mark.parametrize("place", ["s3a://bucket/a", "s3://bucket/a", "S3N://bucket/a"])
+def test_a_checkpoint_in_an_object_store_is_refused(place: str) -> None:
+    found = faults(f"{SMALL}\ncheckpoint: {place}")
+    assert "checkpoint" in found
+    assert "no atomic rename" in found
+    assert "EFS" in found
+
+
+@pytest.mark.parametrize("place", ["hdfs://h/a", "file:///a", "/a/b"])
 def test_checkpoint_urls_and_absolute_paths_stay(place: str) -> None:
     assert loaded(f"{SMALL}\ncheckpoint: {place}").checkpoint == place
 

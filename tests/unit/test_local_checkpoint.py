@@ -34,7 +34,7 @@ def made(folder: Path, **files: str) -> LocalCheckpoint:
         ("file:///a/b%20c", "/a/b%20c"),
         ("file://localhost/a", "/a"),
         ("file://elsewhere/a", None),
-        ("s3a://bucket/a", None),
+        ("hdfs://host/b", None),
         ("hdfs://name:8020/a", None),
         ("dbfs:/a", None),
     ],

@@ -20,7 +20,8 @@ from app.errors import ServerExhausted, SurelaneError, Verdict
 from app.guard.evidence import Evidence, weigh
 from app.model.activity import Activity
 from app.model.death import Cause, Death
-from tests.verdicts import DEATHS, POSTGRES, SURELANE
+from app.spark import errors as of_spark
+from tests.verdicts import DEATHS, POSTGRES, SPARK, SURELANE
 
 NOW = datetime.datetime.now(datetime.UTC)
 #: SQLSTATEs for which the table has no row of their own
@@ -104,3 +105,13 @@ def test_deaths(row: dict[str, str]) -> None:
 
 def test_every_death_has_a_row() -> None:
     assert {row["cause"] for row in DEATHS} == {cause.value for cause in Cause}
+
+
+def test_every_class_and_condition_of_spark_has_a_row() -> None:
+    """By the name without its package; `integration/test_spark_errors.py` asks a real session for the verdicts."""
+    causes = " ".join(row["cause"] for row in SPARK)
+    classes = [of_spark.OFFSETS_GONE, of_spark.DAMAGED, of_spark.KAFKA_STATE[0], *of_spark.KAFKA_AWAY]
+    names = [name.rpartition(".")[2] for name in classes]
+    for name in (*names, *of_spark.OTHER_QUERY, *of_spark.ROW_STATES, *of_spark.SURROUNDINGS_STATES):
+        assert name in causes
+    assert {row["error"] for row in SPARK} <= set(kinds())

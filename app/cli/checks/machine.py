@@ -12,6 +12,7 @@ from app.config.settings import SecurityProtocol, Settings
 from app.errors import EnvironmentMissing
 from app.jars import LOCK_FOLDER, jars, read_lock
 from app.java import java_home
+from app.spark.options import authenticates
 
 #: what the lane stands on; their versions are the first question of every report
 PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-binary", "pydantic", "alembic")
@@ -19,7 +20,7 @@ PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-bin
 
 def machine(settings: Settings) -> list[Finding]:
     """All checks of this machine."""
-    return [java(), spark_jars(settings), packages(), connector(), checkpoint(settings)]
+    return [java(), spark_jars(settings), packages(), connector(), ports(settings), checkpoint(settings)]
 
 
 def java() -> Finding:
@@ -61,6 +62,22 @@ def connector() -> Finding:
         f"pyspark is {installed}, its Kafka connector {', '.join(wanted)}",
         "start through ./run, which installs the versions that belong together",
     )
+
+
+def ports(settings: Settings) -> Finding:
+    """Whether connections to Spark need a secret: driver and executors run what they are sent."""
+    spark = settings.spark
+    if not authenticates(spark.master, spark.conf):
+        return fault(
+            "spark ports",
+            f"Spark at {spark.master} takes any connection: driver and executors run what is sent to them",
+            "leave spark.authenticate on; a standalone cluster has a secret of its own: spark.authenticate.secret in "
+            "spark.conf, as docs/SECURITY.md has it below Spark's ports",
+        )
+    if not spark.master.startswith("local") and spark.conf.get("spark.ui.enabled", "false").lower() == "true":
+        hint = "leave spark.ui.enabled off, or put spark.ui.filters in front of it"
+        return warn("spark ports", "Spark's UI has no login and listens on every address", hint)
+    return ok("spark ports", "a connection to Spark needs its secret")
 
 
 def _version(package: str) -> str | None:
