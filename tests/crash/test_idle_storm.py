@@ -141,7 +141,7 @@ def test_kills_of_an_idle_lane(
 ) -> None:
     target.execute("create table flat (id int primary key, v text)")
     make_hostile(target)
-    delays = {"initial_backoff": "100 ms", "max_backoff": "500 ms"}
+    delays = {"initial_backoff": "100 milliseconds", "max_backoff": "500 milliseconds"}
     made = lane(mode, guard={"max_attempts": 2, "max_losses": 2}, restart={"exponential_delay": delays})
     at_work, waiting, groups = ROUND
     with Reader(target, topic) as reader:

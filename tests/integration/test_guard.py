@@ -13,7 +13,7 @@ from sqlalchemy import make_url
 from app import errors
 from app.config.on_skip import OnSkip
 from app.db.engine import make_engine
-from app.db.failures import is_connection_loss
+from app.db.failures import may_blame
 from app.errors import Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
 from app.guard.guard import Guard
@@ -428,7 +428,7 @@ def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: 
     error.__cause__ = psycopg2.OperationalError() if kind is Unreachable else None
     guard.open(1, Offsets(), None)
     guard.begin(1, message, Stage.APPLY)
-    guard.laid_down(error, lost_target=is_connection_loss(error))
+    guard.laid_down(error, lost_target=may_blame(error))
     after = Guard(open_attempts(), LIMITS) if kind is SparkGone else guard
     after.open(2, Offsets(), None)
     suspect = after.suspect(message, Stage.APPLY)
