@@ -17,8 +17,9 @@ from sqlalchemy import text
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from tests.fix_lane import LaneProcess, MakeLane, MakeProcess
-from tests.fix_target import LOGIN, OWNER, Target
+from tests.fix_target import Target
 from tests.fix_topic import Topic
+from tests.hostile import make_hostile
 from tests.oracle import Reader, questions
 from tests.poison import row
 from tests.waiting import eventually
@@ -31,28 +32,10 @@ SAMPLE, FULL = 5, 20
 DELAY_SECONDS = 0.3
 LIFE_SECONDS = 240.0
 TIMEOUT_SECONDS = 3600
-#: milliseconds, of a role that may not keep anything for long
-HOSTILE = {
-    "statement_timeout": 500,
-    "lock_timeout": 300,
-    "idle_in_transaction_session_timeout": 400,
-    "idle_session_timeout": 400,
-}
 _WAITS = """
     select count(*) from pg_locks l join pg_stat_activity a on a.pid = l.pid
     where not l.granted and a.datname = current_database() and a.application_name like 'surelane%'
 """
-
-
-def make_hostile(target: Target) -> None:
-    """Whatever the lane's login and role do not set themselves ends their work within half a second."""
-    ((version,),) = target.execute("select current_setting('server_version_num')::int")
-    names = [name for name in HOSTILE if name != "idle_session_timeout" or version >= 140000]
-    settings = {name: HOSTILE[name] for name in names} | ({"transaction_timeout": 600} if version >= 170000 else {})
-    for name, milliseconds in settings.items():
-        target.execute(f'alter database "{target.database}" set {name} = {milliseconds}')
-        for role in (LOGIN, OWNER):
-            target.execute(f'alter role {role} in database "{target.database}" set {name} = {milliseconds}')
 
 
 @dataclass
