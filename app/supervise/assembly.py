@@ -23,12 +23,13 @@ from app.config.settings import Align, CommitMode, Decode, Order, Settings
 from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
 from app.db.failures import translated
+from app.db.sessions import Sessions
 from app.decode.debezium import DebeziumJson
 from app.decode.driver import DriverDecoder
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
-from app.guard.guard import Guard, Limits, Watch
+from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Quarantine
 from app.guard.volatile import Volatile
 from app.lane.alignment import Alignment
@@ -44,6 +45,7 @@ from app.source.by_driver import DriverMessages
 from app.source.by_spark import SparkMessages
 from app.source.messages import Messages
 from app.source.size import EpochSize
+from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
 from app.supervise.trial import trial_of
@@ -82,7 +84,7 @@ def add_writers(
     settings: Settings,
     writers: dict[str, Writer],
     partitions: list[TopicPartition],
-    watch: Watch,
+    watch: Link,
     metrics: Mapping[str, LaneMetrics],
     who: str = "surelane",
 ) -> None:
@@ -92,10 +94,14 @@ def add_writers(
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
             engine = compress_by_lz4(make_engine(target.url, target.owner_role, f"{who} {name}"))
-            guard = _guard(settings, name, watch, metrics[name], who)
+            at_target = Sessions(engine, make_engine(target.url, None, f"{who} {name} watch"))
+            guard, at_guard = _guard(settings, name, watch, metrics[name], who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
             archive = make_archive(settings, name)
-            writers[name] = Writer(name, engine, ledger, partition, guard, quarantine, archive=archive)
+            sessions = (at_target, *at_guard)
+            writers[name] = Writer(
+                name, engine, ledger, partition, guard, quarantine, archive=archive, sessions=sessions
+            )
 
 
 def make_archive(settings: Settings, lane: str) -> Archive | None:
@@ -205,15 +211,18 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     return OnePhase(OneCommitTarget(writer.connection), writer.others, reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
-def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics, who: str) -> Guard:
-    """The guard of a lane, with connections of its own."""
+def _guard(
+    settings: Settings, lane: str, watch: Link, metrics: LaneMetrics, who: str
+) -> tuple[Guard, tuple[Sessions, ...]]:
+    """The guard of a lane, with connections of its own, and what those do."""
     told = settings.guard
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
     if not told.enabled:
-        return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics)
+        return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics), ()
     engine = guard_engine(settings, f"{who} {lane} guard")
-    attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact))
-    return Guard(attempts, limits, watch, metrics)
+    looking = make_engine(told.url or settings.target.url, None, f"{who} {lane} watch")
+    attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact), waiting=watch.at_database)
+    return Guard(attempts, limits, watch, metrics), (Sessions(engine, looking),)
 
 
 def _rules(told: GuardSettings) -> Rules:

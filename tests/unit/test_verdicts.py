@@ -68,7 +68,16 @@ def test_sqlstates(row: dict[str, str]) -> None:
 def test_every_class_of_the_code_has_a_row() -> None:
     listed = [row["SQLSTATE"] for row in POSTGRES]
     assert len(set(listed)) == len(listed)
-    assert set(listed) == {*RETRY_CLASSES, *LOSS_CLASSES, *TIMEOUT_CLASSES, *POISON_CLASSES, *ORDER_CLASSES, *HINTS, "none", "other"}
+    assert set(listed) == {
+        *RETRY_CLASSES,
+        *LOSS_CLASSES,
+        *TIMEOUT_CLASSES,
+        *POISON_CLASSES,
+        *ORDER_CLASSES,
+        *HINTS,
+        "none",
+        "other",
+    }
 
 
 def kinds(base: type[SurelaneError] = SurelaneError) -> dict[str, type[SurelaneError]]:
