@@ -85,6 +85,11 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
     return engine
 
 
+def timeouts(version: int) -> dict[str, str]:
+    """Every limit of time that a connection sets, by its name, at a server of this version."""
+    return {name: value for name, value in SESSION.items() if name.endswith("_timeout")} | newer(version)
+
+
 def newer(version: int) -> dict[str, str]:
     """Those settings of NEWER that a server of this version (`server_version_num`) has."""
     return {name: value for first, settings in NEWER.items() if version >= first for name, value in settings.items()}

@@ -96,7 +96,8 @@ class Sessions:
 
 
 def _blocker(row: Row[Any]) -> dict[str, object]:
-    return {name: value for name, value in row._mapping.items() if value not in (None, "")}
+    names = ("pid", "application", "user", "state", "query", "seconds")
+    return {name: value for name in names if (value := getattr(row, name)) not in (None, "")}
 
 
 def _unseen(pid: int) -> dict[str, object]:
