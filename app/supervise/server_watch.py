@@ -1,5 +1,5 @@
-"""Whether the server works for a lane that waits for it: told to the supervisor, whose watchdog counts anew then, and
-to the log where a lock of another session is in the way.
+"""Whether the server works for a lane that waits for it: reported to the supervisor, whose watchdog counts anew then,
+and to the log where a lock of another session is in the way.
 
 A session that computes, reads, writes or waits for a lock is no hang, however long it takes. One that waits for this
 process, and a server that does not answer the looks either, is none of that: the watchdog goes on counting.
@@ -70,16 +70,16 @@ class ServerWatch:
         if at_work:
             self._link.busy(span.key, waits=any(one.waits for one in at_work))
         for one in at_work:
-            self._tell(span.lane, one)
+            self._log(span.lane, one)
 
-    def _tell(self, lane: str, one: AtWork) -> None:
+    def _log(self, lane: str, one: AtWork) -> None:
         """Each time when it has taken twice as long."""
         due = self._due.get((lane, one.waits), WAITS_SECONDS if one.waits else WORKS_SECONDS)
         if one.seconds < due:
             return
         self._due[lane, one.waits] = max(due, one.seconds) * _NEXT_LINE
-        said = {"lane": lane, "pid": one.pid, "seconds": round(one.seconds, 1)}
+        fields = {"lane": lane, "pid": one.pid, "seconds": round(one.seconds, 1)}
         if one.waits:
-            log.warning("waits for a lock", **said, blocked_by=list(one.blockers))
+            log.warning("waits for a lock", **fields, blocked_by=list(one.blockers))
         else:
-            log.warning("the server works on one statement", **said)
+            log.warning("the server works on one statement", **fields)

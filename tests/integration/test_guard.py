@@ -417,7 +417,7 @@ def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open
     assert guard.spans(Stage.DECODE, Stage.APPLY) == []
 
 
-def test_what_could_not_be_finished_by_a_process_that_lives_is_held_against_nobody(
+def test_what_a_process_that_lives_could_not_finish_does_not_count(
     target: Target, open_attempts: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The guard's own table is locked; another process would have to take it for a death."""
@@ -451,7 +451,7 @@ class Waited:
     def end(self) -> None: ...
 
 
-def test_a_connection_lost_while_a_lock_was_waited_for_is_nobodys_fault(open_attempts: Open) -> None:
+def test_a_connection_lost_while_a_lock_was_waited_for_does_not_count(open_attempts: Open) -> None:
     for watch, suspected in (Waited(), 0), (None, 1):
         guard = Guard(open_attempts(), LIMITS, watch)
         guard.open(1, Offsets(), None)

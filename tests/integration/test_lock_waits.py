@@ -91,14 +91,14 @@ def idle(made: LaneUnderTest, topic: Topic) -> LaneUnderTest:
 
 
 def check(made: LaneUnderTest, target: Target, topic: Topic) -> None:
-    """What waited is applied, and nothing was blamed."""
+    """What waited is applied, and no message was blamed."""
     made.until_caught_up(topic)
     made.stop()
     questions(target, topic)
     assert target.execute("select from surelane.suspect where lane = :lane", lane=target.lane) == []
 
 
-def told(target: Target, what: str) -> list[Any]:
+def own_settings(target: Target, what: str) -> list[Any]:
     """What a lane's session has set."""
     with make_engine(target.url, target.owner_role).connect() as connection:
         known = "select current_setting(name) from pg_settings where name = any(:names) order by name"
@@ -107,7 +107,7 @@ def told(target: Target, what: str) -> list[Any]:
 
 def test_what_role_and_database_set_does_not_count(hostile: Target) -> None:
     known = make_hostile(hostile)
-    ours = told(hostile, " ".join(known))
+    ours = own_settings(hostile, " ".join(known))
     assert set(ours) == {"0", "10s"}
     assert len(ours) == len(known) >= 4
 
@@ -257,7 +257,7 @@ def test_a_wait_longer_than_a_message_may_take_is_no_hang_and_the_log_says_who_b
 def test_a_server_that_does_not_answer_any_more_is_a_hang(
     lane: MakeLane, lane_process: MakeProcess, hostile: Target, topic: Topic
 ) -> None:
-    """Its last word was that it waits for a lock; then the network goes, and nobody is told. No message is blamed."""
+    """Its last word was that it waits for a lock; then the network goes, without a word. No message is blamed."""
     with proxy_to(hostile.url) as proxy:
         url = proxy.url(hostile.url).render_as_string(hide_password=False)
         watchdog = {**GUARD, "message_timeout": f"{WATCHDOG_SECONDS} seconds"}

@@ -48,5 +48,5 @@ def _overridden(found: Sequence[Row[Any]], own: Mapping[str, str]) -> str:
     used = "a lane waits " + own["lock_timeout"] + " for a lock, and has no other limit of time"
     if not found:
         return f"{used}; role and database set none"
-    said = "; ".join(f"{row.name} = {row.value} ({row.place or 'all roles'})" for row in found)
-    return f"{used}, whatever role and database set: {said}"
+    listed = "; ".join(f"{row.name} = {row.value} ({row.place or 'all roles'})" for row in found)
+    return f"{used}, whatever role and database set: {listed}"
