@@ -49,6 +49,8 @@ class Sessions:
         """`looking`: to the same server, as the same login without a role, for which it would see nothing."""
         self._pids: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
         self._lock = threading.Lock()
+        #: one look at a time: that of a watch which was stopped may still wait for its answer
+        self._one_look = threading.Lock()
         self._looking = looking.execution_options(isolation_level="AUTOCOMMIT")
         self._connection: Connection | None = None
 
@@ -63,15 +65,20 @@ class Sessions:
             pids = [pid for connection, pid in self._pids.items() if not connection.closed]
         if not pids:
             return []
-        try:
-            with translated("looking at the lane's sessions"):
-                return self._look(pids)
-        except BaseException:
-            self.close()
-            raise
+        with self._one_look:
+            try:
+                with translated("looking at the lane's sessions"):
+                    return self._look(pids)
+            except BaseException:
+                self._end()
+                raise
 
     def close(self) -> None:
         """End the connection; the next look opens another one."""
+        with self._one_look:
+            self._end()
+
+    def _end(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()

@@ -23,8 +23,8 @@ LOOK_SECONDS = 0.5
 _SHARE = 0.2
 #: seconds of a statement after which it is worth a line of the log: a wait for a lock, and work
 WAITS_SECONDS, WORKS_SECONDS = 2.0, 60.0
-#: how much longer it has taken at the next line
-_NEXT_LINE = 2.0
+#: times as long until the next line
+_NEXT_LINE = 4.0
 #: seconds that the end of the thread is waited for; a look at a server that is away takes longer
 _STOP_SECONDS = 2.0
 
@@ -73,7 +73,7 @@ class ServerWatch:
             self._log(span.lane, one)
 
     def _log(self, lane: str, one: AtWork) -> None:
-        """Each time when it has taken twice as long."""
+        """First when it is worth a line, then each time when it has taken _NEXT_LINE times as long."""
         due = self._due.get((lane, one.waits), WAITS_SECONDS if one.waits else WORKS_SECONDS)
         if one.seconds < due:
             return
