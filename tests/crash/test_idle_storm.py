@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import psutil
 import pytest
 from sqlalchemy import text
 
@@ -67,8 +68,7 @@ class IdleStorm:
         worker = self.process.until(lambda: self.process.worker, LIFE_SECONDS, "a worker")
         self.send()
         self._wait()
-        worker.kill()
-        self.kills["at work"] += 1
+        self._kill(worker, "at work")
         self.until_applied()
 
     def kill_waiting(self, times: int) -> None:
@@ -79,9 +79,7 @@ class IdleStorm:
                 self.process.until(self.waits, LIFE_SECONDS, "the lane to wait for the lock")
                 worker = self.process.worker
                 assert worker is not None
-                worker.kill()
-                self.kills["waiting"] += 1
-                eventually(lambda gone=worker: not gone.is_running(), why="its end")
+                self._kill(worker, "waiting")
                 eventually(lambda: not self.waits(), why="the end of its session")
         self.until_applied()
 
@@ -105,6 +103,12 @@ class IdleStorm:
             connection.execute(text("update flat set v = 'foreign' where id = 1"))
             yield
             connection.rollback()
+
+    def _kill(self, worker: psutil.Process, where: str) -> None:
+        """Until it is reaped: one that is dead and still a child would be taken for the next one."""
+        worker.kill()
+        self.kills[where] += 1
+        eventually(lambda: not worker.is_running(), 60, "its end")
 
     def _wait(self) -> None:
         threading.Event().wait(self.chance.uniform(0, DELAY_SECONDS))  # any moment: that is what is tested
