@@ -42,30 +42,19 @@ class AtWork:
     blockers: tuple[dict[str, object], ...] = ()
 
 
-class Sessions:
-    """Of the connections that `engine` opens from here on."""
+class Looker:
+    """A connection to look from, opened when it is first needed; for any thread."""
 
-    def __init__(self, engine: Engine, looking: Engine) -> None:
-        """`looking`: to the same server, as the same login without a role, for which it would see nothing."""
-        self._pids: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-        #: one look at a time: that of a watch which was stopped may still wait for its answer
-        self._one_look = threading.Lock()
-        self._looking = looking.execution_options(isolation_level="AUTOCOMMIT")
+    def __init__(self, engine: Engine) -> None:
+        """`engine`: as the login whose sessions are looked at, without a role, for which it would see nothing."""
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._connection: Connection | None = None
+        #: one look at a time: that of a watch which was stopped may still wait for its answer
+        self._lock = threading.Lock()
 
-        @event.listens_for(engine, "connect")
-        def remember(dbapi_connection: Any, _: ConnectionPoolEntry) -> None:
-            with self._lock:
-                self._pids[dbapi_connection] = dbapi_connection.info.backend_pid
-
-    def at_work(self) -> list[AtWork]:
-        """Those in the middle of a statement; a session that waits for this process is not. Raises Unreachable."""
+    def look(self, pids: Sequence[int]) -> list[AtWork]:
+        """Those of the sessions that are in the middle of a statement. Raises Unreachable."""
         with self._lock:
-            pids = [pid for connection, pid in self._pids.items() if not connection.closed]
-        if not pids:
-            return []
-        with self._one_look:
             try:
                 with translated("looking at the lane's sessions"):
                     return self._look(pids)
@@ -75,7 +64,7 @@ class Sessions:
 
     def close(self) -> None:
         """End the connection; the next look opens another one."""
-        with self._one_look:
+        with self._lock:
             self._end()
 
     def _end(self) -> None:
@@ -86,7 +75,7 @@ class Sessions:
 
     def _look(self, pids: Sequence[int]) -> list[AtWork]:
         if self._connection is None:
-            self._connection = self._looking.connect()
+            self._connection = self._engine.connect()
         own = self._connection.execute(_OWN, {"pids": list(pids)}).all()
         wanted = sorted({pid for row in own for pid in row.blockers})
         rows = self._connection.execute(_BLOCKERS, {"pids": wanted}).all() if wanted else []
@@ -100,6 +89,26 @@ class Sessions:
             )
             for row in own
         ]
+
+
+class Sessions:
+    """Of the connections that `engine` opens from here on; `looker` is at the same server."""
+
+    def __init__(self, engine: Engine, looker: Looker) -> None:
+        self._pids: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self.looker = looker
+
+        @event.listens_for(engine, "connect")
+        def remember(dbapi_connection: Any, _: ConnectionPoolEntry) -> None:
+            with self._lock:
+                self._pids[dbapi_connection] = dbapi_connection.info.backend_pid
+
+    def at_work(self) -> list[AtWork]:
+        """Those in the middle of a statement; a session that waits for this process is not. Raises Unreachable."""
+        with self._lock:
+            pids = [pid for connection, pid in self._pids.items() if not connection.closed]
+        return self.looker.look(pids) if pids else []
 
 
 def _blocker(row: Row[Any]) -> dict[str, object]:

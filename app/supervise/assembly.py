@@ -23,7 +23,7 @@ from app.config.settings import Align, CommitMode, Decode, Order, Settings
 from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
 from app.db.failures import translated
-from app.db.sessions import Sessions
+from app.db.sessions import Looker, Sessions
 from app.decode.debezium import DebeziumJson
 from app.decode.driver import DriverDecoder
 from app.errors import ConfigInvalid
@@ -91,16 +91,16 @@ def add_writers(
     """Add a writer for each lane that has none yet: one for everything, or one for each partition. `who`: what the
     server calls their sessions."""
     target = settings.target
+    at_target, at_guard = _lookers(settings, who)
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
             engine = compress_by_lz4(make_engine(target.url, target.owner_role, f"{who} {name}"))
-            at_target = Sessions(engine, make_engine(target.url, None, f"{who} {name} watch"))
-            guard, at_guard = _guard(settings, name, watch, metrics[name], who)
+            sessions = Sessions(engine, at_target)
+            guard, more = _guard(settings, name, watch, metrics[name], at_guard, who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
             archive = make_archive(settings, name)
-            sessions = (at_target, *at_guard)
             writers[name] = Writer(
-                name, engine, ledger, partition, guard, quarantine, archive=archive, sessions=sessions
+                name, engine, ledger, partition, guard, quarantine, archive=archive, sessions=(sessions, *more)
             )
 
 
@@ -212,7 +212,7 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
 
 
 def _guard(
-    settings: Settings, lane: str, watch: Link, metrics: LaneMetrics, who: str
+    settings: Settings, lane: str, watch: Link, metrics: LaneMetrics, looker: Looker, who: str
 ) -> tuple[Guard, tuple[Sessions, ...]]:
     """The guard of a lane, with connections of its own, and what those do."""
     told = settings.guard
@@ -220,9 +220,16 @@ def _guard(
     if not told.enabled:
         return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics), ()
     engine = guard_engine(settings, f"{who} {lane} guard")
-    looking = make_engine(told.url or settings.target.url, None, f"{who} {lane} watch")
     attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact), waiting=watch.at_database)
-    return Guard(attempts, limits, watch, metrics), (Sessions(engine, looking),)
+    return Guard(attempts, limits, watch, metrics), (Sessions(engine, looker),)
+
+
+def _lookers(settings: Settings, who: str) -> tuple[Looker, Looker]:
+    """At the target, and at the guard's database, for all lanes: connections of a login are few."""
+    name = f"{who} {settings.lane} watch"
+    at_target = Looker(make_engine(settings.target.url, None, name))
+    url = settings.guard.url
+    return at_target, at_target if url is None else Looker(make_engine(url, None, name))
 
 
 def _rules(told: GuardSettings) -> Rules:

@@ -57,7 +57,7 @@ class ServerWatch:
             if not spans:
                 self._due.clear()
         for one in [one for writer in self._writers.values() for one in writer.sessions]:
-            one.close()
+            one.looker.close()
 
     def _look(self, span: AtServer) -> None:
         at_work: list[AtWork] = []
