@@ -89,6 +89,10 @@ class Unreachable(SurelaneError):
     exit_status = ExitStatus.ENVIRONMENT
 
 
+class Contended(Unreachable):
+    """Other sessions of the server were in the way."""
+
+
 class ServerExhausted(Unreachable):
     """A server has no memory left for what is asked of it: tried again for some minutes, not for ever."""
 

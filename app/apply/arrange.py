@@ -13,11 +13,8 @@ import pyarrow as pa
 from app.apply.unavailable import completed, patched
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
-from app.model.rows import Kind, Layout
+from app.model.rows import SEQUENCE, Kind, Layout
 
-#: Debezium's `source.sequence`, `["commit lsn before", "lsn"]`; a part that is not known is null. 18 digits always fit
-#: into 64 bits with a sign, which is how they are sorted
-SEQUENCE = r'^\s*\[\s*(?:"(?P<commit>\d{1,18})"|null)\s*,\s*(?:"(?P<lsn>\d{1,18})"|null)\s*\]\s*$'
 CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE, Kind.TRUNCATE)
 
 

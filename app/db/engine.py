@@ -5,6 +5,7 @@ own. Broken networks are noticed within half a minute instead of the kernel's tw
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg2
@@ -18,7 +19,7 @@ from app.errors import SurelaneError
 
 #: seconds to wait for a connection
 CONNECT_TIMEOUT_SECONDS = 10
-#: milliseconds a statement waits for somebody else's lock before the epoch is tried again
+#: milliseconds a statement waits for a lock of another session before the epoch is tried again
 LOCK_TIMEOUT_MS = 10_000
 #: a black-holed connection is given up after idle + count * interval seconds
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
@@ -30,10 +31,19 @@ SESSION = {
     "timezone": "UTC",
     "datestyle": "ISO, YMD",
     "intervalstyle": "postgres",
+    # what ALTER ROLE and ALTER DATABASE set would end a lane's work though nothing is wrong with it
+    "statement_timeout": "0",
     "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
+    "idle_in_transaction_session_timeout": "0",
     "client_encoding": "UTF8",
     # a backslash in a text is a backslash, whatever the role or the database is set to
     "standard_conforming_strings": "on",
+}
+
+#: those that not every server has, by the first version that does; an older one refuses a connection that names them
+NEWER: Mapping[int, Mapping[str, str]] = {
+    14_00_00: {"idle_session_timeout": "0"},
+    17_00_00: {"transaction_timeout": "0"},
 }
 
 #: a setting without a meaning for Postgres: a session that lacks it is not the one that was opened
@@ -61,16 +71,28 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
     if password_from(whole) is not None:
         _asks_for_its_password(engine, whole)
 
-    if owner_role is not None:
-        quoted = engine.dialect.identifier_preparer.quote_identifier(owner_role)
+    quoted = None if owner_role is None else engine.dialect.identifier_preparer.quote_identifier(owner_role)
 
-        @event.listens_for(engine, "connect")
-        def set_role(dbapi_connection: Any, _: ConnectionPoolEntry) -> None:
+    @event.listens_for(engine, "connect")
+    def prepare(dbapi_connection: Any, _: ConnectionPoolEntry) -> None:
+        wanted = [f"set {name} = {value}" for name, value in newer(dbapi_connection.server_version).items()]
+        wanted += [] if quoted is None else ["set role " + quoted]
+        if wanted:
             with dbapi_connection.cursor() as cursor:
-                cursor.execute("set role " + quoted)
+                cursor.execute("; ".join(wanted))
             dbapi_connection.commit()
 
     return engine
+
+
+def timeouts(version: int) -> dict[str, str]:
+    """Every limit of time that a connection sets, by its name, at a server of this version."""
+    return {name: value for name, value in SESSION.items() if name.endswith("_timeout")} | newer(version)
+
+
+def newer(version: int) -> dict[str, str]:
+    """Those settings of NEWER that a server of this version (`server_version_num`) has."""
+    return {name: value for first, settings in NEWER.items() if version >= first for name, value in settings.items()}
 
 
 def _options() -> str:

@@ -8,23 +8,26 @@ import psycopg2
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from app.errors import ServerExhausted, TargetMismatch, Unreachable, Verdict
+from app.errors import Contended, ServerExhausted, TargetMismatch, Unreachable, Verdict
 
 Result = TypeVar("Result")
 
 #: PREPARE/COMMIT/ROLLBACK PREPARED of a gid the server does not hold
 UNDEFINED_OBJECT = "42704"
 #: the environment failed; the same transaction may succeed later
-RETRY_CLASSES = ("08", "40", "53", "57P", "55P03", "55006", "25P02")
+RETRY_CLASSES = ("08", "40", "53", "57P", "57014", "55P03", "55006", "25P02", "25P03", "25P04")
+#: of those what other sessions cause, by their locks or on purpose: it passes, however long it takes
+CONTENDED_CLASSES = ("40", "55P03", "55006", "57014")
 #: of those what the same message meets each time: a limit of the configuration
 LIMIT_CLASSES = ("53400",)
 #: of those what may be the message's or the configuration's doing: tried again, but not for ever
 EXHAUSTED_CLASSES = ("53200",)
 #: the connection is gone or is being ended
-LOSS_CLASSES = ("08", "57P")
-#: the data itself is refused: by its type, a constraint, a limit (a value too large for an index), a trigger, or
-#: because the statement with it takes too long
-POISON_CLASSES = ("21", "22", "23", "44", "54", "57014", "P0")
+LOSS_CLASSES = ("08", "57P", "25P03", "25P04")
+#: of those what a limit of time does that is not Surelane's: it says nothing of a message
+TIMEOUT_CLASSES = ("57P05", "25P03", "25P04")
+#: the data itself is refused: by its type, a constraint, a limit (a value too large for an index), a trigger
+POISON_CLASSES = ("21", "22", "23", "44", "54", "P0")
 #: those of them that may pass when the changes are sent in another order
 ORDER_CLASSES = ("21", "23", "44", "P0")
 
@@ -47,6 +50,10 @@ HINTS = {
     "25006": "the target is read-only (a standby?): point target.url at the primary",
 }
 
+_CONTENDED_HINT = (
+    "other sessions hold locks that the lane waits for, or cancel what it does; nothing counts against a message. Who "
+    "is in the way: ops/runbooks/lag.md, and the lane's log (`waits for a lock`)"
+)
 _UNREACHABLE_HINT = "is the server up, its URL right, and this machine let in? `surelane doctor` looks at all of it"
 
 
@@ -93,6 +100,13 @@ def is_connection_loss(error: BaseException) -> bool:
     return error.__cause__ is not None and is_connection_loss(error.__cause__)
 
 
+def may_blame(error: BaseException) -> bool:
+    """Whether it is the loss of a connection that a message may have caused; a limit of time says nothing of one."""
+    if isinstance(error, DBAPIError | psycopg2.Error):
+        return is_connection_loss(error) and not (sqlstate(error) or "").startswith(TIMEOUT_CLASSES)
+    return error.__cause__ is not None and may_blame(error.__cause__)
+
+
 def check_alive(connection: Connection, doing: str) -> None:
     """Raises Unreachable when a connection on which no transaction is open was lost, by whoever used it last too."""
     with translated(doing):
@@ -135,6 +149,8 @@ def translated(doing: str, *, discreet: bool = False) -> Iterator[None]:
         message = f"{doing}: {describe(error, discreet=discreet)}"
         if (sqlstate(error) or "").startswith(EXHAUSTED_CLASSES):
             raise ServerExhausted(message, hint=HINTS.get(sqlstate(error) or "")) from error
+        if (sqlstate(error) or "").startswith(CONTENDED_CLASSES):
+            raise Contended(message, hint=_CONTENDED_HINT) from error
         if verdict_of(error) is Verdict.RETRY:
             raise Unreachable(message, hint=_UNREACHABLE_HINT) from error
         raise TargetMismatch(message, hint=HINTS.get(sqlstate(error) or "")) from error

@@ -7,6 +7,8 @@ takes back what was written here before a span was begun.
 import enum
 import os
 import socket
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -77,8 +79,18 @@ class Suspect:
 class Attempts:
     """Attempts and suspects of `lane`. Raises Unreachable when the guard's database is away."""
 
-    def __init__(self, engine: Engine, schema: str, lane: str, *, discreet: bool = False) -> None:
-        """`discreet`: keep no words of an error, which may repeat what the message says."""
+    def __init__(
+        self,
+        engine: Engine,
+        schema: str,
+        lane: str,
+        *,
+        discreet: bool = False,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """`discreet`: keep no words of an error, which may repeat what the message says; `waiting`: entered for as long
+        as the database is waited for."""
+        self._waiting = waiting
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self.lane, self.discreet = lane, discreet
         tables = AttemptTables.in_schema(schema)
@@ -198,7 +210,7 @@ class Attempts:
 
     def _execute(self, statement: Any) -> Any:
         """Execute on the guard's connection, on a new one when it has died meanwhile."""
-        with translated(f"lane {self.lane}: the guard's tables"):
+        with self._waiting(), translated(f"lane {self.lane}: the guard's tables"):
             if self._connection is not None:
                 try:
                     return self._connection.execute(statement)

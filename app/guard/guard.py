@@ -94,6 +94,10 @@ class Watch(Protocol):
         """What this thread does with its span from now on."""
         ...
 
+    def waited(self) -> bool:
+        """Whether this thread's span was seen to wait for a lock of another session."""
+        ...
+
     def end(self) -> None:
         """This thread is through."""
         ...
@@ -141,11 +145,13 @@ class Guard:
 
         `death`: how the worker before this one ended.
         """
-        self._generation = generation
+        before, self._generation = self._generation, generation
         self._suspects = self._attempts.suspects()
         last, seen = self._attempts.last(), self._seen
         self._seen = self._current = self._whole = None
         open_ = None if last is None or last.finished else last
+        if open_ is not None and open_.generation == before and seen is None and death is None:
+            open_ = None  # this process lives, and could not say in time that nothing is in progress any more
         past = open_ is not None and is_before(open_.span, position)
         self._interrupted = open_.span if open_ is not None and past else None
         in_doubt = open_ if not past else None
@@ -265,6 +271,7 @@ class Guard:
         """All of the epoch is in the target's transaction: from here on no part of it is in progress by itself."""
         if self._narrowed() is not None:
             self.begin(epoch, span, Stage.ASSEMBLE)
+            self.doing(Activity.SERVER)
         self._is_written = True
 
     def tells_target(self) -> None:
@@ -316,12 +323,13 @@ class Guard:
     def laid_down(self, error: SurelaneError, *, lost_target: bool) -> None:
         """The epoch was given up. Spark's death, and a connection to the target that was lost after it was told of the
         span, are held against the span that was in progress, when the lane opens again; everything else has nothing to
-        do with it."""
+        do with it, nor has a connection that was lost once a lock of another session was in the way."""
+        waited = self._watch is not None and self._watch.waited()
         self._end_watch()
         self._whole = None
         if self._current is None or isinstance(error, SparkGone):
             return
-        lost = lost_target and self._told_target and error.verdict is Verdict.RETRY
+        lost = lost_target and not waited and self._told_target and error.verdict is Verdict.RETRY
         if lost or isinstance(error, OutOfMemory) or self._current.stage is Stage.CONTROL:
             self._seen = error
         else:

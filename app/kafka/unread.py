@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from app.apply.arrange import SEQUENCE
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position, TopicPartition
+from app.model.rows import SEQUENCE
 
 #: messages that are looked at for one with a place; what has none (a heartbeat, a tombstone) stays with the one before
 _LOOK = 20

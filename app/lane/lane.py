@@ -21,7 +21,7 @@ from app.apply.plan import FALLBACKS, Plan
 from app.apply.shapes import Shape
 from app.commit.committer import Committer
 from app.commit.participant import Work
-from app.db.failures import check_alive, is_connection_loss, translated
+from app.db.failures import check_alive, may_blame, translated
 from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
 from app.guard.guard import Guard
 from app.guard.narrowing import span_of
@@ -173,7 +173,7 @@ class Lane:
         try:
             yield
         except SurelaneError as error:
-            self._guard.laid_down(error, lost_target=is_connection_loss(error))
+            self._guard.laid_down(error, lost_target=may_blame(error))
             raise
         except MemoryError as error:
             gone = OutOfMemory(f"lane {self.name}: not enough memory for the epoch")

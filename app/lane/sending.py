@@ -17,6 +17,7 @@ from app.guard.guard import Guard
 from app.guard.narrowing import Rows, span_of
 from app.lane.commit_order import ComesEarly, CommitOrder
 from app.lane.skipping import Skips
+from app.model.activity import Activity
 
 #: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds
 CONTROL_SECONDS = 2.0
@@ -45,6 +46,7 @@ class Sending:
         """Wait on the same connection without the message: where that is lost or the process is killed, the guard finds
         the control failed when the lane opens again."""
         self.guard.begin(self.number, suspect.span, Stage.CONTROL)
+        self.guard.doing(Activity.SERVER)
         end = time.monotonic() + CONTROL_SECONDS
         while time.monotonic() < end:
             self.connection.execute(_WAIT)

@@ -31,6 +31,9 @@ from app.model.offsets import TopicPartition
 #: milliseconds since 1970 that a source commit time may be: up to the end of the year 9999. What is beyond is no time
 #: (microseconds in a field of milliseconds, say), and the row is decoded without one
 MOST_TS_MS = 253_402_300_799_999
+#: Debezium's `source.sequence`, `["commit lsn before", "lsn"]`; a part that is not known is null. 18 digits always fit
+#: into 64 bits with a sign, which is how they are sorted
+SEQUENCE = r'^\s*\[\s*(?:"(?P<commit>\d{1,18})"|null)\s*,\s*(?:"(?P<lsn>\d{1,18})"|null)\s*\]\s*$'
 #: between the parts of a layout; not a character that names have
 SEPARATOR = "\x1f"
 

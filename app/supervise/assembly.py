@@ -25,12 +25,13 @@ from app.config.settings import Align, CommitMode, Decode, Order, Settings
 from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
 from app.db.failures import translated
+from app.db.sessions import Looker, Sessions
 from app.decode.debezium import DebeziumJson
 from app.decode.driver import DriverDecoder
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
-from app.guard.guard import Guard, Limits, Watch
+from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Quarantine
 from app.guard.volatile import Volatile
 from app.lane.alignment import Alignment
@@ -47,6 +48,7 @@ from app.source.by_driver import DriverMessages
 from app.source.by_spark import SparkMessages
 from app.source.messages import Messages
 from app.source.size import EpochSize
+from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
 from app.supervise.trial import trial_of
@@ -85,20 +87,24 @@ def add_writers(
     settings: Settings,
     writers: dict[str, Writer],
     partitions: list[TopicPartition],
-    watch: Watch,
+    watch: Link,
     metrics: Mapping[str, LaneMetrics],
     who: str = "surelane",
 ) -> None:
     """Add a writer for each lane that has none yet: one for everything, or one for each partition. `who`: what the
     server calls their sessions."""
     target = settings.target
+    at_target, at_guard = _lookers(settings, who)
     for name, partition in _lanes(settings, partitions).items():
         if name not in writers:
             engine = compress_by_lz4(make_engine(target.url, target.owner_role, f"{who} {name}"))
-            guard = _guard(settings, name, watch, metrics[name], who)
+            sessions = Sessions(engine, at_target)
+            guard, more = _guard(settings, name, watch, metrics[name], at_guard, who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
             archive = make_archive(settings, name)
-            writers[name] = Writer(name, engine, ledger, partition, guard, quarantine, archive=archive)
+            writers[name] = Writer(
+                name, engine, ledger, partition, guard, quarantine, archive=archive, sessions=(sessions, *more)
+            )
 
 
 def make_archive(settings: Settings, lane: str) -> Archive | None:
@@ -222,15 +228,25 @@ def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) ->
     return OnePhase(OneCommitTarget(writer.connection), writer.others, reapplies=mode is CommitMode.AT_LEAST_ONCE)
 
 
-def _guard(settings: Settings, lane: str, watch: Watch, metrics: LaneMetrics, who: str) -> Guard:
-    """The guard of a lane, with connections of its own."""
+def _guard(
+    settings: Settings, lane: str, watch: Link, metrics: LaneMetrics, looker: Looker, who: str
+) -> tuple[Guard, tuple[Sessions, ...]]:
+    """The guard of a lane, with connections of its own, and what those do."""
     told = settings.guard
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
     if not told.enabled:
-        return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics)
+        return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics), ()
     engine = guard_engine(settings, f"{who} {lane} guard")
-    attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact))
-    return Guard(attempts, limits, watch, metrics)
+    attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact), waiting=watch.at_database)
+    return Guard(attempts, limits, watch, metrics), (Sessions(engine, looker),)
+
+
+def _lookers(settings: Settings, who: str) -> tuple[Looker, Looker]:
+    """At the target, and at the guard's database, for all lanes: connections of a login are few."""
+    name = f"{who} {settings.lane} watch"
+    at_target = Looker(make_engine(settings.target.url, None, name))
+    url = settings.guard.url
+    return at_target, at_target if url is None else Looker(make_engine(url, None, name))
 
 
 def _rules(told: GuardSettings) -> Rules:

@@ -83,6 +83,8 @@ class Life:
             case ["doing", key, activity]:
                 if key in self._spans:
                     self._spans[key] = (self._spans[key][0], activity)
+            case ["busy", key]:
+                self._watchdog.busy(key)
             case ["end", key]:
                 self._watchdog.end(key)
                 self._spans.pop(key, None)

@@ -2,6 +2,7 @@
 
     worker to supervisor      begin KEY MESSAGES LANE   a span of so many messages is in progress
                               doing KEY ACTIVITY        what is being done with it (`app.model.activity`)
+                              busy KEY                  the server works for it, or waits for a lock
                               end KEY                   it is not in progress any more
                               failed NAME               the worker ends with an exception of that class
                               done                      the worker ends in good order
@@ -13,7 +14,10 @@ that its owner is gone: a worker without a supervisor stops at the epoch's end, 
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 from urllib.parse import quote
@@ -37,6 +41,24 @@ class Lines:
             yield line.decode(errors="replace").split()
 
 
+@dataclass(frozen=True)
+class AtServer:
+    """A span whose thread waits for a database."""
+
+    key: int
+    lane: str
+
+
+@dataclass
+class _Span:
+    lane: str
+    activity: Activity = Activity.FETCH
+    #: monotonic
+    since: float = 0.0
+    #: whether a lock of another session was seen to keep it waiting
+    waited: bool = False
+
+
 class Link:
     """The worker's end; safe to use from any thread. Without a file descriptor nobody listens: a lane in a test.
 
@@ -46,19 +68,60 @@ class Link:
     def __init__(self, fd: int | None = None) -> None:
         self._socket = None if fd is None else socket.socket(fileno=fd)
         self._lock = threading.Lock()
+        #: spans in progress by thread
+        self._spans: dict[int, _Span] = {}
         if self._socket is not None:
             self._socket.set_inheritable(False)  # the JVM must not hold it open
 
     def begin(self, messages: int, lane: str) -> None:
         """This thread begins to process a span of at most so many messages."""
+        self._spans[threading.get_native_id()] = _Span(lane)
         self._say(f"begin {threading.get_native_id()} {messages} {quote(lane, safe='')}")
 
     def doing(self, activity: Activity) -> None:
         """What this thread does with its span from now on; without a span the line is ignored."""
+        span = self._spans.get(threading.get_native_id())
+        if span is not None:
+            span.activity, span.since = activity, time.monotonic()
         self._say(f"doing {threading.get_native_id()} {activity.value}")
+
+    @contextmanager
+    def at_database(self) -> Iterator[None]:
+        """Inside, this thread waits for a database; then it does what it did before."""
+        span = self._spans.get(threading.get_native_id())
+        if span is None or span.activity is Activity.SERVER:
+            yield
+            return
+        before = span.activity
+        self.doing(Activity.SERVER)
+        try:
+            yield
+        finally:
+            self.doing(before)
+
+    def waited(self) -> bool:
+        """Whether this thread's span was seen to wait for a lock of another session."""
+        span = self._spans.get(threading.get_native_id())
+        return span is not None and span.waited
+
+    def at_server(self, seconds: float) -> list[AtServer]:
+        """The spans of all threads that have waited for a database for so long."""
+        latest = time.monotonic() - seconds
+        spans = list(self._spans.items())
+        return [
+            AtServer(key, span.lane) for key, span in spans if span.activity is Activity.SERVER and span.since <= latest
+        ]
+
+    def busy(self, key: int, *, waits: bool) -> None:
+        """The server works for that thread's span; `waits`: for a lock."""
+        span = self._spans.get(key)
+        if span is not None:
+            span.waited = span.waited or waits
+            self._say(f"busy {key}")
 
     def end(self) -> None:
         """This thread is through with its span, or has given it up."""
+        self._spans.pop(threading.get_native_id(), None)
         self._say(f"end {threading.get_native_id()}")
 
     def on_stop(self, stop: Callable[[str], None]) -> None:

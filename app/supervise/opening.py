@@ -17,6 +17,7 @@ from app.commit.target import PreparedTarget
 from app.db.direct import check_direct
 from app.db.failures import translated
 from app.db.locks import lock_holder, terminate, try_lock
+from app.db.sessions import Sessions
 from app.errors import Diverged, Unreachable
 from app.guard.guard import Guard
 from app.guard.quarantine import Quarantine
@@ -54,6 +55,8 @@ class Writer:
     release_wanted: Event = field(default_factory=Event)
     #: what keeps its messages, if anything does
     archive: Archive | None = None
+    #: what its connections, and its guard's, do at the server
+    sessions: tuple[Sessions, ...] = ()
 
     @property
     def others(self) -> tuple[Participant, ...]:

@@ -46,6 +46,7 @@ from app.supervise.identity import Asked, Identity, check_last
 from app.supervise.link import Link
 from app.supervise.monitor import Monitor
 from app.supervise.opening import Writer, open_writers
+from app.supervise.server_watch import ServerWatch
 from app.supervise.stored import StoredMessages
 
 log = structlog.get_logger()
@@ -123,6 +124,9 @@ class Running:
         """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
         self._stop = stop
         start = self._open()
+        watch = ServerWatch(self._link, self._writers, self._settings.guard.message_timeout.total_seconds())
+        self._closing.callback(watch.stop)
+        watch.start()
         while self._fill() or self._needs_smaller_epochs():
             start = self._open_again()
         self._send_dead_letters()

@@ -13,7 +13,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from app.config.settings import Settings
-from app.errors import LogTruncated, MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
+from app.errors import Contended, LogTruncated, MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
 from app.logs import configure
 from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
@@ -131,6 +131,8 @@ class Service:
     def _try_again(self, error: SurelaneError) -> bool:
         if error.verdict is not Verdict.RETRY:
             return False
+        if isinstance(error, Contended):
+            return True
         if not self._ever_started and time.monotonic() - self._begun_at > START_PATIENCE_SECONDS:
             return False
         if isinstance(error, ServerExhausted):

@@ -30,6 +30,11 @@ class Watchdog:
         self._spans[key] = _Span(messages)
         self.begun = True
 
+    def busy(self, key: str) -> None:
+        """The server works for it: its time begins anew."""
+        if key in self._spans:
+            self._spans[key].seconds = 0.0
+
     def end(self, key: str) -> None:
         """It is not any more."""
         self._spans.pop(key, None)

@@ -24,7 +24,7 @@ from (values
   ('reader', 'surelane_reader'),
   ('own_schema', 'surelane'),   -- target.schema
   ('schema', 'public'),         -- where the target's tables are
-  ('connections', '40')         -- a lane takes about six, each partition of `order: partition` two more
+  ('connections', '40')         -- a lane takes about seven, each partition of `order: partition` two more
 ) as given (name, value);
 
 do $roles$

@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import psutil
 import pytest
 from sqlalchemy import text
 
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from tests.fix_lane import LaneProcess, MakeLane, MakeProcess
-from tests.fix_target import LOGIN, OWNER, Target
+from tests.fix_target import Target
 from tests.fix_topic import Topic
+from tests.hostile import make_hostile
 from tests.oracle import Reader, questions
 from tests.poison import row
 from tests.waiting import eventually
@@ -31,28 +33,10 @@ SAMPLE, FULL = 5, 20
 DELAY_SECONDS = 0.3
 LIFE_SECONDS = 240.0
 TIMEOUT_SECONDS = 3600
-#: milliseconds, of a role that may not keep anything for long
-HOSTILE = {
-    "statement_timeout": 500,
-    "lock_timeout": 300,
-    "idle_in_transaction_session_timeout": 400,
-    "idle_session_timeout": 400,
-}
 _WAITS = """
     select count(*) from pg_locks l join pg_stat_activity a on a.pid = l.pid
     where not l.granted and a.datname = current_database() and a.application_name like 'surelane%'
 """
-
-
-def make_hostile(target: Target) -> None:
-    """Whatever the lane's login and role do not set themselves ends their work within half a second."""
-    ((version,),) = target.execute("select current_setting('server_version_num')::int")
-    names = [name for name in HOSTILE if name != "idle_session_timeout" or version >= 140000]
-    settings = {name: HOSTILE[name] for name in names} | ({"transaction_timeout": 600} if version >= 170000 else {})
-    for name, milliseconds in settings.items():
-        target.execute(f'alter database "{target.database}" set {name} = {milliseconds}')
-        for role in (LOGIN, OWNER):
-            target.execute(f'alter role {role} in database "{target.database}" set {name} = {milliseconds}')
 
 
 @dataclass
@@ -84,8 +68,7 @@ class IdleStorm:
         worker = self.process.until(lambda: self.process.worker, LIFE_SECONDS, "a worker")
         self.send()
         self._wait()
-        worker.kill()
-        self.kills["at work"] += 1
+        self._kill(worker, "at work")
         self.until_applied()
 
     def kill_waiting(self, times: int) -> None:
@@ -96,9 +79,7 @@ class IdleStorm:
                 self.process.until(self.waits, LIFE_SECONDS, "the lane to wait for the lock")
                 worker = self.process.worker
                 assert worker is not None
-                worker.kill()
-                self.kills["waiting"] += 1
-                eventually(lambda gone=worker: not gone.is_running(), why="its end")
+                self._kill(worker, "waiting")
                 eventually(lambda: not self.waits(), why="the end of its session")
         self.until_applied()
 
@@ -123,6 +104,12 @@ class IdleStorm:
             yield
             connection.rollback()
 
+    def _kill(self, worker: psutil.Process, where: str) -> None:
+        """Until it is reaped: one that is dead and still a child would be taken for the next one."""
+        worker.kill()
+        self.kills[where] += 1
+        eventually(lambda: not worker.is_running(), 60, "its end")
+
     def _wait(self) -> None:
         threading.Event().wait(self.chance.uniform(0, DELAY_SECONDS))  # any moment: that is what is tested
 
@@ -141,7 +128,7 @@ def test_kills_of_an_idle_lane(
 ) -> None:
     target.execute("create table flat (id int primary key, v text)")
     make_hostile(target)
-    delays = {"initial_backoff": "100 ms", "max_backoff": "500 ms"}
+    delays = {"initial_backoff": "100 milliseconds", "max_backoff": "500 milliseconds"}
     made = lane(mode, guard={"max_attempts": 2, "max_losses": 2}, restart={"exponential_delay": delays})
     at_work, waiting, groups = ROUND
     with Reader(target, topic) as reader:

@@ -19,6 +19,7 @@ from app.cli.checks.finding import Level
 from app.cli.checks.kafka import order
 from app.cli.checks.snapshots import snapshots
 from app.cli.checks.target import migrations, prepared_slots
+from app.cli.checks.timeouts import timeouts
 from app.config.load import load
 from app.config.settings import Order
 from app.embedded import Kafka
@@ -289,3 +290,26 @@ def test_nothing_is_said_of_snapshots_that_nobody_speaks_of(healthy: Site) -> No
     healthy.configure(snapshots={"driver": "dump"})
     ended = healthy.surelane("doctor", "--json")
     assert (ended.status, levels(ended)["snapshots"]) == (0, "warn")
+
+
+def test_limits_of_time_that_the_role_has_are_shown_and_overridden(healthy: Site) -> None:
+    healthy.execute(f"alter role {LOGIN} in database \"{healthy.database}\" set statement_timeout = '500ms'")
+    healthy.execute(f"alter database \"{healthy.database}\" set lock_timeout = '1s'")
+    ended = healthy.surelane("doctor", "--json")
+    assert levels(ended)["timeouts"] == "ok"
+    for words in (
+        f"statement_timeout = 500ms (role {LOGIN} in database {healthy.database})",
+        f"lock_timeout = 1s (database {healthy.database})",
+        "whatever role and database set",
+    ):
+        assert words in finding(ended, "timeouts")
+
+
+def test_a_session_that_does_not_keep_its_limits_of_time_is_worth_a_warning(healthy: Site) -> None:
+    with healthy.engine.connect() as connection:
+        assert timeouts(connection).level is Level.OK
+        connection.exec_driver_sql("set statement_timeout = '5s'")
+        found = timeouts(connection)
+    assert found.level is Level.WARN
+    assert "statement_timeout is 5s, not 0" in found.message
+    assert "ALTER ROLE" in str(found.hint)

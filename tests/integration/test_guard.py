@@ -12,12 +12,13 @@ from sqlalchemy import make_url
 
 from app import errors
 from app.config.on_skip import OnSkip
-from app.db.engine import make_engine
-from app.db.failures import is_connection_loss
-from app.errors import Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
+from app.db.engine import SESSION, make_engine
+from app.db.failures import may_blame
+from app.errors import Contended, Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import FAN_OUT, single
+from app.model.activity import Activity
 from app.model.offsets import Offsets, Position, Span
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, Death, MakeBareLane
@@ -416,6 +417,50 @@ def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open
     assert guard.spans(Stage.DECODE, Stage.APPLY) == []
 
 
+def test_what_a_process_that_lives_could_not_finish_does_not_count(
+    target: Target, open_attempts: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard's own table is locked; another process would have to take it for a death."""
+    monkeypatch.setitem(SESSION, "lock_timeout", "300ms")
+    guard = Guard(open_attempts(), LIMITS)
+    guard.open(1, Offsets(), None)
+    guard.begin(1, span(0, 10), Stage.EPOCH)
+    with target.engine.connect() as other:
+        other.exec_driver_sql("lock table surelane.attempt in exclusive mode")
+        with pytest.raises(Contended):
+            guard.laid_down(Unreachable("Kafka is away"), lost_target=False)
+        other.rollback()
+    dead = Guard(open_attempts(), LIMITS)
+    guard.open(2, Offsets(), None)
+    assert open_attempts().suspects() == []
+    guard.begin(1, span(0, 10), Stage.EPOCH)
+    dead.open(3, Offsets(), None)
+    assert len(open_attempts().suspects()) == 1
+
+
+class Waited:
+    """A watch of which the span was seen to wait for a lock."""
+
+    def begin(self, messages: int, lane: str) -> None: ...
+
+    def doing(self, activity: Activity) -> None: ...
+
+    def waited(self) -> bool:
+        return True
+
+    def end(self) -> None: ...
+
+
+def test_a_connection_lost_while_a_lock_was_waited_for_does_not_count(open_attempts: Open) -> None:
+    for watch, suspected in (Waited(), 0), (None, 1):
+        guard = Guard(open_attempts(), LIMITS, watch)
+        guard.open(1, Offsets(), None)
+        guard.begin(1, single(Position(*TOPIC, 3)), Stage.APPLY)
+        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.open(1, Offsets(), None)
+        assert len(open_attempts().suspects()) == suspected
+
+
 #: a failed job is counted by whoever reads, and never lays an epoch down
 LAID_DOWN = [row for row in SURELANE if row["error"] != JobFailed.__name__]
 
@@ -428,7 +473,7 @@ def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: 
     error.__cause__ = psycopg2.OperationalError() if kind is Unreachable else None
     guard.open(1, Offsets(), None)
     guard.begin(1, message, Stage.APPLY)
-    guard.laid_down(error, lost_target=is_connection_loss(error))
+    guard.laid_down(error, lost_target=may_blame(error))
     after = Guard(open_attempts(), LIMITS) if kind is SparkGone else guard
     after.open(2, Offsets(), None)
     suspect = after.suspect(message, Stage.APPLY)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.activity import Activity
-from app.supervise.link import Lines, Link
+from app.supervise.link import AtServer, Lines, Link
 from tests.waiting import eventually
 
 TOP = Path(__file__).resolve().parents[2]
@@ -47,6 +47,35 @@ def test_what_a_worker_says() -> None:
     ]
     ours.close()
     link.begin(1, "orders")  # harmless
+
+
+def test_who_waits_for_a_database() -> None:
+    ours, theirs = socket.socketpair()
+    link, key = Link(theirs.detach()), threading.get_native_id()
+    assert link.at_server(0) == []
+    with link.at_database():  # before any span
+        assert link.at_server(0) == []
+    link.begin(1, "orders")
+    link.doing(Activity.ARRANGE)
+    assert link.at_server(0) == []
+    with link.at_database(), link.at_database():
+        assert link.at_server(0) == [AtServer(key, "orders")]
+        assert link.at_server(60) == []
+        link.busy(key, waits=False)
+        assert not link.waited()
+        link.busy(key, waits=True)
+        assert link.waited()
+    assert link.at_server(0) == []
+    link.busy(key, waits=False)
+    assert link.waited()
+    link.begin(1, "orders")
+    assert not link.waited()
+    link.end()
+    link.busy(key, waits=True)  # too late
+    assert not link.waited()
+    said = [words[0] + (f" {words[2]}" if words[0] == "doing" else "") for words in Lines().of(ours.recv(1000))]
+    busy = ["busy", "busy"]
+    assert said == ["begin", "doing arrange", "doing server", *busy, "doing arrange", "busy", "begin", "end"]
 
 
 def test_a_worker_is_told_to_stop_once_and_with_the_reason() -> None:

@@ -11,8 +11,9 @@ from app.db.failures import (
     ORDER_CLASSES,
     POISON_CLASSES,
     RETRY_CLASSES,
+    TIMEOUT_CLASSES,
     depends_on_order,
-    is_connection_loss,
+    may_blame,
     translated,
     verdict_of,
 )
@@ -43,7 +44,7 @@ def examples(written: str) -> list[str | None]:
 def counts(error: psycopg2.Error) -> str:
     if verdict_of(error) is Verdict.POISON:
         return "attempt"
-    return "loss" if is_connection_loss(error) else "no"
+    return "loss" if may_blame(error) else "no"
 
 
 def raised(error: psycopg2.Error) -> SurelaneError:
@@ -68,7 +69,16 @@ def test_sqlstates(row: dict[str, str]) -> None:
 def test_every_class_of_the_code_has_a_row() -> None:
     listed = [row["SQLSTATE"] for row in POSTGRES]
     assert len(set(listed)) == len(listed)
-    assert set(listed) == {*RETRY_CLASSES, *LOSS_CLASSES, *POISON_CLASSES, *ORDER_CLASSES, *HINTS, "none", "other"}
+    assert set(listed) == {
+        *RETRY_CLASSES,
+        *LOSS_CLASSES,
+        *TIMEOUT_CLASSES,
+        *POISON_CLASSES,
+        *ORDER_CLASSES,
+        *HINTS,
+        "none",
+        "other",
+    }
 
 
 def kinds(base: type[SurelaneError] = SurelaneError) -> dict[str, type[SurelaneError]]:

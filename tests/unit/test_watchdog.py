@@ -58,3 +58,13 @@ def test_time_in_which_the_supervisor_itself_was_frozen_does_not_count() -> None
     assert watchdog.look(3600.0) is None
     assert watchdog.look(7200.0) is None
     assert watchdog.look(10800.0) is not None
+
+
+def test_the_time_of_a_span_that_the_server_works_for_begins_anew() -> None:
+    watchdog = Watchdog(5.0, 0.0)
+    watchdog.begin("a", 0)
+    for second in range(0, 60, 4):
+        assert first_complaint(watchdog, second, second + 4) is None
+        watchdog.busy("a")
+        watchdog.busy("another")
+    assert first_complaint(watchdog, 60.0, 70.0) is not None

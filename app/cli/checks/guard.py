@@ -6,6 +6,7 @@ from sqlalchemy import Connection, text
 
 from app.cli.checks.finding import Finding, Level, failed, fault, ok
 from app.cli.checks.target import migrations, own_schema, server
+from app.cli.checks.timeouts import timeouts
 from app.config.settings import Settings
 from app.db.direct import check_direct
 from app.db.failures import translated
@@ -41,6 +42,7 @@ def guard(settings: Settings) -> list[Finding]:
         with translated(doing), engine.connect() as connection:
             check_direct(engine, connection, "guard.url")
             found = [*server(connection, name, key="guard.url"), *_own(connection, settings.target.db_schema)]
+            found.append(timeouts(connection))
     except Unreachable as error:
         return [fault(_CHECK, error.message, _CONNECT)]
     except SurelaneError as error:

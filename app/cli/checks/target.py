@@ -5,6 +5,7 @@ from sqlalchemy import Connection, Engine, text
 from app.cli.checks.finding import Finding, Level, failed, fault, ok, warn
 from app.cli.checks.long_rows import long_rows
 from app.cli.checks.tables import tables
+from app.cli.checks.timeouts import timeouts
 from app.config.settings import CommitMode, Settings
 from app.db.direct import check_direct
 from app.db.engine import make_engine
@@ -75,6 +76,7 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     revision = migrate.current_revision(connection, schema)
     findings = [migrations(revision, schema), own_schema(connection, schema), *search_path(connection, schema)]
     findings += superuser(connection)
+    findings.append(timeouts(connection))
     findings += tables(connection, settings)
     findings += long_rows(connection, settings)
     if settings.mode is CommitMode.TWO_PHASE:
