@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from app.apply import staging
 from app.apply.arrange import CHANGES, Epoch
 from app.apply.constraints import settle_constraints
+from app.apply.merge import SWALLOWED
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
 from app.apply.prestaging import Prestaging
 from app.apply.shapes import Shape, Shapes
@@ -158,7 +159,7 @@ class Applier:
             filled.add(shape.staging.name)
             sent, merge = staging.copy(connection, shape.staging, lines), _merge(shape)
         result = run(connection, merge)
-        _refuse_swallowed(shape, result.rowcount, sent)
+        _refuse_swallowed(connection, shape, result.rowcount, sent)
         return sent
 
     def _refuse(self, layout: Layout, example: Position) -> None:
@@ -205,13 +206,20 @@ def _rewrites_keys(shapes: dict[int, Shape]) -> bool:
     return any(shape.target.oid in deleted & written and not shape.target.has_exact_key for shape in shapes.values())
 
 
-def _refuse_swallowed(shape: Shape, merged: int, staged: int) -> None:
-    """Rows that a trigger or rule of the target drops in silence would be lost."""
-    if shape.kind is Kind.UPSERT and shape.has_values and merged != staged:
-        raise TargetMismatch(
-            f"target table {shape.target}: {staged} rows were sent, {merged} were taken",
-            hint="a trigger or rule of that table drops rows; disable it for the lane's role",
-        )
+def _refuse_swallowed(connection: Connection, shape: Shape, merged: int, staged: int) -> None:
+    """Changes that a trigger or rule of the target drops in silence would be lost. A row that is to be deleted may be
+    gone already."""
+    if shape.kind is Kind.UPSERT and shape.merge.updates and merged != staged:
+        raise _swallowed(f"{shape.target}: {staged} rows were sent, {merged} were taken")
+    if shape.kind is Kind.DELETE and merged < staged and run(connection, f"select {shape.merge.stays()}").scalar_one():
+        raise _swallowed(f"{shape.target}: {staged} deletes were sent, {merged} rows went, and some of the others stay")
+
+
+def _swallowed(what: str) -> TargetMismatch:
+    return TargetMismatch(
+        f"target table {what}",
+        hint="a trigger or rule of that table drops changes; disable it for the lane's role (`surelane doctor`)",
+    )
 
 
 def _send_runs(
@@ -221,11 +229,16 @@ def _send_runs(
     sent = _stage_all(connection, epoch, shapes)
     runs = [(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
     statements = [
-        _rekey(epoch, shapes, shape, ordinals[0]) or _merge(shape, ordinals)
+        _rekey(epoch, shapes, shape, ordinals[0]) or _checked(shape, ordinals)
         for shape, ordinals in _truncates_in_order(runs)
     ]
-    for start in range(0, len(statements), STATEMENTS_AT_ONCE):
+    statements.append(f"select current_setting('{SWALLOWED}', true)")
+    results = [
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
+        for start in range(0, len(statements), STATEMENTS_AT_ONCE)
+    ]
+    if table := results[-1].scalar_one():
+        raise _swallowed(f"{table}: it did not take, or did not give up, a row that it was sent")
     staging.clear(connection, {shape.staging.name for shape in shapes.values()})
     return sent
 
@@ -260,6 +273,17 @@ def _rekey(epoch: Epoch, shapes: dict[int, Shape], old: Shape, deleted: int) -> 
     if written is None or new is None or not new.target.has_writable_key:
         return ""
     return new.merge.rekey(old.merge, deleted, written)
+
+
+def _checked(shape: Shape, ordinals: tuple[int, int]) -> str:
+    """The statement for a part of what is staged; it notes what the target swallows."""
+    match shape.kind:
+        case Kind.UPSERT:
+            return shape.merge.checked_upsert(ordinals)
+        case Kind.DELETE:
+            return shape.merge.checked_delete(ordinals)
+        case _:
+            return _merge(shape, ordinals)
 
 
 def _merge(shape: Shape, ordinals: tuple[int, int] | None = None) -> str:

@@ -10,6 +10,8 @@ from app.db.sql import literal, quoted
 
 #: one ordinal range of the staging table, both ends inclusive
 Range = tuple[int, int]
+#: setting of the transaction: the last table that did not take, or did not give up, what it was sent; "" for none
+SWALLOWED = "surelane.swallowed"
 
 
 class Merge:
@@ -20,7 +22,8 @@ class Merge:
         #: names of the staging table and of its column with the ordinal, quoted
         self.staging, self.ordinal = staging.name, staging.ordinal
         self._target = target.quoted_name
-        self._takes_merge = target.takes_merge
+        self._takes_merge, self._has_rules = target.takes_merge, target.has_rules
+        self._swallowed = f"select set_config({literal(SWALLOWED)}, {literal(str(target))}, true)"
         self._key = target.key
         self._by_name = {field.column.name: field for field in staging.fields}
         self._fields = [field for field in staging.fields if not field.column.generated]
@@ -36,6 +39,14 @@ class Merge:
         if ordinals:
             return f"{self._insert}{self._only(ordinals)} order by s.{self.ordinal}{self._on_conflict}"
         return self._merge if self._takes_merge else f"{self._insert} order by {self._staged_key}{self._on_conflict}"
+
+    def checked_upsert(self, ordinals: Range) -> str:
+        """The same, which notes in SWALLOWED that some row was not taken."""
+        if not self.updates:
+            return self.upsert(ordinals)
+        staged = f"(select count(*) from {self.staging} s{self._only(ordinals)})"  # noqa: S608
+        done = f"with done as ({self.upsert(ordinals)} returning 1)"
+        return f"{done} {self._swallowed} where (select count(*) from done) <> {staged}"  # noqa: S608
 
     def patch(self, ordinals: Range | None = None) -> str:
         """UPDATE of the staged columns; an error (SQLSTATE P0002) where a row is not there, its rest being unknown."""
@@ -54,12 +65,33 @@ class Merge:
         condition = f"{self._same_key}{self._only(ordinals, ' and ')}"
         return f"delete from {self._target} t using {self.staging} s where {condition}"  # noqa: S608
 
+    def checked_delete(self, ordinals: Range) -> str:
+        """The same, which notes in SWALLOWED that some row stays.
+
+        What is there is only counted where fewer rows went than are staged: the statement does not see what it does
+        itself. Postgres refuses it for a table with rules: there what stays is looked for afterwards.
+        """
+        if self._has_rules:
+            return f"{self.delete(ordinals)}; {self._swallowed} where {self.stays(ordinals)}"
+        staged = f"(select count(*) from {self.staging} s{self._only(ordinals)})"  # noqa: S608
+        found = (
+            f"(select count(distinct (t.tableoid, t.ctid)) from {self._target} t, {self.staging} s"  # noqa: S608
+            f" where {self._same_key}{self._only(ordinals, ' and ')})"
+        )
+        done, gone = f"with done as ({self.delete(ordinals)} returning 1)", "(select count(*) from done)"
+        return f"{done} {self._swallowed} where case when {gone} < {staged} then {gone} < {found} else false end"
+
+    def stays(self, ordinals: Range | None = None) -> str:
+        """Condition: some row is there whose key is staged."""
+        condition = f"{self._same_key}{self._only(ordinals, ' and ')}"
+        return f"exists (select from {self._target} t, {self.staging} s where {condition})"
+
     def rekey(self, old: "Merge", deleted: int, written: int) -> str:
         """UPDATE of the row with the old key to the staged one with ordinal `written`; `old` has the key as `deleted`.
 
         The source did the same: what hangs on the row stays or goes along, and what is not staged keeps its value. A
         row that has the new key by now (the epoch was applied before) is left to the upsert that follows, and the one
-        with the old key goes.
+        with the old key goes. Notes in SWALLOWED that it stays.
         """
         is_old, is_new = old.has_key("o"), self.has_key("s")
         staged = f"{old.staging} o, {self.staging} s"
@@ -68,7 +100,9 @@ class Merge:
         return (  # every name in it is quoted by the dialect
             f"update {self._target} t set {self._assigned(self._updated)} from {staged}"  # noqa: S608
             f" where {which} and not exists ({taken});"
-            f" delete from {self._target} t using {staged} where {which} and not ({is_new})"
+            f" delete from {self._target} t using {staged} where {which} and not ({is_new});"
+            f" {self._swallowed} where exists"
+            f" (select from {self._target} t, {staged} where {which} and not ({is_new}))"
         )
 
     def has_key(self, alias: str) -> str:
@@ -76,8 +110,14 @@ class Merge:
         return " and ".join(f"t.{quoted(name)} = {self._value(self._by_name[name], alias)}" for name in self._key)
 
     def truncate(self) -> str:
-        """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too."""
-        return f"delete from {self._target}"  # noqa: S608
+        """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too. Notes in SWALLOWED
+        that some row stays."""
+        return f"delete from {self._target}; {self._swallowed} where exists (select from {self._target})"  # noqa: S608
+
+    @property
+    def updates(self) -> bool:
+        """Whether an upsert changes a row that is there."""
+        return bool(self._others)
 
     @cached_property
     def _insert(self) -> str:

@@ -57,6 +57,7 @@ _CASCADES = text("""
         where confrelid = cast(:oid as oid) and contype = 'f' and confdeltype in ('c', 'n', 'd')
     )
 """)
+_RULES = text("select relhasrules from pg_class where oid = cast(:oid as oid)")
 #: MERGE knows no rules; rows that a BEFORE trigger drops are told from others by INSERT's count
 _MERGEABLE = text("""
     select current_setting('server_version_num')::int >= 150000 and not c.relhasrules and not exists (
@@ -146,6 +147,8 @@ class TargetTable:
     cascades: bool = False
     #: whether rows may be written by MERGE
     takes_merge: bool = False
+    #: whether Postgres rewrites statements for it
+    has_rules: bool = False
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
@@ -214,4 +217,5 @@ def load_table(connection: Connection, schema: str, name: str) -> TargetTable | 
         parents=frozenset(connection.execute(_PARENTS, {"oid": oid}).scalars()),
         cascades=connection.execute(_CASCADES, {"oid": oid}).scalar_one(),
         takes_merge=connection.execute(_MERGEABLE, {"oid": oid}).scalar_one(),
+        has_rules=connection.execute(_RULES, {"oid": oid}).scalar_one(),
     )

@@ -35,6 +35,8 @@ SESSION = {
     "statement_timeout": "0",
     "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
     "idle_in_transaction_session_timeout": "0",
+    # rows that a policy hides are an error (SQLSTATE 42501), not absent
+    "row_security": "off",
     "client_encoding": "UTF8",
     # a backslash in a text is a backslash, whatever the role or the database is set to
     "standard_conforming_strings": "on",

@@ -38,7 +38,8 @@ _RAISE = "exec_stmt_raise"
 
 #: what to type next for the refusals an operator meets most
 HINTS = {
-    "42501": "grant the missing privilege to the lane's role; `surelane doctor` lists what it needs",
+    "42501": "grant the missing privilege to the lane's role (with row-level security: ALTER ROLE ... BYPASSRLS); "
+    "`surelane doctor` lists what it needs",
     "42P01": "create the missing table, or run `surelane migrate` if it is one of Surelane's own",
     "3F000": "create the missing schema, or run `surelane migrate` if it is Surelane's own",
     "42703": "add the missing column to the target",

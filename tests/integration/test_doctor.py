@@ -313,3 +313,29 @@ def test_a_session_that_does_not_keep_its_limits_of_time_is_worth_a_warning(heal
     assert found.level is Level.WARN
     assert "statement_timeout is 5s, not 0" in found.message
     assert "ALTER ROLE" in str(found.hint)
+
+
+def test_what_the_tables_may_do_to_changes_by_themselves(healthy: Site) -> None:
+    healthy.execute("create function public.stamp() returns trigger language plpgsql as 'begin return new; end'")
+    for when, name in (("before", "last_update"), ("after", "audit")):
+        healthy.execute(
+            f"create trigger {name} {when} update on public.orders for each row execute function public.stamp()"
+        )
+    healthy.execute("create rule keeps as on delete to public.orders do instead nothing")
+    healthy.execute("alter table public.orders enable row level security")
+    ended = healthy.surelane("doctor", "--json")
+    assert ended.status == 10
+    found = levels(ended)
+    assert (found["row security"], found["triggers"], found["rules"]) == ("fault", "warn", "warn")
+    told = [line["message"] + line["hint"] for line in ended.json["findings"] if line["check"] == "triggers"]
+    assert ["last_update of public.orders" in one for one in told] == [True, False]
+    assert ["audit of public.orders" in one for one in told] == [False, True]
+    assert all(f'ALTER ROLE "{LOGIN}" SET session_replication_role = replica' in one for one in told)
+    assert f'ALTER ROLE "{OWNER}" BYPASSRLS' in finding(ended, "row security")
+    try:
+        healthy.execute(f"alter role {LOGIN} set session_replication_role = replica")
+        healthy.execute(f"alter role {OWNER} bypassrls")
+        assert set(levels(healthy.surelane("doctor", "--json")).values()) == {"ok"}
+    finally:
+        healthy.execute(f"alter role {LOGIN} reset session_replication_role")
+        healthy.execute(f"alter role {OWNER} nobypassrls")

@@ -1,6 +1,6 @@
 """Checks of the target's tables: those the routes name or could reach, with a primary key and the privileges needed."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, text
@@ -56,21 +56,21 @@ def tables(connection: Connection, settings: Settings) -> list[Finding]:
 def _faults(found: list[_Table], missing: list[str]) -> Iterator[Finding]:
     if missing:
         hint = "create them (pg_dump --schema-only of the source is a start), or change target.tables"
-        yield fault("tables", f"not in the target: {_some(missing)}", hint)
+        yield fault("tables", f"not in the target: {some(missing)}", hint)
     elif not found:
         hint = "create them (pg_dump --schema-only of the source is a start), or change target.tables"
         yield fault("tables", "no table in the target is reached by target.tables", hint)
     if keyless := [str(table) for table in found if not table.has_key]:
         hint = "ALTER TABLE ... ADD PRIMARY KEY (...); rows are found by it. Or route around them"
-        yield fault("tables", f"without a primary key: {_some(keyless)}", hint)
+        yield fault("tables", f"without a primary key: {some(keyless)}", hint)
     if refused := [f"{table} ({', '.join(table.lacking)})" for table in found if table.lacking]:
         hint = f"GRANT {', '.join(NEEDED).upper()} ON these tables (and USAGE on their schema) TO the lane's role"
-        yield fault("privileges", f"not allowed: {_some(refused)}", hint)
+        yield fault("privileges", f"not allowed: {some(refused)}", hint)
 
 
 def _shapes(found: list[_Table]) -> Iterator[Finding]:
     if foreign := [str(table) for table in found if not table.owned]:
-        problem = f"schema_evolution: add-columns, but the lane's role does not own {_some(foreign)}"
+        problem = f"schema_evolution: add-columns, but the lane's role does not own {some(foreign)}"
         yield warn("privileges", problem, "ALTER TABLE ... OWNER TO the lane's role; or schema_evolution: stop")
 
 
@@ -88,6 +88,6 @@ def _read(connection: Connection, own_schema: str) -> list[_Table]:
     ]
 
 
-def _some(names: list[str]) -> str:
+def some(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

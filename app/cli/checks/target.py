@@ -4,6 +4,7 @@ from sqlalchemy import Connection, Engine, text
 
 from app.cli.checks.finding import Finding, Level, failed, fault, ok, warn
 from app.cli.checks.long_rows import long_rows
+from app.cli.checks.swallowing import swallowing
 from app.cli.checks.tables import tables
 from app.cli.checks.timeouts import timeouts
 from app.config.settings import CommitMode, Settings
@@ -78,6 +79,7 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     findings += superuser(connection)
     findings.append(timeouts(connection))
     findings += tables(connection, settings)
+    findings += swallowing(connection, settings)
     findings += long_rows(connection, settings)
     if settings.mode is CommitMode.TWO_PHASE:
         findings.append(prepared_slots(*slots(connection)))
