@@ -5,10 +5,14 @@ only one who can prepare or commit an epoch.
 """
 
 import hashlib
+import time
 
 from sqlalchemy import Connection, text
 
 from app.db.sql import as_login
+
+#: seconds from one try for a lock to the next
+TRY_SECONDS = 0.05
 
 _TRY = text("select pg_try_advisory_lock(:key)")
 _HOLDER = text("""
@@ -40,6 +44,20 @@ def try_lock(connection: Connection, lane: str) -> bool:
 def lock_holder(connection: Connection, lane: str) -> int | None:
     """Backend pid of the session that holds the lane's lock."""
     return connection.execute(_HOLDER, {"key": lock_key(lane)}).scalars().first()
+
+
+def wait_for_lock(connection: Connection, lane: str, seconds: float) -> int | None:
+    """Take the lane's lock; None once this session has it, else the backend pid of who still holds it after `seconds`.
+
+    The server ends the session of a process that died a moment after it. `connection` commits each statement.
+    """
+    deadline = time.monotonic() + seconds
+    while not try_lock(connection, lane):
+        holder = lock_holder(connection, lane)
+        if holder is not None and time.monotonic() > deadline:
+            return holder
+        time.sleep(TRY_SECONDS)
+    return None
 
 
 def client(connection: Connection, pid: int) -> str | None:

@@ -13,10 +13,12 @@ from sqlalchemy.exc import DBAPIError
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.failures import translated
-from app.db.locks import lock_holder, try_lock
+from app.db.locks import lock_holder, wait_for_lock
 from app.errors import Refused, SurelaneError
 
 _NAME = "surelane recover"
+#: seconds that the session of a call that has just ended, or was killed, may take to give its lock back
+ENDING_SECONDS = 5.0
 
 
 class Original:
@@ -75,8 +77,7 @@ class Original:
         with translated("asking the original target"):
             self._connection = engine.execution_options(isolation_level="AUTOCOMMIT").connect()
             for lane in self._lanes:
-                if not try_lock(self._connection, lane):
-                    holder = lock_holder(self._connection, lane)
+                if (holder := wait_for_lock(self._connection, lane, ENDING_SECONDS)) is not None:
                     raise Refused(
                         f"lane {lane} runs on the original target (backend {holder} holds its lock)",
                         hint="stop it first, then call this again",

@@ -16,7 +16,7 @@ from app.commit.participant import Participant
 from app.commit.target import PreparedTarget
 from app.db.direct import check_direct
 from app.db.failures import translated
-from app.db.locks import lock_holder, terminate, try_lock
+from app.db.locks import TRY_SECONDS, lock_holder, terminate, try_lock
 from app.db.sessions import Sessions
 from app.errors import Diverged, Unreachable
 from app.guard.guard import Guard
@@ -33,8 +33,6 @@ log = structlog.get_logger()
 
 #: seconds to wait for the lock after its holder was told to end
 LOCK_WAIT_SECONDS = 30.0
-#: seconds between two tries of the lock
-LOCK_TRY_SECONDS = 0.1
 
 
 @dataclass
@@ -167,7 +165,7 @@ def _lock(writer: Writer, connection: Connection) -> None:
                 told = holder
         if time.monotonic() > deadline:
             raise Unreachable(f"lane {writer.name}: backend {holder} keeps the lane's lock")
-        time.sleep(LOCK_TRY_SECONDS)
+        time.sleep(TRY_SECONDS)
 
 
 def _planned(checkpoint: Checkpoint) -> Planned | None:

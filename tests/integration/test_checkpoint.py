@@ -9,6 +9,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from app.model.offsets import Offsets
+from app.private import FILE_MODE
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE
 
@@ -34,7 +35,7 @@ def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
 
     file = tmp_path / "checkpoint" / IDENTITY_FILE
     assert file.with_name(f".{IDENTITY_FILE}.crc").exists(), "what a damaged file is known by"
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+    assert stat.S_IMODE(file.stat().st_mode) == FILE_MODE
 
 
 def test_a_folder_behind_a_link(spark: SparkSession, tmp_path: Path) -> None:

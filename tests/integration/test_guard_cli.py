@@ -197,13 +197,13 @@ def test_doctor_with_the_guard_in_the_target(post: Post) -> None:
 
 def test_doctor_finds_nothing_wrong(post: Post, elsewhere: Target) -> None:
     post.configure(guard={"url": elsewhere.url})
-    assert [level for level, _, _ in found_by_doctor(post.folder)] == ["ok", "ok", "ok"]
+    assert [level for level, _, _ in found_by_doctor(post.folder)] == ["ok"] * 4
 
 
 def test_doctor_finds_it_not_migrated(post: Post, elsewhere: Target) -> None:
     elsewhere.unmigrate()
     post.configure(guard={"url": elsewhere.url})
-    _, (level, message, hint), _ = found_by_doctor(post.folder)
+    ((level, message, hint),) = (one for one in found_by_doctor(post.folder) if one[0] != "ok")
     assert (level, hint) == ("fault", "surelane migrate")
     assert "not there yet" in message
 
@@ -211,7 +211,7 @@ def test_doctor_finds_it_not_migrated(post: Post, elsewhere: Target) -> None:
 def test_doctor_finds_that_it_may_not_be_written(post: Post, elsewhere: Target) -> None:
     post.configure(guard={"url": elsewhere.url})
     elsewhere.execute(f"revoke insert, update on surelane.suspect from {GUARD}")
-    _, (level, message, hint) = found_by_doctor(post.folder)
+    ((level, message, hint),) = (one for one in found_by_doctor(post.folder) if one[0] != "ok")
     assert level == "fault"
     assert "surelane.suspect (insert, update)" in message
     assert f'ON surelane.suspect TO "{GUARD}"' in hint
