@@ -1,5 +1,6 @@
 """`surelane run`: run the lane."""
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +43,7 @@ def run(
     logs.configure(settings.lane)
     if worker is None:
         raise typer.Exit(Supervisor(settings, _worker(config, until_caught_up)).run())
+    gc.disable()  # until everything is imported: what is made by then stays
     with Link(worker) as link:
         # in the worker only; the service's imports take as long as the JVM needs to come up
         from app.supervise.jvm import start_lanes_jvm

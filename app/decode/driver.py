@@ -365,8 +365,8 @@ class DriverDecoder:
 
 def _times(milliseconds: pa.Array) -> pa.Array:
     """Without those that are no time."""
-    bounds = compute.min_max(milliseconds).as_py()
-    if (bounds["min"] or 0) >= 0 and (bounds["max"] or 0) <= MOST_TS_MS:
+    values = compute.fill_null(milliseconds, 0).to_numpy(zero_copy_only=False)
+    if not len(values) or (values.min() >= 0 and values.max() <= MOST_TS_MS):
         return milliseconds
     is_time = compute.and_(compute.greater_equal(milliseconds, 0), compute.less_equal(milliseconds, MOST_TS_MS))
     return compute.if_else(is_time, milliseconds, None)

@@ -77,6 +77,7 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
         stack.callback(stop_session, spark)
         gc.freeze()  # modules, mostly: an epoch of a hundred thousand messages would look at them again and again
         gc.set_threshold(*COLLECT_EVERY)
+        gc.enable()  # off since the process began
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 

@@ -20,6 +20,8 @@ from app.supervise.link import READ_BYTES, Lines
 
 #: environment variable whose value is this worker's alone
 MARK = "SURELANE_WORKER"
+#: numpy starts a pool of threads for linear algebra, of which there is none here; they wait busily (1 % of a drain)
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 #: seconds that the kernel may take to end what was killed
 KILL_SECONDS = 30.0
 #: seconds that the JVM may take to notice that its Python is gone, and to end
@@ -39,7 +41,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [*command, "--worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, MARK: self._mark},
+                env={**_ONE_THREAD, **os.environ, MARK: self._mark},
             )
         self._lines = Lines()
 
