@@ -287,7 +287,8 @@ class Broker:
                 break
             time.sleep(pause)
             pause = min(2 * pause, 1.0) or ELECTION_LOOK_SECONDS
-            self._existing()
+            if not {tp.topic for tp in partitions} <= set(self._existing()):
+                break  # a topic that is gone gets no leader
         return {TopicPartition(tp.topic, tp.partition): self._answer(future).offset for tp, future in futures.items()}
 
     def _answer(self, future: "concurrent.futures.Future[_T]") -> _T:

@@ -8,8 +8,9 @@ from app.errors import Unreachable
 GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 #: code for a log that ended, in the term of what was read last, before where it was read to (KIP-320)
 TRUNCATED = KafkaError._LOG_TRUNCATION
-#: codes for a partition that has another leader than the client knows, or the same for another term
+#: codes for a partition without a leader, with another one than the client knows, or with the same for another term
 ELECTED = (
+    KafkaError._NOENT,  # none of the partitions asked for has a leader just now
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,

@@ -185,11 +185,17 @@ def test_a_leader_elected_anew(forgetful: Kafka) -> None:
         error = answer.exception()
         return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH
 
-    with Broker(Source(bootstrap_servers=forgetful.bootstrap, topics=("kept",))) as broker:
+    source = Source(bootstrap_servers=forgetful.bootstrap, topics=("kept",))
+    with Broker(source) as broker, Broker(source) as eager:
+
+        def asked_all_the_while() -> bool:
+            assert eager.watermarks({tp}) == {tp: Watermarks(0, 3)}
+            return refused()
+
         assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
-        assert not refused()
+        assert not asked_all_the_while()
         for _ in range(2):
-            eventually(lambda: silenced(forgetful) and seen(refused), 120, "an election")
+            eventually(lambda: silenced(forgetful) and seen(asked_all_the_while), 120, "an election")
             assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
             plain.list_topics(timeout=10)
 
