@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from bench.epochs import Epoch
-from bench.machine import Cpu, peak_megabytes, single
+from bench.machine import Cpu, below, peak_megabytes, single
 from bench.servers import LEDGER_SCHEMA, Servers
 
 LANE = "bench"
@@ -52,8 +52,9 @@ class Lane:
     _parts: dict[str, int] = field(default_factory=dict)
 
     def cpu(self) -> Mapping[str, Cpu]:
-        """What supervisor, driver (the worker) and its JVM have used."""
-        return {part: single(self._pids().get(part, 0)) for part in PARTS}
+        """What supervisor, driver (the worker) and its JVM have used, and the Python processes of Spark's tasks."""
+        own = {part: single(self._pids().get(part, 0)) for part in PARTS}
+        return {**own, "tasks": below(self._pids().get("jvm", 0))}
 
     def peaks(self) -> dict[str, int]:
         """Megabytes at most so far."""

@@ -35,6 +35,14 @@ def single(pid: int) -> Cpu:
     return times.user + times.system
 
 
+def below(pid: int) -> Cpu:
+    """CPU seconds of everything that a process has started, directly or not, and that lives; 0 if it is gone."""
+    try:
+        return sum(single(child.pid) for child in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
 def peak_megabytes(pid: int) -> float:
     """The most memory that a process has held so far (VmHWM); 0 for one that is gone."""
     try:

@@ -1,6 +1,6 @@
 """Sending one epoch's changes to the target, inside the transaction it is given."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -43,6 +43,20 @@ class Applied:
     plan: Plan
 
 
+@dataclass(frozen=True, kw_only=True)
+class StagedLayout:
+    """The changes of one layout in an epoch that tasks have staged (`app.stage`), compacted."""
+
+    kind: Kind
+    #: with the staging table that has the rows; None: the table is left out
+    shape: Shape | None
+    #: columns of the message key, from its first message
+    key: frozenset[str]
+    messages: int
+    #: in the staging table
+    rows: int
+
+
 class Applier:
     """Applies epochs of one lane."""
 
@@ -70,7 +84,7 @@ class Applier:
         """Stage what will be applied after the epoch in progress, as far as it is known how. From any one thread."""
         shapes = {index: self._shapes.known(epoch.layouts[index]) for index in epoch.firsts}
         known = {index: shape for index, shape in shapes.items() if shape is not None}
-        if epoch.completed() is epoch and _plans(epoch, known)[0] is not Plan.FAITHFUL:
+        if epoch.completed() is epoch and _plans_of(epoch, known)[0] is not Plan.FAITHFUL:
             self._prestaging.run(epoch, known)
 
     def close(self) -> None:
@@ -99,6 +113,31 @@ class Applier:
         )
         return Applied(counts=counts, plan=plan)
 
+    def merge(self, connection: Connection, messages: int, staged: Sequence[StagedLayout]) -> Applied | None:
+        """Apply what is staged of an epoch with so many messages, in a subtransaction for each plan until one is
+        accepted. None, with nothing applied, where its changes have to be sent one by one; raises what else the target
+        says."""
+        kept = [one for one in staged if one.shape is not None]
+        shapes = {index: one.shape for index, one in enumerate(kept) if one.shape is not None}
+        meant = sum(one.messages for one in kept)
+        if not kept:
+            return Applied(counts=Counts(consumed=messages, filtered=messages), plan=Plan.NONE)
+        plans = _plans({index: one.key for index, one in enumerate(kept)}, shapes)
+
+        def send(plan: Plan) -> int:
+            order = _order(shapes, plan)
+            return sum(_merge_staged(connection, shapes[index], kept[index].rows) for index in order)
+
+        run(connection, _LOOK_UPS)
+        found = None
+        if Plan.FAITHFUL not in plans[:1]:
+            found = _first_accepted(connection, [plan for plan in plans if plan is not Plan.FAITHFUL], send)
+        if found is None:
+            return None
+        plan, applied = found
+        counts = Counts(consumed=messages, applied=applied, compacted=meant - applied, filtered=messages - meant)
+        return Applied(counts=counts, plan=plan)
+
     def _shape(self, epoch: Epoch, index: int, example: int) -> Shape | None:
         layout = epoch.layouts[index]
         if layout.kind in CHANGES:
@@ -112,7 +151,7 @@ class Applier:
     ) -> tuple[Plan, int]:
         """`whole`: the epoch for the plans that send the last change of each row."""
         run(connection, _LOOK_UPS)
-        plans = (Plan.FAITHFUL,) if whole is None else _plans(epoch, shapes)
+        plans = (Plan.FAITHFUL,) if whole is None else _plans_of(epoch, shapes)
         for plan in plans:
             try:
                 with connection.begin_nested():
@@ -129,14 +168,8 @@ class Applier:
     def _send(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], plan: Plan) -> int:
         if plan is Plan.FAITHFUL:
             return _send_runs(connection, epoch, shapes, runs(epoch))
-        deletes = [index for index, shape in shapes.items() if shape.kind is Kind.DELETE]
-        upserts = [index for index, shape in shapes.items() if shape.kind is not Kind.DELETE]
-        tables = parents_first({shape.target.oid: shape.target for shape in shapes.values()}.values())
-        rank = {table.oid: position for position, table in enumerate(tables)}
-        deletes.sort(key=lambda index: -rank[shapes[index].target.oid])
-        upserts.sort(key=lambda index: rank[shapes[index].target.oid])
-        order = deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
         filled: set[str] = set()
+        order = _order(shapes, plan)
         sent = sum(self._send_last(connection, epoch, index, shapes[index], filled) for index in order)
         staging.clear(connection, filled)
         return sent
@@ -178,18 +211,56 @@ class Applier:
         )
 
 
-def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
+def _first_accepted(
+    connection: Connection, plans: Sequence[Plan], send: Callable[[Plan], int]
+) -> tuple[Plan, int] | None:
+    """The first of these plans that the target accepts, and what `send` gave; None where it may accept another one."""
+    for plan in plans:
+        try:
+            with connection.begin_nested():
+                sent = send(plan)
+                settle_constraints(connection)
+                return plan, sent
+        except (DBAPIError, psycopg2.Error) as error:
+            if not depends_on_order(error):
+                raise
+    return None
+
+
+def _merge_staged(connection: Connection, shape: Shape, rows: int) -> int:
+    """Carry the rows of its staging table into the target; returns how many there were."""
+    if rows:
+        result = run(connection, _merge(shape))
+        _refuse_swallowed(connection, shape, result.rowcount, rows)
+    return rows
+
+
+def _order(shapes: Mapping[int, Shape], plan: Plan) -> list[int]:
+    """Their layouts, as the plan sends them: parents are written before their children, and deleted after them."""
+    deletes = [index for index, shape in shapes.items() if shape.kind is Kind.DELETE]
+    upserts = [index for index, shape in shapes.items() if shape.kind is not Kind.DELETE]
+    tables = parents_first({shape.target.oid: shape.target for shape in shapes.values()}.values())
+    rank = {table.oid: position for position, table in enumerate(tables)}
+    deletes.sort(key=lambda index: -rank[shapes[index].target.oid])
+    upserts.sort(key=lambda index: rank[shapes[index].target.oid])
+    return deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
+
+
+def _plans_of(epoch: Epoch, shapes: Mapping[int, Shape]) -> tuple[Plan, ...]:
+    """Those for an epoch's rows: without a key, a change has to be sent in its place."""
+    if (epoch.identities[np.isin(epoch.codes, list(shapes))] < 0).any():
+        return (Plan.FAITHFUL,)
+    return _plans({index: epoch.key_columns(first) for index, first in epoch.firsts.items() if index in shapes}, shapes)
+
+
+def _plans(keys: Mapping[int, Collection[str]], shapes: Mapping[int, Shape]) -> tuple[Plan, ...]:
     """The plans whose success means that they were right, the fastest first.
 
     Changes are compacted by message key, so that has to be the target's primary key. A target that cascades would
     take along rows that have left the deleted one earlier in the epoch, and whoever hangs on them. A key that is only
     written in another way is deleted and inserted: as upserts first, that would be the end of the row.
     """
-    examples = {index: example for index, example in epoch.firsts.items() if index in shapes}
-    meant = np.isin(epoch.codes, list(shapes))
-    if (epoch.identities[meant] < 0).any() or any(
-        epoch.key_columns(example) != shapes[index].key for index, example in examples.items()
-    ):
+    if any(key != shapes[index].key for index, key in keys.items()):
         return (Plan.FAITHFUL,)
     cascades = any(shape.kind is Kind.DELETE and shape.target.cascades for shape in shapes.values())
     unwanted = {Plan.DELETES_FIRST} if cascades else set[Plan]()
@@ -197,7 +268,7 @@ def _plans(epoch: Epoch, shapes: dict[int, Shape]) -> tuple[Plan, ...]:
     return tuple(plan for plan in ATTEMPTS if plan not in unwanted)
 
 
-def _rewrites_keys(shapes: dict[int, Shape]) -> bool:
+def _rewrites_keys(shapes: Mapping[int, Shape]) -> bool:
     """Whether some row may be deleted by one text of its key and written by another."""
     deleted, written = (
         {shape.target.oid for shape in shapes.values() if (shape.kind is Kind.DELETE) is wanted}

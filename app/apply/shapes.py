@@ -124,6 +124,11 @@ class Shapes:
         known = self._known.get(layout)
         return None if known is None or known.is_old else known.shape
 
+    def knows(self, layout: Layout) -> bool:
+        """Whether `known` says what becomes of it, be it that its table is left out."""
+        known = self._known.get(layout)
+        return known is not None and not known.is_old
+
     def leaves_out(self, layout: Layout) -> bool:
         """Whether changes of this table are ignored, whatever they are."""
         if self._told.unknown_table is UnknownTable.STOP:

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, text
 from app.apply.conversion import staged_type
 from app.apply.encoding import Encoding
 from app.apply.target import Column, TargetTable
+from app.db.locks import terminate
 from app.db.sql import quoted, run
 from app.model.arrow import compute
 
@@ -43,6 +44,12 @@ _LARGE = text("select name from unnest(cast(:names as text[])) name where pg_tab
 _STAGING_TABLES = text("""
     select c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname = :schema and c.relkind = 'r' and c.relpersistence = 'u' and starts_with(c.relname, :prefix)
+""")
+_USERS = text("""
+    select distinct l.pid from pg_locks l
+    join pg_class c on c.oid = l.relation join pg_namespace n on n.oid = c.relnamespace
+    where l.database = (select oid from pg_database where datname = current_database()) and l.pid <> pg_backend_pid()
+      and n.nspname = :schema and c.relkind = 'r' and c.relpersistence = 'u' and starts_with(c.relname, :prefix)
 """)
 
 
@@ -72,9 +79,21 @@ def prefix(lane: str) -> str:
 
 
 def drop_all(connection: Connection, schema: str, lane: str) -> None:
-    """Drop the lane's staging tables, whatever shape an older program gave them."""
-    for name in connection.execute(_STAGING_TABLES, {"schema": schema, "prefix": prefix(lane)}).scalars().all():
+    """Drop the lane's staging tables, whatever shape an older program gave them; for the one writer of the lane.
+
+    A session that still uses one is of a writer before: its COPY may wait for a client that is gone.
+    """
+    told = {"schema": schema, "prefix": prefix(lane)}
+    for pid in connection.execute(_USERS, told).scalars().all():
+        terminate(connection, pid)
+    for name in connection.execute(_STAGING_TABLES, told).scalars().all():
         run(connection, f"drop table {quoted(schema)}.{quoted(name)}")
+
+
+def drop(connection: Connection, names: Iterable[str]) -> None:
+    """Drop these staging tables."""
+    if quoted_names := ", ".join(names):
+        run(connection, f"drop table if exists {quoted_names}")
 
 
 def free(name: str, taken: Container[str]) -> str:
@@ -113,12 +132,16 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
     if ordinals is not None:
         lines = compute.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
         names = [staging.ordinal, *names]
-    columns = ", ".join(names)
+    file = Lines(lines)
+    staging.dirty += file.size
+    return copy_lines(connection, staging.name, names, file)
+
+
+def copy_lines(connection: Connection, name: str, columns: Iterable[str], lines: "Lines") -> int:
+    """COPY into these columns; table and columns are quoted. Returns how many rows the server took."""
     driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
-        file = Lines(lines)
-        staging.dirty += file.size
-        cursor.copy_expert(f"copy {staging.name} ({columns}) from stdin", file, COPY_CHUNK_BYTES)
+        cursor.copy_expert(f"copy {name} ({', '.join(columns)}) from stdin", lines, COPY_CHUNK_BYTES)
         return cursor.rowcount
 
 

@@ -31,6 +31,8 @@ from app.model.offsets import Offsets, TopicPartition
 DEFAULT_METRICS_PORT = 9108
 #: an epoch is held in the driver's memory: at 1 kB a message this is 2 GB
 MAX_EPOCH_MESSAGES = 2_000_000
+#: each is a process with connections of its own
+MAX_STAGE_TASKS = 64
 #: a year; the quarantine's history is counted back so far
 MAX_BREAKER_MINUTES = 525_600
 
@@ -346,6 +348,16 @@ class Epoch(_Section):
         return self.max_transaction_messages if self.align is Align.SOURCE_TRANSACTION else None
 
 
+class Stage(_Section):
+    """Spark's tasks that read, decode and stage the messages."""
+
+    #: resident ones, each takes a core of the session; None: one less than it has cores, 4 at most. 0: the driver reads
+    #: and stages by itself
+    tasks: Annotated[int, Field(ge=0, le=MAX_STAGE_TASKS)] | None = None
+    #: bytes, about, that may be staged ahead of their turn
+    ahead_bytes: Annotated[int, Field(ge=0)] = 256 << 20
+
+
 class Breaker(_Section):
     """How much may go into quarantine before the lane stops instead."""
 
@@ -558,6 +570,7 @@ class Settings(BaseSettings):
     #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
     checkpoint: Annotated[str, Field(validate_default=True)] = ""
     epoch: Epoch = Epoch()
+    stage: Stage = Stage()
     guard: Guard = Guard()
     transform: Annotated[Transform, BeforeValidator(values.transform)] | None = None
     #: source schema.table -> SQL; the first that matches wins
@@ -611,8 +624,15 @@ class Settings(BaseSettings):
         """Where messages are read and decoded."""
         if self.source.decode is not None:
             return self.source.decode
-        on_workers = self.sql or (self.transform is not None and self.transform.where is Where.WORKERS)
+        transforms = self.transform is not None and self.transform.where is Where.WORKERS and self.stage.tasks == 0
+        on_workers = self.sql or transforms
         return Decode.WORKERS if on_workers or not self.spark.master.startswith("local") else Decode.DRIVER
+
+    @property
+    def stages(self) -> bool:
+        """Whether resident tasks read and decode the messages."""
+        in_driver = self.transform is not None and self.transform.where is Where.DRIVER
+        return not in_driver and self.decode is Decode.DRIVER and self.stage.tasks != 0
 
     @property
     def mode(self) -> CommitMode:

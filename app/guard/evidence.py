@@ -37,9 +37,18 @@ def weigh(death: Death | None, lane: str) -> Evidence:
     """Of the worker that had begun a span of `lane`; None: no supervisor has reported how it ended."""
     if death is None:
         return Evidence.UNEXPLAINED
+    return _weighed(death, death.doing.get(lane))
+
+
+def evidence_of(death: Death) -> Evidence:
+    """Of a process that did nothing else."""
+    return _weighed(death, next(iter(death.doing.values()), None))
+
+
+def _weighed(death: Death, activity: str | None) -> Evidence:
     if death.cause is Cause.OOM:
         return Evidence.MEMORY
-    if death.doing.get(lane) not in OWN_WORK:
+    if activity not in OWN_WORK:
         return Evidence.NOTHING
     match death.cause:
         case Cause.HANG:

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.failures import describe, driver_error, sqlstate
 from app.errors import OutOfMemory, SparkGone, SurelaneError, Unattributed, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
-from app.guard.evidence import Evidence, weigh
+from app.guard.evidence import Evidence, evidence_of, weigh
 from app.guard.lost_time import LostTime
 from app.guard.narrowing import FAN_OUT, contains, depth, is_before, only_position, size
 from app.guard.volatile import Volatile
@@ -281,6 +281,11 @@ class Guard:
     def failed(self, span: Span, stage: Stage, failure: Failure) -> Suspect:
         """Count a failure of the span that this process survived; what is on record against the span now."""
         return self._accuse(span, stage, failure, Against.ATTEMPT)
+
+    def task_died(self, span: Span, stage: Stage, death: Death) -> Suspect:
+        """Count the death of a task that worked on the span; what is on record against the span now."""
+        against = Against.DEATH if evidence_of(death) is Evidence.FAILURE else Against.UNEXPLAINED
+        return self._accuse(span, stage, Failure.of_death(death), against)
 
     def unforeseen(self, error: Exception) -> None:
         """An exception that is about to end the process was raised while the span in progress was processed."""

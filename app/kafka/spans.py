@@ -93,9 +93,15 @@ class WholeBatch(Batch):
 class SpanReader(Generic[B]):
     """A consumer that belongs to no group. Used by one thread at a time."""
 
-    def __init__(self, source: Source, batch: Callable[[TopicPartition], B] = Batch) -> None:
-        """`batch`: what messages are gathered in."""
-        self._batch = batch
+    def __init__(
+        self,
+        source: Source,
+        batch: Callable[[TopicPartition], B] = Batch,
+        is_unwanted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`batch`: what messages are gathered in; `is_unwanted`: asked again and again while one waits for messages,
+        who reads gives up then."""
+        self._batch, self._is_unwanted = batch, is_unwanted
         self._servers = source.bootstrap_servers
         self._complaint = ""
         config = {**client_config(source), **_OPTIONS, "log_level": 0}
@@ -180,8 +186,8 @@ class SpanReader(Generic[B]):
         open_ = {tp for tp in batches if not self._from_left(batches[tp], end[tp])}
         heard_at = time.monotonic()
         while open_:
-            if self._abandoned.is_set():
-                raise self._unreachable("the lane is being closed")
+            if self._abandoned.is_set() or self._is_unwanted():
+                raise self._unreachable("nobody waits for it any more")
             missing = sum(end[tp] - self._at[tp] for tp in open_)
             try:
                 messages = self._consumer.consume(min(missing, _AT_ONCE), _WAIT_SECONDS)

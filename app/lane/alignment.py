@@ -57,6 +57,10 @@ class Alignment:
         start = {tp: last.span.end.get(tp, offset) for tp, offset in planned.start.items()}
         return Span(start=Offsets.of(start), end=planned.end)
 
+    def ends_as_planned(self, planned: Span) -> bool:
+        """Whether nothing but a changed key can keep an epoch from ending where Spark has planned it."""
+        return self._limit is None and (self.order is None or len(planned.end) == 1)
+
     def source(self, source: Source, span: Span, planned: Span) -> Source:
         """Where the messages of `span` come from, when `source` has those of `planned`."""
         if span == planned:

@@ -7,18 +7,16 @@ A header of the delete says that the insert will come.
 
 from collections.abc import Callable, Collection
 
-import numpy as np
 import pyarrow as pa
 
+from app.apply.last_delete import last_delete
 from app.errors import EnvironmentMissing, Unreachable
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, TopicPartition
-from app.model.rows import Kind, Layout, is_of
+from app.model.rows import is_of
 
 #: the name that Debezium gives it (RelationalChangeRecordEmitter.PK_UPDATE_NEWKEY_FIELD)
 NEW_KEY_HEADER = "__debezium.newkey"
-#: the delete and its tombstone
-_LAST = 2
 
 
 def halves_from(
@@ -28,13 +26,15 @@ def halves_from(
 
     `rows` as in `app.model.rows`, in any order; `message` is asked for deletes only.
     """
-    found: dict[TopicPartition, int] = {}
-    for tp in partitions:
-        offset = _last_delete(rows if len(partitions) == 1 else rows.filter(is_of(rows, tp)))
-        told = None if offset is None else _read_again(message, Position(*tp, offset))
-        if offset is not None and told is not None and any(name == NEW_KEY_HEADER for name, _ in told.headers):
-            found[tp] = offset
-    return found
+    parts = {tp: rows if len(partitions) == 1 else rows.filter(is_of(rows, tp)) for tp in partitions}
+    ends = [Position(*tp, offset) for tp, part in parts.items() if (offset := last_delete(part)) is not None]
+    return {position.tp: position.offset for position in ends if is_half(position, message)}
+
+
+def is_half(delete: Position, message: Callable[[Position], RawMessage | None]) -> bool:
+    """Whether the insert of a new key comes after this delete."""
+    told = _read_again(message, delete)
+    return told is not None and any(name == NEW_KEY_HEADER for name, _ in told.headers)
 
 
 def _read_again(message: Callable[[Position], RawMessage | None], position: Position) -> RawMessage | None:
@@ -43,16 +43,3 @@ def _read_again(message: Callable[[Position], RawMessage | None], position: Posi
         return message(position)
     except EnvironmentMissing as error:
         raise Unreachable(f"{position} cannot be read again: {error.message}", hint=error.hint) from error
-
-
-def _last_delete(rows: pa.Table) -> int | None:
-    """Offset of the last message; of the one before it where that is a tombstone."""
-    offsets = rows["offset"].to_numpy()
-    last = np.argpartition(offsets, -_LAST)[-_LAST:] if len(offsets) > _LAST else np.arange(len(offsets))
-    for at in sorted(last.tolist(), key=offsets.__getitem__, reverse=True):
-        kind = Layout.parse(rows["layout"][at].as_py()).kind
-        if kind is Kind.DELETE:
-            return int(offsets[at])
-        if kind is not Kind.FILTERED:
-            break
-    return None

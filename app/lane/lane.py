@@ -5,9 +5,10 @@ It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to
 
 import datetime
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,25 +16,26 @@ import structlog
 from sqlalchemy import Connection
 
 from app import failpoint
-from app.apply.applier import Applier
+from app.apply.applier import Applied, Applier
 from app.apply.arrange import Epoch
-from app.apply.plan import FALLBACKS, Plan
+from app.apply.plan import FALLBACKS
 from app.apply.shapes import Shape
 from app.commit.committer import Committer
 from app.commit.participant import Work
-from app.db.failures import check_alive, may_blame, translated
+from app.db.failures import check_alive, may_blame, sqlstate, translated, unless_refused
 from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
+from app.guard.attempts import Stage
 from app.guard.guard import Guard
 from app.guard.narrowing import span_of
 from app.lane.alignment import Alignment, Cut
 from app.lane.applying import Application
 from app.lane.commit_order import ComesEarly
 from app.lane.keeping import Keeping
+from app.lane.key_changes import is_half
 from app.lane.reading import Reader, Source, Trial
 from app.lane.releasing import Releasing
 from app.lane.sending import Sending
 from app.lane.skipped import Skipped
-from app.lane.skipping import Skips
 from app.lane.steps import Steps
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
@@ -42,6 +44,8 @@ from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.model.rows import NO_ROWS
+from app.stage.lane_stage import LaneStage, StagedSpan
 
 log = structlog.get_logger()
 
@@ -51,6 +55,18 @@ PRUNE_EVERY_EPOCHS = 1000
 
 #: messages before a suspect that are looked through for one that was not skipped
 _NEIGHBOURS = 1000
+
+
+#: source commit times of changes, seconds since 1970
+SourceTimes = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+#: what a span's changes are in once tasks have staged them; None where its rows are needed
+Stager = Callable[[Span], StagedSpan | None]
+
+
+class _NotMergedError(Exception):
+    """The target does not take the epoch as it is staged."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +85,7 @@ class _Unpublished:
 
     record: EpochRecord
     steps: dict[str, float]
-    #: source commit times, seconds since 1970
-    source_times: np.ndarray[tuple[int], np.dtype[np.float64]]
+    source_times: SourceTimes
     #: why messages of it were skipped, a word for each
     reasons: Sequence[str] = ()
 
@@ -92,8 +107,10 @@ class Lane:
         metrics: LaneMetrics,
         alignment: Alignment,
         trial: Trial | None = None,
+        stage: LaneStage | None = None,
     ) -> None:
-        self.name = name
+        """`stage`: who has its epochs staged by tasks; None: nobody."""
+        self.name, self.stage = name, stage
         self._trial = trial
         self.committer = committer
         self._generation = generation
@@ -103,6 +120,8 @@ class Lane:
         self._guard, self._keeping, self._releasing = guard, keeping, releasing
         self._metrics, self._alignment = metrics, alignment
         self._unpublished: _Unpublished | None = None
+        #: what the last epoch has merged
+        self._staged: StagedSpan | None = None
         self._until_prune = 0
         with translated(f"lane {name}: reading ledger and quarantine"), connection.begin():
             last = ledger.last(connection)
@@ -123,16 +142,19 @@ class Lane:
         """Up to where they were read, which is where the next epoch has to start."""
         return self._last.read
 
-    def process_epoch(self, number: int, planned: Span, source: Source) -> None:
+    def process_epoch(self, number: int, planned: Span, source: Source, stage: Stager | None = None) -> None:
         """Apply one epoch. Returning means pre-committed; raising means that nothing of it is left.
 
-        `source` gives the messages of exactly `planned`.
+        `source` gives the messages of exactly `planned`; `stage` has them staged by tasks, None: they are read here.
         """
         with self._guarded():
             if self._alignment.order is not None:
                 self._alignment.order.begin()
-            while self._comes_early(number, planned, source):
-                self._applier.forget()
+            steps = Steps()
+            known = self._begin(number, planned, steps)
+            if known or stage is None or not self._process_staged(number, planned, source, stage, steps):
+                while self._comes_early(number, planned, source, steps, known=known):
+                    self._applier.forget()
         self._guard.passed(self.position)
 
     def apply_as_planned(self) -> None:
@@ -152,6 +174,10 @@ class Lane:
     def close(self) -> None:
         """End what it has beside the writer's connection; when nobody stages ahead any more."""
         self._applier.close()
+        if self.stage is not None:
+            if self._staged is not None and self.committer.pending is None:
+                self._staged.release()
+            self.stage.close()
 
     def release(self) -> None:
         """Apply what operators want released, if anything; only while no epoch is in progress, pending or to be
@@ -183,28 +209,72 @@ class Lane:
             self._guard.unforeseen(error)
             raise
 
-    def _comes_early(self, number: int, planned: Span, source: Source) -> bool:
-        """Process an epoch; true, with nothing of it left, where it has to be cut in front of one more message."""
-        try:
-            self._process(number, planned, source)
-        except ComesEarly as early:
-            assert self._alignment.order is not None, "it has said so"
-            self._alignment.order.postpone(early.position)
-            return True
-        return False
-
-    def _process(self, number: int, planned: Span, source: Source) -> None:
-        steps = Steps()
+    def _begin(self, number: int, planned: Span, steps: Steps) -> bool:
+        """Make room for an epoch; whether the target has it already."""
         # 1. Settle: the epoch before has its checkpoint entry by now.
         with steps.of("settle"):
             self.committer.commit()
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            staged.release()
         failpoint.reach("epoch-start")
         # 2. Release what operators want applied after all: older than this epoch, so not while an old one is replayed.
         known = self._is_applied(planned)
         if not known:
             self._check_continuity(number, self._last, planned)
             self.release()
+        return known
+
+    def _comes_early(self, number: int, planned: Span, source: Source, steps: Steps, *, known: bool) -> bool:
+        """Process an epoch; true, with nothing of it left, where it has to be cut in front of one more message."""
+        try:
+            self._process(number, planned, source, steps, known=known)
+        except ComesEarly as early:
+            assert self._alignment.order is not None, "it has said so"
+            self._alignment.order.postpone(early.position)
+            return True
+        return False
+
+    def _process_staged(self, number: int, planned: Span, source: Source, stage: Stager, steps: Steps) -> bool:
+        """Process an epoch of which no row is looked at here: tasks stage it. False, with nothing of it left, where the
+        rows are needed."""
+        if not self._needs_no_rows(planned):
+            return False
+        # 3. Have it staged, under guard; it may have been staged ahead.
+        self._guard.enter(planned)
+        self._guard.begin(number, planned, Stage.EPOCH)
+        with steps.of("stage"):
+            self._guard.doing(Activity.FETCH)
+            staged = self._staged = stage(planned)
+            if staged is None or any(is_half(one.position, source.message) for one in staged.receipt.last_deletes):
+                return False
+        failpoint.reach("after-decode")
+        # 5. Prepare what lives outside the transaction.
+        with steps.of("prepare"):
+            self._before_writing(number)
+        # 6. Merge and pre-commit, all in one transaction.
+        try:
+            self._write(number, planned, planned, source, steps, partial(self._merged, number, planned, staged))
+        except _NotMergedError as refused:
+            log.info("not applied as staged", lane=self.name, epoch=number, because=str(refused))
+            if self.stage is not None:
+                self.stage.pause()
+            return False
+        self._alignment.keep(NO_ROWS, planned.end)
+        self._metrics.set_held(0)
+        self._publish_if_committed()
+        return True
+
+    def _needs_no_rows(self, planned: Span) -> bool:
+        """Whether nothing is suspected, no change waits for another one, and none was read before."""
+        if self._guard.is_suspicious or self._keeping.keys:
+            return False
+        return self._alignment.ends_as_planned(planned) and self._alignment.span(self._last, planned) == planned
+
+    def _process(self, number: int, planned: Span, source: Source, steps: Steps, *, known: bool) -> None:
         # 3. Read, under guard, part by part where something is suspected; here the rows come into order.
+        if self.stage is not None:
+            self.stage.ask([], {})  # a span that waits for tables would keep the process that is to read
         whole = self._last.span if known else self._alignment.span(self._last, planned)
         reader = Reader(
             self._guard,
@@ -225,33 +295,53 @@ class Lane:
             return
         # 5. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
-            self._guard.doing(Activity.SERVER)
-            check_alive(self._connection, f"lane {self.name}: epoch {number}")
-            self._guard.tells_target()
+            self._before_writing(number)
             shapes = self._applier.prepare(epoch)
-            self._prune()
         # 6. Write and pre-commit, all in one transaction.
+        unread = reader.skipped
+        apply = partial(self._apply, number, span, source, epoch, unread, shapes)
+        self._write(number, planned, span, source, steps, apply)
+        self._alignment.keep(held, span.end)
+        self._metrics.set_held(cut.held.num_rows)
+        self._publish_if_committed()
+
+    def _before_writing(self, number: int) -> None:
+        self._guard.doing(Activity.SERVER)
+        check_alive(self._connection, f"lane {self.name}: epoch {number}")
+        self._guard.tells_target()
+        self._prune()
+
+    def _write(
+        self,
+        number: int,
+        planned: Span,
+        span: Span,
+        source: Source,
+        steps: Steps,
+        apply: Callable[[], tuple[EpochRecord, SourceTimes, Sequence[str]]],
+    ) -> None:
+        """Apply the messages of `span` and record that, in one transaction. `apply` gives the epoch's ledger row, and
+        for the metrics source times and reasons of skips."""
         gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
-        discreet = self._guard.discreet
-        with translated(doing, discreet=discreet), self.committer.transaction(Work(gid=gid, span=span)):
+        with translated(doing, discreet=self._guard.discreet), self.committer.transaction(Work(gid=gid, span=span)):
             self._ledger.hold(self._connection, self._generation)
             self._check_continuity(number, self._ledger.last(self._connection), planned)
             failpoint.reach("after-begin")
             with steps.of("apply"):
-                record, skips = self._apply(number, span, source, epoch, reader.skipped, shapes)
+                record, source_times, reasons = apply()
                 record = replace(record, read_end=planned.end if span.end != planned.end else None)
             with steps.of("identify"):
                 record = replace(record, last={**self._last.last, **source.identified(span)})
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
-            self._unpublished = _Unpublished(record, steps.seconds, epoch.source_times(), skips.reasons())
+            self._unpublished = _Unpublished(record, steps.seconds, source_times, reasons)
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self._last = record
-        self._alignment.keep(held, span.end)
-        self._metrics.set_held(cut.held.num_rows)
         self._keeping.passed()
+
+    def _publish_if_committed(self) -> None:
         if self.committer.pending is None:
             self.publish()
 
@@ -298,8 +388,8 @@ class Lane:
 
     def _apply(
         self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]
-    ) -> tuple[EpochRecord, Skips]:
-        """Apply what was read, put away what is skipped; the epoch's ledger row, and what is skipped."""
+    ) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
+        """Apply what was read, put away what is skipped; see `_write`."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
         sending = Sending(
             self._connection, self._applier, self._guard, number, epoch, shapes, skips, self._alignment.order
@@ -309,10 +399,21 @@ class Lane:
         if skips.condemned:
             self._applier.forget()
         self._keeping.end(self._connection, number, skips, shapes)
-        counts = applied.counts + Counts(consumed=len(unread), quarantined=len(unread))
-        if counts.consumed != len(epoch) + len(unread):
-            raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts} of {len(epoch)} messages read")
-        return self._record(number, span, epoch, counts, applied.plan), skips
+        applied = replace(applied, counts=applied.counts + Counts(consumed=len(unread), quarantined=len(unread)))
+        record = self._record(number, span, epoch.source_times(), len(epoch) + len(unread), applied)
+        return record, epoch.source_times(), skips.reasons()
+
+    def _merged(self, number: int, span: Span, staged: StagedSpan) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
+        """Apply what is staged; see `_write`. Raises _NotMergedError where the target does not take it as a whole."""
+        self._keeping.drop()
+        self._guard.cover(number, span, Stage.APPLY)
+        receipt = staged.receipt
+        merged = unless_refused(lambda: self._applier.merge(self._connection, receipt.messages, staged.layouts))
+        if not isinstance(merged, Applied):
+            raise _NotMergedError("its order matters" if merged is None else f"SQLSTATE {sqlstate(merged)}")
+        self._guard.written(number, span)
+        times = receipt.source_times
+        return self._record(number, span, times, receipt.messages, merged), times, ()
 
     def publish(self) -> None:
         """Count and log the epoch that has just become visible."""
@@ -383,12 +484,16 @@ class Lane:
             position=last.span.end if last else "its own position",
         )
 
-    def _record(self, number: int, span: Span, epoch: Epoch, counts: Counts, plan: Plan) -> EpochRecord:
-        if not counts.adds_up:
-            raise AccountingBroken(f"lane {self.name}: epoch {number}: {counts}")
-        times = epoch.source_times()
+    def _record(self, number: int, span: Span, times: SourceTimes, messages: int, applied: Applied) -> EpochRecord:
+        if not applied.counts.adds_up or applied.counts.consumed != messages:
+            raise AccountingBroken(f"lane {self.name}: epoch {number}: {applied.counts} of {messages} messages read")
         record = EpochRecord(
-            lane=self.name, generation=self._generation, epoch=number, span=span, counts=counts, plan=plan
+            lane=self.name,
+            generation=self._generation,
+            epoch=number,
+            span=span,
+            counts=applied.counts,
+            plan=applied.plan,
         )
         if not len(times):
             return record

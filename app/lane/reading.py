@@ -5,15 +5,18 @@ fails in that is narrowed to one message here. When all parts have passed, the r
 (`Stage.ASSEMBLE`): what fails then is no single message's fault.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+import structlog
 
 from app.apply.arrange import Epoch
-from app.errors import JobFailed, MessagesGone, OutOfMemory, SurelaneError, Unattributed, Verdict
+from app.errors import JobFailed, MessagesGone, OutOfMemory, SurelaneError, Unattributed, Unreachable, Verdict
 from app.guard.attempts import Stage, Suspect
+from app.guard.evidence import Evidence, evidence_of
 from app.guard.guard import Failure, Guard
 from app.guard.narrowing import cut, only_position, single, span_of, split
 from app.kafka.broker import RawMessage
@@ -23,11 +26,16 @@ from app.model.arrow import Indices
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS, Kind
+from app.stage.lost import TaskDied
+
+log = structlog.get_logger()
 
 MALFORMED = Failure("it is not a Debezium change event in JSON", "Malformed")
 _BAD = (Kind.MALFORMED, Kind.FAILED)
 #: bytes that must be free before a single message is believed not to fit into memory
 BALLAST_BYTES = 64 << 20
+#: times that a span is asked of tasks that die for a reason that nobody knows, or for none that has to do with it
+_TRIES, _PATIENT_TRIES = 1, 20
 #: where in an epoch another message is taken from, as a share of its offsets
 _ELSEWHERE = (0.5, 0.75, 1.0, 0.25)
 
@@ -147,7 +155,10 @@ class Reader:
             error = self._failure(lambda: self.source.part(span)) if cause is None else JobFailed(cause)
             if error is None:
                 return
-            suspect = self.guard.failed(span, Stage.DECODE, Failure.of(error))
+            if isinstance(error, TaskDied):
+                suspect = self.guard.task_died(span, Stage.DECODE, error.death)
+            else:
+                suspect = self.guard.failed(span, Stage.DECODE, Failure.of(error))
         if (message := self.source.message(position)) is not None:
             self.skipped.append(Skipped(message=message, suspect=suspect))
 
@@ -202,11 +213,13 @@ class Reader:
         `rehearse`: what is computed of an epoch is computed of these rows alone.
         """
         try:
-            rows = read()
+            rows = self._by_a_task(read)
             self.guard.doing(Activity.ARRANGE)
             if rehearse:
                 Epoch.arrange(rows).rehearse()
             self._tables.append(rows)
+        except TaskDied as died:
+            return died
         except SurelaneError as error:
             if error.verdict is not Verdict.POISON:
                 raise
@@ -216,6 +229,26 @@ class Reader:
         except Exception as error:  # noqa: BLE001  # whatever fails in these rows is about one of these messages
             return JobFailed(f"an epoch cannot be made of it: {type(error).__name__}: {error}")
         return None
+
+    def _by_a_task(self, read: Callable[[], pa.Table]) -> pa.Table:
+        """What it gives; asked again where a task has died for a reason that nobody knows. Raises TaskDied where that
+        may be the doing of these messages, OutOfMemory, or, where it cannot be, Unreachable in the end."""
+        for tried in itertools.count(1):
+            try:
+                return read()
+            except TaskDied as died:
+                match evidence_of(died.death):
+                    case Evidence.MEMORY:
+                        raise OutOfMemory from died
+                    case Evidence.NOTHING if tried >= _PATIENT_TRIES:
+                        raise Unreachable(died.message, hint="find out what ends Spark's tasks") from died
+                    case Evidence.FAILURE:
+                        raise
+                    case Evidence.UNEXPLAINED if tried >= _TRIES:
+                        raise
+                    case _:
+                        log.info("a task has died; it is asked of another one", lane=self.lane, because=str(died.death))
+        raise AssertionError("it counts without an end")
 
     def _without_bad(self, epoch: Epoch) -> Epoch:
         """Messages that are malformed, or that the transform raised for, are read again until they are well or
@@ -265,7 +298,9 @@ class Reader:
         """Its rows; None when they cannot even be read now."""
         self.guard.cover(self.number, span, Stage.DECODE)
         try:
-            return self.source.part(span)
+            return self._by_a_task(lambda: self.source.part(span))
+        except TaskDied:
+            return None
         except SurelaneError as error:
             if error.verdict is not Verdict.POISON:
                 raise

@@ -3,9 +3,13 @@
 import datetime
 import enum
 import json
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
+
+#: seconds that each message of a span adds to what its processing may take
+SECONDS_A_MESSAGE = 0.010
 
 
 class Cause(enum.StrEnum):
@@ -54,3 +58,11 @@ class Death:
             Cause.OOM: f"out of memory ({self.detail})",
         }
         return said[self.cause]
+
+
+def signal_name(number: int) -> str:
+    """As the system calls it."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

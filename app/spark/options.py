@@ -23,6 +23,11 @@ _FILES = {
 #: of a session that only plans: none of its plans is run, so no code is compiled for one, which is 0.4 s of the 1.9 s
 #: from the query's start to its first epoch; and each is written out in Spark's shorter way
 _PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.ui.explainMode": "simple"}
+#: of Python workers on this machine: what the tasks that stage import is imported before they are forked, and numpy
+#: needs no pool of threads
+_PYTHON = {"spark.python.daemon.module": "app.stage.daemon", "spark.executorEnv.OPENBLAS_NUM_THREADS": "1"}
+#: where the package is
+_HERE = str(Path(__file__).resolve().parents[2])
 AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
 #: masters for which Spark makes the secret itself, one for each application
 _MAKES_SECRET = ("local[", "yarn", "k8s://")
@@ -93,7 +98,15 @@ def _local(
     way = _FOR_WORK if decodes else _FOR_PLANNING
     java_options = f"{way} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
-    defaults = {**DEFAULTS, **_FILES, **({} if decodes else _PLANS), "spark.driver.extraJavaOptions": java_options}
+    path = os.pathsep.join([_HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
+    defaults = {
+        **DEFAULTS,
+        **_FILES,
+        **_PYTHON,
+        "spark.executorEnv.PYTHONPATH": path,
+        **({} if decodes else _PLANS),
+        "spark.driver.extraJavaOptions": java_options,
+    }
     told = {**defaults, **conf, _CLASSPATH: classpath}
     behind = ",".join([*map(str, more), *filter(None, [conf.get(_JARS)])])
     return {**told, _JARS: behind} if behind else told

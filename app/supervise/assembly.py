@@ -1,8 +1,9 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from app.apply.applier import Applier
@@ -41,19 +42,27 @@ from app.lane.lane import Lane
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
-from app.model.activity import Activity
 from app.model.death import Death
-from app.model.offsets import TopicPartition
+from app.model.offsets import Span, TopicPartition
 from app.source.by_driver import DriverMessages
 from app.source.by_spark import SparkMessages
+from app.source.by_tasks import TaskMessages
 from app.source.messages import Messages
 from app.source.size import EpochSize
+from app.stage.lane_stage import LaneStage
+from app.stage.lending import Lending
+from app.stage.pool import Pool
+from app.stage.stager import Told
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
 from app.supervise.trial import trial_of
+from app.transform.function import load
 from app.transform.sql import Sql
 from app.transform.stage import collector, in_driver
+
+#: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
+USUAL_TASKS = 4
 
 
 def make_messages(
@@ -62,11 +71,15 @@ def make_messages(
     size: EpochSize,
     is_suspicious: Callable[[], bool],
     stage_ahead: Callable[[Epoch], None],
-    doing: Callable[[Activity], None],
+    link: Link,
+    pool: Pool | None,
+    foresee: Callable[[Span, int], Sequence[Span]],
 ) -> Messages:
     """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything; `stage_ahead` is shown
     what will be an epoch, `doing` what the calling thread does."""
-    transactions = settings.epoch.align is Align.SOURCE_TRANSACTION
+    if pool is not None:
+        return TaskMessages(pool, settings.lane, link.still, foresee, is_suspicious)
+    transactions, doing = settings.epoch.align is Align.SOURCE_TRANSACTION, link.doing
     if settings.decode is Decode.DRIVER:
         function, decoder = in_driver(settings.transform), DriverDecoder(transactions=transactions)
         return DriverMessages(
@@ -141,9 +154,12 @@ def make_lane(
     publish: Callable[[], None],
     death: Death | None = None,
     unread: Unread | None = None,
+    pool: Pool | None = None,
+    link: Link | None = None,
 ) -> Lane:
     """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death` is how the
-    worker before this one ended; `unread`: what Kafka has that was not read, None: nobody asks for it."""
+    worker before this one ended; `unread`: what Kafka has that was not read, None: nobody asks for it; `pool`: whose
+    tasks stage its epochs, None: nobody's."""
     assert writer.connection is not None, "just opened"
     target = settings.target
     rules = TargetRules(target, settings.source.modes)
@@ -176,11 +192,36 @@ def make_lane(
         releasing,
         metrics,
         Alignment(writer.name, settings.epoch.transaction_limit, _order(settings, writer, unread)),
-        trial_of(settings),
+        trial_of(settings) if pool is None else pool.tried,
+        None if pool is None else _stage(writer, settings, pool, shapes, link or Link()),
     )
     writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)
     return lane
+
+
+def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
+    """Of the tasks that stage; None where the driver does it."""
+    if not settings.stages:
+        return None
+    target, cores = settings.target, spark.defaultParallelism
+    tasks = settings.stage.tasks or max(1, min(cores - 1, USUAL_TASKS))
+    function = settings.transform.function if settings.transform else None
+    if function is not None:
+        load(function)  # whatever is wrong with it is said here
+    told = Told(
+        settings.source,
+        target.url,
+        target.owner_role,
+        transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
+        function=function,
+    )
+    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds())
+
+
+def _stage(writer: Writer, settings: Settings, pool: Pool, shapes: Shapes, link: Link) -> LaneStage:
+    lending = Lending(writer.engine, settings.target.db_schema, writer.name)
+    return LaneStage(writer.name, pool, shapes, lending, link.still)
 
 
 def commit_at_once(lane: Lane, writer: Writer) -> None:

@@ -9,8 +9,8 @@ from urllib.parse import unquote
 
 from app.errors import ExitStatus, SparkGone
 from app.model.activity import Activity
-from app.model.death import Cause, Death
-from app.supervise.memory import oom_kills
+from app.model.death import Cause, Death, signal_name
+from app.oom import oom_kills
 from app.supervise.watchdog import Watchdog
 from app.supervise.worker import Worker
 
@@ -110,14 +110,7 @@ def death_of(
     elif status < 0 or spark_gone:
         fatal = status == -signal.SIGKILL or spark_gone
         cause = Cause.OOM if fatal and killed_for_memory else Cause.EXIT if spark_gone else Cause.SIGNAL
-        detail = detail if spark_gone else _name(-status)
+        detail = detail if spark_gone else signal_name(-status)
     elif status != ExitStatus.BUG and status in set(ExitStatus) and not unannounced:
         return None
     return Death(cause=cause, detail=detail, at=datetime.datetime.now(datetime.UTC))
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

@@ -119,6 +119,10 @@ class Link:
             span.waited = span.waited or waits
             self._say(f"busy {key}")
 
+    def still(self) -> None:
+        """This thread waits for a task, whose time is looked after elsewhere."""
+        self._say(f"busy {threading.get_native_id()}")
+
     def end(self) -> None:
         """This thread is through with its span, or has given it up."""
         self._spans.pop(threading.get_native_id(), None)

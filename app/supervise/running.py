@@ -28,7 +28,7 @@ from app.errors import PartitionAdded, SurelaneError
 from app.guard.narrowing import size
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
-from app.lane.lane import Lane
+from app.lane.lane import Lane, Stager
 from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
 from app.model.arrow import compute
@@ -38,10 +38,13 @@ from app.source.size import EpochSize
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
 from app.spark.errors import spark_errors
+from app.stage.lane_stage import StagedSpan
+from app.stage.pool import Pool
 from app.supervise.assembly import add_writers, any_is_new, check_total, commit_at_once, make_lane, make_messages
 from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
 from app.supervise.filling import Filling
+from app.supervise.foresight import Foresight
 from app.supervise.identity import Asked, Identity, check_last
 from app.supervise.link import Link
 from app.supervise.monitor import Monitor
@@ -73,18 +76,31 @@ class Running:
         metrics: AllMetrics,
         link: Link,
         death: Death | None = None,
+        pool: Pool | None = None,
     ) -> None:
-        """`death`: how the worker before this one died."""
-        self._death = death
+        """`death`: how the worker before this one died; `pool`: of the tasks that stage, if there are any."""
+        self._death, self._pool = death, pool
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
         self._size = EpochSize(settings.epoch)
-        self._messages = make_messages(settings, spark, self._size, self._is_suspicious, self._stage_ahead, link.doing)
+        self._foresight = Foresight(self._broker, self._size, settings.stage, 0 if pool is None else pool.tasks)
+        self._messages = make_messages(
+            settings,
+            spark,
+            self._size,
+            self._is_suspicious,
+            self._stage_ahead,
+            link,
+            pool,
+            self._foresight.after,
+        )
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._identity: Identity
         #: leader epoch of the message before each position
         self._terms: dict[TopicPartition, int] = {}
+        #: where they are known for
+        self._opened_at = Offsets()
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
         self._closing = ExitStack()
@@ -139,10 +155,12 @@ class Running:
         monitor.start()
         reached = {tp: offset for lane in self._lanes.values() for tp, offset in lane.read.items()}
         applied = {tp: offset for lane in self._lanes.values() for tp, offset in lane.position.items()}
-        self._messages.go_to(start.updated(applied), self._terms)
+        self._opened_at = start.updated(applied)
+        self._messages.go_to(self._opened_at, self._terms)
         self._size.sample(self._broker, start.updated(reached))
         self._closing.callback(self._stop_query)
         goal = self._broker.ends(reached) if until_caught_up else {}
+        self._stage_first(start.updated(applied))
         while True:
             query = self._start_query(start, until_caught_up=until_caught_up)
             self.started = True
@@ -211,7 +229,9 @@ class Running:
             publish = partial(self._publish, writer.partition)
             metrics, stored = self._metrics[writer.name], StoredMessages(self._messages, self._broker)
             self._stored[writer.partition] = stored
-            self._lanes[writer.partition] = make_lane(settings, writer, metrics, stored, publish, self._death, unread)
+            self._lanes[writer.partition] = make_lane(
+                settings, writer, metrics, stored, publish, self._death, unread, self._pool, self._link
+            )
         return opened.start
 
     def _open_again(self) -> Offsets:
@@ -287,7 +307,7 @@ class Running:
 
         if lane is not None:
             check_total(span.end)  # partitions may have been added meanwhile
-            lane.process_epoch(number, span, self._source(planned, asked))
+            lane.process_epoch(number, span, self._source(planned, asked), self._stager(lane, asked))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
@@ -300,6 +320,33 @@ class Running:
             return rows
 
         return EpochSource(planned, part, self._broker, self._messages.arranged, asked.identified)
+
+    def _stager(self, lane: Lane, asked: Asked) -> Stager | None:
+        """For one epoch."""
+        stage = lane.stage
+        if stage is None:
+            return None
+
+        def staged(span: Span) -> StagedSpan | None:
+            found = stage.take(span, self._known_terms(span))
+            if found is not None:
+                asked.ask(found.receipt.last)
+                self._size.learn(span, found.receipt.size)
+                stage.ask(self._foresight.after(span, found.receipt.size), {})
+            return found
+
+        return staged
+
+    def _known_terms(self, span: Span) -> dict[TopicPartition, int]:
+        """Leader epochs of the messages before it: known where the lanes were opened."""
+        return {tp: term for tp, term in self._terms.items() if span.start.get(tp) == self._opened_at.get(tp)}
+
+    def _stage_first(self, start: Offsets) -> None:
+        """The first epoch is staged while Spark plans it."""
+        lane = self._lanes.get(None)
+        if lane is not None and lane.stage is not None:
+            self._size.begin()
+            lane.stage.ask(self._foresight.first(start), self._terms)
 
     def _stage_ahead(self, epoch: Epoch) -> None:
         """In the thread of whoever reads ahead. An epoch of all partitions is none of several lanes', and with source
@@ -320,8 +367,9 @@ class Running:
 
         def one(tp: TopicPartition) -> None:
             own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
+            lane = self._lanes[tp]
             mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)), asked)
-            self._lanes[tp].process_epoch(number, own, mine)
+            lane.process_epoch(number, own, mine, self._stager(lane, asked))
 
         moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]
         with ThreadPoolExecutor(max_workers=max(1, len(moved))) as pool:

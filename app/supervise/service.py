@@ -1,17 +1,17 @@
 """The service: what a worker process does, keep one configuration's lanes running until it is told to stop."""
 
-import gc
 import random
 import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from types import FrameType
 
 import structlog
 from pyspark.sql import SparkSession
 
+from app.collector import settle_collector
 from app.config.settings import Settings
 from app.errors import Contended, LogTruncated, MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
 from app.logs import configure
@@ -24,16 +24,14 @@ from app.source.ahead import SWITCH_SECONDS
 from app.spark.errors import spark_errors
 from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
+from app.stage.pool import Pool
+from app.supervise.assembly import make_pool
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.running import Running, StopRequested
 from app.supervise.worker import STOP_SIGNALS
 
 log = structlog.get_logger()
-
-#: objects made and kept until Python looks for cycles among the newest, times until it looks among the older, and the
-#: oldest. Messages are objects that are in none
-COLLECT_EVERY = (10_000, 10, 50)
 
 #: seconds of the first and of the longest pause between two attempts
 BACKOFF_SECONDS = (0.5, 15.0)
@@ -75,9 +73,7 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
             stack.callback(server.stop)
         spark = make_session(jvm)
         stack.callback(stop_session, spark)
-        gc.freeze()  # modules, mostly: an epoch of a hundred thousand messages would look at them again and again
-        gc.set_threshold(*COLLECT_EVERY)
-        gc.enable()  # off since the process began
+        settle_collector()  # off since the process began
         Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 
@@ -106,9 +102,18 @@ class Service:
 
     def keep_running(self) -> None:
         """Run, and run again after each failure that a retry may mend."""
+        pool = make_pool(self._settings, self._spark.sparkContext)
+        if pool is None:
+            self._keep_running(None)
+            return
+        with closing(pool):
+            pool.start()
+            self._keep_running(pool)
+
+    def _keep_running(self, pool: Pool | None) -> None:
         while not self._stop.is_set():
             running = Running(
-                self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death
+                self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death, pool
             )
             try:
                 with spark_errors(), running:

@@ -9,7 +9,6 @@ supervisor), this tells whether the message does it: then it ends that process, 
 
 import base64
 import json
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from app.config.settings import Align, Decode, Settings
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
+from app.model.death import signal_name
 from app.model.offsets import TopicPartition
 from app.transform.function import load, over
 
@@ -73,12 +73,7 @@ def trial_of(settings: Settings) -> ChildTrial | None:
 
 
 def _ending(status: int) -> str:
-    if status >= 0:
-        return f"status {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:  # a real-time signal
-        return f"signal {-status}"
+    return f"status {status}" if status >= 0 else signal_name(-status)
 
 
 def _encoded(content: bytes | None) -> str | None:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-#: seconds that each message of a span adds to what the span may take
-SECONDS_A_MESSAGE = 0.010
+from app.model.death import SECONDS_A_MESSAGE
+
 #: seconds that may count between two looks. More passes only while the supervisor itself is frozen, with the whole
 #: machine, container or process group; the worker then had no time to work either
 MOST_SECONDS_A_LOOK = 1.0

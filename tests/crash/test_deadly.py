@@ -1,6 +1,8 @@
 """Messages that take the lane's own process with them, and what only looks like that: the supervisor starts another
 worker each time, the guard narrows down to the message, and the lane goes on without it."""
 
+import datetime
+
 import pytest
 
 from app.config.settings import CommitMode
@@ -61,6 +63,40 @@ def test_a_message_that_takes_the_worker_with_it(
         assert process.wait(TIMEOUT_SECONDS) == ExitStatus.OK, process.tail()
         check(made, target, topic, dict.fromkeys(offsets, (bad, Expected(MAX_ATTEMPTS))), reader)
     assert len(process.events("worker died")) == 2 + MAX_ATTEMPTS, "two for the epoch, then the message's own"
+
+
+@pytest.mark.parametrize("deed", ["segfault", "exit", "kill", "hang"])
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+def test_a_message_that_takes_a_task_with_it(
+    deed: str, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    """The lane's own process lives through it."""
+    target.execute("create table flat (id int primary key, v text)")
+    made = lane(
+        two_phase,
+        epoch={"max_messages": 1000},
+        transform={"function": "tests.transforms:obey"},
+        guard={"max_attempts": 3, "message_timeout": "3 seconds" if deed == "hang" else "1 minute"},
+    )
+    bad = row(10_000, deed)
+    with Reader(target, topic) as reader:
+        process = lane_process(made).start()
+        sent = [row(number) for number in range(1000)]
+        topic.send(sent)
+        process.until(lambda: made.caught_up(topic), why="what is well")
+        worker = process.worker
+        before, after = (row(number, "b") for number in range(600)), (row(number, "c") for number in range(300, 700))
+        offsets = send(topic, [*before, bad, *after], [bad])
+        process.until(lambda: made.caught_up(topic), why="the rest")
+        assert process.worker == worker, "the same process"
+        assert process.events("worker died") == []
+        assert process.stop() == ExitStatus.OK
+        check(made, target, topic, dict.fromkeys(offsets, (bad, Expected(3))), reader)
+    begin, end = (
+        datetime.datetime.fromisoformat(process.events(name)[0]["timestamp"])
+        for name in ("a stage process is lost", "quarantined")
+    )
+    print(f"{deed}: {(end - begin).total_seconds():.1f} s from the first death to quarantine")  # shown with -s
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)

@@ -47,7 +47,7 @@ def test_every_mode_takes_what_was_staged_ahead(
 ) -> None:
     """In its place among what comes before and after it, and with a restart between."""
     target.create(FLAT)
-    chance, made = random.Random(3), lane(mode, epoch={"max_messages": EPOCH_MESSAGES})
+    chance, made = random.Random(3), lane(mode, epoch={"max_messages": EPOCH_MESSAGES}, stage={"tasks": 0})
     with Reader(target, topic) as reader:
         for _ in range(2):
             topic.send(_changes(chance, 11 * EPOCH_MESSAGES))
@@ -63,7 +63,7 @@ def test_what_cannot_be_staged_ahead_is_found_in_its_own_epoch(
     mode: str, lane: MakeLane, target: Target, topic: Topic, used: list[Prestaged]
 ) -> None:
     target.execute("create table flat (id int primary key, v text not null)")
-    made = lane(mode, epoch={"max_messages": 50})
+    made = lane(mode, epoch={"max_messages": 50}, stage={"tasks": 0})
     bad = row(1000, "a\0b")
     offsets = send(topic, [*(row(n) for n in range(230)), bad, *(row(n, "after") for n in range(150, 400))], [bad])
     with Reader(target, topic) as reader:
@@ -77,7 +77,7 @@ def test_an_epoch_that_is_shorter_than_what_was_staged(
 ) -> None:
     """What came after the lane was told to catch up is read ahead, and is none of the last epoch's business."""
     target.create(FLAT)
-    d, made = Debezium(), lane("two-phase", epoch={"max_messages": 100})
+    d, made = Debezium(), lane("two-phase", epoch={"max_messages": 100}, stage={"tasks": 0})
     topic.send([d.create(FLAT, {"id": number, "v": "a"}) for number in range(330)])
     held = hold("after-begin", at=2)
     with ThreadPoolExecutor(1) as thread:
@@ -97,7 +97,7 @@ def test_killed_with_rows_staged_ahead(
 ) -> None:
     """They are dropped with their table by the next start, and applied once."""
     target.create(FLAT)
-    made = lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES})
+    made = lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}, stage={"tasks": 0})
     topic.send(_large(8 * EPOCH_MESSAGES))
     held = tmp_path / "after-merge"
     with Reader(target, topic) as reader:

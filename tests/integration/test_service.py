@@ -54,7 +54,7 @@ def test_a_running_process_shows_what_it_does_and_ends_on_sigterm_with_nothing_i
     assert metrics.value("surelane_lag_messages", lane=lane, **position) == 0
     assert metrics.value("surelane_in_doubt_transactions", lane=lane) == 0
     assert metrics.value("surelane_prepared_slots_limit", lane=lane) == 64
-    for step in ("decode", "apply", "pre-commit"):
+    for step in ("stage", "apply", "pre-commit"):
         assert metrics.value("surelane_epoch_step_seconds_count", lane=lane, step=step) == len(epochs)
     changes = sum(one.message.change is not None for one in topic.sent)
     assert metrics.value("surelane_freshness_seconds_count", lane=lane) == changes

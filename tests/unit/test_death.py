@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from app.errors import ExitStatus
 from app.model.activity import Activity
 from app.model.death import Cause, Death
+from app.oom import oom_kills
 from app.supervise.life import death_of
-from app.supervise.memory import oom_kills
 
 KILLED = -signal.SIGKILL
 FINAL = sorted(set(ExitStatus) - {ExitStatus.BUG})

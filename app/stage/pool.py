@@ -1,0 +1,439 @@
+"""The stage processes, seen from the driver: resident Spark jobs of one task each, and what they have connected with.
+
+Each job is submitted by a thread of its own, again and again for as long as the pool is open: Spark gives a task that
+was lost with its executor another one, and a job that has failed all its tries is begun anew.
+"""
+
+import datetime
+import itertools
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+from queue import Empty, SimpleQueue
+
+import msgspec
+import structlog
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+
+from app.db.engine import KEEPALIVES, TCP_USER_TIMEOUT_MS
+from app.kafka.broker import RawMessage
+from app.model.activity import OWN_WORK, Activity
+from app.model.death import SECONDS_A_MESSAGE, Cause, Death, signal_name
+from app.stage.receipt import Answer, Doing, Final, Wanted
+from app.stage.request import Cancel, Decode, Grant, Message, Range, Request, Stored, Tables
+from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
+from app.stage.stager import Told
+
+log = structlog.get_logger()
+
+#: bytes of the secret that both ends of a connection prove to have
+_KEY_BYTES = 32
+#: seconds until a job that has failed is submitted again, at first and at most
+_AGAIN_SECONDS = (0.2, 10.0)
+#: seconds from the end of a stage process to the report of it
+_REPORT_SECONDS = 3.0
+#: ends of processes that nobody asks for
+_REMEMBERED = 100
+#: seconds for the jobs to end by themselves when the pool is closed
+_END_SECONDS = 5.0
+_DECODER = msgspec.msgpack.Decoder(Hello | Ended | Tried | Answer)
+_OPTIONS = (
+    ("keepalives_idle", "TCP_KEEPIDLE"),
+    ("keepalives_interval", "TCP_KEEPINTVL"),
+    ("keepalives_count", "TCP_KEEPCNT"),
+)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The process that was asked is gone."""
+
+    #: how it died, and what it was doing with this request
+    death: Death
+
+
+@dataclass(eq=False)
+class Attempt:
+    """One request to one process. `answers` gets what it says of it, `Lost` at the latest."""
+
+    request: Request | Decode
+    #: seconds of the process' own work on it that are no hang
+    limit_seconds: float
+    answers: "SimpleQueue[Wanted | Final | Lost]" = field(default_factory=SimpleQueue)
+    #: asked first, by the thread that reads from the process: whether the tables were granted at once
+    grants: Callable[["Attempt", Wanted], bool] = lambda *_: False
+    #: called instead of the last answer, once nobody wants it
+    afterwards: Callable[[], None] | None = None
+    #: None: there was no process yet
+    process: "Process | None" = None
+    #: None: it is not begun
+    activity: Activity | None = None
+    #: monotonic: when that began
+    since: float = 0.0
+
+    def grant(self, tables: Tables) -> None:
+        """The answer to `Wanted`."""
+        assert self.process is not None, "it has asked"
+        self.process.send(Grant(self.request.id, tables))
+
+    @property
+    def hangs(self) -> bool:
+        """Whether the process has worked on it for too long; what it waits for does not count."""
+        return self.activity in OWN_WORK and time.monotonic() - self.since > self.limit_seconds
+
+
+class Process:
+    """One that is connected."""
+
+    def __init__(self, hello: Hello, connection: Connection) -> None:
+        self.hello, self._connection = hello, connection
+        self._sending = threading.Lock()
+        self._attempts: dict[int, Attempt] = {}
+        self._is_gone = False
+        self._trying, self._trials = threading.Lock(), SimpleQueue[Tried]()
+        #: why it was killed, if it was
+        self._hang: str | None = None
+
+    @property
+    def name(self) -> str:
+        """For people: where it is."""
+        return f"{self.hello.host}:{self.hello.pid}"
+
+    @property
+    def load(self) -> int:
+        """Requests that it has not answered."""
+        return len(self._attempts)
+
+    def begin(self, attempt: Attempt) -> None:
+        """Send the request."""
+        attempt.process = self
+        with self._sending:
+            is_gone = self._is_gone
+            if not is_gone:
+                self._attempts[attempt.request.id] = attempt
+        if is_gone:
+            attempt.answers.put(Lost(self._death(None, attempt)))
+        else:
+            self.send(attempt.request)
+
+    def cancel(self, attempt: Attempt, afterwards: Callable[[], None]) -> None:
+        """See `Pool.cancel`."""
+        with self._sending:
+            is_open = self._attempts.get(attempt.request.id) is attempt
+            attempt.afterwards = afterwards
+        if is_open:
+            self.send(Cancel(attempt.request.id))
+        elif not isinstance(attempt.answers.get(), Lost):
+            afterwards()
+
+    def send(self, message: Message) -> None:
+        """One whose process is gone is lost; whoever waits for an answer hears of it."""
+        with self._sending, suppress(OSError):
+            self._connection.send_bytes(msgspec.msgpack.encode(message))
+
+    def kill(self, other: "Process", hang: str) -> None:
+        """Of a task's own process: end its stage process, which hangs."""
+        other._hang = hang
+        with self._sending, suppress(OSError):
+            self._connection.send_bytes(msgspec.msgpack.encode(Kill(other.hello.pid)))
+
+    def tried(self, message: Stored, seconds: float) -> str | None:
+        """Of a task's own process: what ended a process that did nothing but this message, None where it survived."""
+        with self._trying:
+            while not self._trials.empty():
+                self._trials.get()
+            with self._sending, suppress(OSError):
+                self._connection.send_bytes(msgspec.msgpack.encode(Try(message, seconds)))
+            with suppress(Empty):
+                return self._trials.get(timeout=seconds + _REPORT_SECONDS).cause
+        return None
+
+    def run(self, ended: Callable[[Ended], None], ending: Callable[["Process"], Ended | None]) -> None:
+        """Hand out its answers until it is gone. `ended` is told what it says of others' ends, `ending` says how it has
+        ended."""
+        try:
+            while True:
+                answer = _DECODER.decode(self._connection.recv_bytes())
+                if isinstance(answer, Ended):
+                    ended(answer)
+                elif isinstance(answer, Tried):
+                    self._trials.put(answer)
+                elif not isinstance(answer, Hello):
+                    self._hand_out(answer)
+        except (EOFError, OSError):
+            pass
+        finally:
+            with self._sending:
+                self._is_gone = True
+                left, self._attempts = list(self._attempts.values()), {}
+            how = ending(self) if left else None
+            for attempt in left:
+                attempt.answers.put(Lost(self._death(how, attempt)))
+            self.close()
+
+    def close(self) -> None:
+        """It ends when it sees that."""
+        with suppress(OSError), _socket(self._connection) as own:
+            own.shutdown(socket.SHUT_RDWR)
+
+    def _hand_out(self, answer: Answer) -> None:
+        attempt = self._attempts.get(answer.id)
+        if attempt is None:
+            return
+        if isinstance(answer, Doing):
+            attempt.activity, attempt.since = answer.activity, time.monotonic()
+            return
+        if isinstance(answer, Wanted):
+            if not attempt.grants(attempt, answer):
+                attempt.answers.put(answer)
+            return
+        with self._sending:
+            del self._attempts[answer.id]
+            afterwards = attempt.afterwards
+        if afterwards is None:
+            attempt.answers.put(answer)
+        else:
+            afterwards()
+
+    def _death(self, ended: Ended | None, attempt: Attempt) -> Death:
+        """What is known of it; None: nobody has said how it ended."""
+        doing = {} if attempt.activity is None else {attempt.request.lane: attempt.activity.value}
+        at = datetime.datetime.now(datetime.UTC)
+        cause, detail = Cause.SIGNAL, "nobody knows how"
+        if ended is not None and self._hang is not None and ended.status == -signal.SIGKILL:
+            cause, detail = Cause.HANG, self._hang
+        elif ended is not None and ended.status < 0:
+            cause = Cause.OOM if ended.for_memory and ended.status == -signal.SIGKILL else Cause.SIGNAL
+            detail = signal_name(-ended.status)
+        elif ended is not None:
+            cause, detail = Cause.EXIT, f"status {ended.status}"
+        return Death(cause=cause, detail=detail, at=at, doing=doing)
+
+
+class Pool:
+    """All of them. Opened once for a Spark session; lanes come and go."""
+
+    def __init__(self, spark: SparkContext, told: Told, tasks: int, timeout_seconds: float) -> None:
+        """`tasks`: how many stage processes there are to be; `timeout_seconds`: for one message, see
+        `guard.message_timeout`."""
+        self._timeout = timeout_seconds
+        self._spark, self._told, self.tasks = spark, told, tasks
+        self._key = secrets.token_bytes(_KEY_BYTES)
+        conf = spark.getConf()
+        self._host = conf.get("spark.driver.host") or socket.getfqdn()
+        self._listener = Listener((conf.get("spark.driver.bindAddress") or self._host, 0))
+        self._port = int(self._listener.address[1])
+        self._accepting = threading.Thread(target=self._accept, name="stage accept", daemon=True)
+        self._ids, self._lock = itertools.count(1), threading.Lock()
+        self._processes: list[Process] = []
+        #: begun while there was no process
+        self._waiting: list[Attempt] = []
+        #: how stage processes have ended, by host and pid
+        self._ends: dict[tuple[str, int], Ended] = {}
+        self._ended = threading.Condition()
+        self._jobs: list[threading.Thread] = []
+        self._closed = threading.Event()
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        """Those that are connected."""
+        return tuple(self._processes)
+
+    def start(self) -> None:
+        """Submit the jobs. Returns at once: a process is there in a second or so."""
+        self._accepting.start()
+        for slot in range(self.tasks):
+            job = threading.Thread(target=self._keep, args=(slot,), name=f"stage job {slot}", daemon=True)
+            self._jobs.append(job)
+            job.start()
+
+    def close(self) -> None:
+        """End the jobs."""
+        self._closed.set()
+        with suppress(OSError):  # a thread that waits for connections does not see that its socket is closed
+            socket.create_connection((self._host, self._port), timeout=_END_SECONDS).close()
+        if self._accepting.is_alive():
+            self._accepting.join(_END_SECONDS)
+        self._listener.close()
+        with self._lock:
+            self._waiting.clear()
+        for process in self.processes:
+            process.close()
+        deadline = time.monotonic() + _END_SECONDS
+        for job in self._jobs:
+            job.join(max(0.0, deadline - time.monotonic()))
+        if any(job.is_alive() for job in self._jobs):
+            with suppress(Py4JError, ConnectionError):
+                for slot in range(self.tasks):
+                    self._spark.cancelJobGroup(self._group(slot))
+
+    def begin(
+        self,
+        lane: str,
+        ranges: tuple[Range, ...],
+        tables: Tables,
+        grants: Callable[[Attempt, Wanted], bool],
+        last: "Process | None",
+    ) -> Attempt:
+        """Have a span staged, by the process that staged the span before it (`last`) unless another one is idle; by the
+        first that connects where there is none."""
+        return self._begun(self._attempt(Request(next(self._ids), lane, ranges, tables), ranges, grants), last)
+
+    def read(self, lane: str, ranges: tuple[Range, ...], last: "Process | None" = None) -> Attempt:
+        """Have the rows of a span sent."""
+        request = Request(next(self._ids), lane, ranges, {}, wants_rows=True)
+        return self._begun(self._attempt(request, ranges), last)
+
+    def decode(self, lane: str, messages: Sequence[Stored]) -> Attempt:
+        """Have the rows of kept messages sent."""
+        seconds = self._timeout + SECONDS_A_MESSAGE * len(messages)
+        return self._begun(Attempt(Decode(next(self._ids), lane, tuple(messages)), seconds), None)
+
+    def tried(self, message: RawMessage) -> str | None:
+        """See `app.lane.reading.Trial`."""
+        watching = [process for process in self.processes if process.hello.watches]
+        kept = Stored(*message.position, message.key, message.value)
+        return watching[0].tried(kept, self._timeout) if watching else None
+
+    def answer(self, attempt: Attempt, seconds: float) -> Wanted | Final | Lost | None:
+        """The next one that is there within this time, else None. A process that hangs is ended."""
+        with suppress(Empty):
+            return attempt.answers.get(timeout=seconds)
+        if attempt.hangs and attempt.process is not None:
+            self._end(attempt.process, f"{attempt.activity} of a span for {time.monotonic() - attempt.since:.0f} s")
+        return None
+
+    def _attempt(
+        self, request: Request, ranges: tuple[Range, ...], grants: Callable[[Attempt, Wanted], bool] = lambda *_: False
+    ) -> Attempt:
+        messages = sum(one.end - one.start for one in ranges)
+        return Attempt(request, self._timeout + SECONDS_A_MESSAGE * messages, grants=grants)
+
+    def _begun(self, attempt: Attempt, last: "Process | None") -> Attempt:
+        with self._lock:
+            stagers = self._stagers()
+            if stagers:
+                min(stagers, key=lambda one: (one.load, one is not last)).begin(attempt)
+            else:
+                self._waiting.append(attempt)
+        return attempt
+
+    def _end(self, process: Process, hang: str) -> None:
+        slot, host = process.hello.slot, process.hello.host
+        for one in self.processes:
+            if one.hello.watches and (one.hello.slot, one.hello.host) == (slot, host):
+                one.kill(process, hang)
+
+    def _note_end(self, host: str, ended: Ended) -> None:
+        with self._ended:
+            self._ends[host, ended.pid] = ended
+            while len(self._ends) > _REMEMBERED:
+                self._ends.pop(next(iter(self._ends)))
+            self._ended.notify_all()
+
+    def _ending(self, process: Process) -> Ended | None:
+        """How it has ended; None when nobody says so in time."""
+        place = (process.hello.host, process.hello.pid)
+        with self._ended:
+            self._ended.wait_for(lambda: place in self._ends or self._closed.is_set(), _REPORT_SECONDS)
+            return self._ends.pop(place, None)
+
+    def cancel(self, attempt: Attempt, afterwards: Callable[[], None]) -> None:
+        """Nobody wants it any more. `afterwards` is called when its process has done with it, by any thread; never for
+        a process that is lost."""
+        with self._lock:
+            is_waiting = attempt in self._waiting
+            if is_waiting:
+                self._waiting.remove(attempt)
+        if is_waiting:
+            afterwards()
+        elif attempt.process is not None:
+            attempt.process.cancel(attempt, afterwards)
+
+    def _stagers(self) -> list[Process]:
+        return [process for process in self._processes if not process.hello.watches]
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                connection = self._listener.accept()
+            except OSError as error:
+                log.warning("a connection to the stage port failed", because=str(error))
+                continue
+            if self._closed.is_set():
+                connection.close()
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="stage process", daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        """Of one connection, until it ends."""
+        try:
+            _keep_alive(connection)
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+            hello = _DECODER.decode(connection.recv_bytes())
+        except Exception as error:  # noqa: BLE001  # whoever does not know the secret, or is no stage process
+            log.warning("a connection to the stage port is refused", because=f"{type(error).__name__}: {error}")
+            connection.close()
+            return
+        if not isinstance(hello, Hello):
+            connection.close()
+            return
+        process = Process(hello, connection)
+        with self._lock:
+            self._processes.append(process)
+            if not hello.watches:
+                waiting, self._waiting = self._waiting, []
+                for attempt in waiting:
+                    process.begin(attempt)
+        if self._closed.is_set():
+            process.close()
+        try:
+            process.run(partial(self._note_end, hello.host), self._ending)
+        finally:
+            with self._lock:
+                self._processes.remove(process)
+            connection.close()
+
+    def _keep(self, slot: int) -> None:
+        pause, longest = _AGAIN_SECONDS
+        while not self._closed.is_set():
+            begin = time.monotonic()
+            try:
+                self._spark.setJobGroup(self._group(slot), "stages messages for as long as the lane runs", True)
+                task = Task(slot, (self._host, self._port), self._key, self._told)
+                self._spark.parallelize([slot], 1).foreachPartition(task)
+            except Exception as error:  # noqa: BLE001  # of Spark, or of the bridge to it
+                if self._closed.is_set():
+                    return
+                log.warning("a resident job ended", slot=slot, because=f"{type(error).__name__}: {error}"[:500])
+            pause = _AGAIN_SECONDS[0] if time.monotonic() - begin > longest else min(longest, 2 * pause)
+            self._closed.wait(pause)
+
+    @staticmethod
+    def _group(slot: int) -> str:
+        return f"surelane stage {slot}"
+
+
+def _socket(connection: Connection) -> socket.socket:
+    """Another handle of the same."""
+    return socket.socket(fileno=os.dup(connection.fileno()))
+
+
+def _keep_alive(connection: Connection) -> None:
+    """A peer that is gone without a word is noticed."""
+    with _socket(connection) as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
+        for name, option in _OPTIONS:
+            own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEPALIVES[name])

@@ -1,0 +1,105 @@
+"""What the driver sends to a stage process. All of it is MessagePack; nothing that is received is ever unpickled."""
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from app.model.offsets import Offsets, Span, TopicPartition
+
+
+class Range(msgspec.Struct, frozen=True, array_like=True):
+    """The offsets from `start` up to `end`, `end` not among them, of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    #: leader epoch of the message before `start`; None: not known
+    term: int | None = None
+
+
+class Clearing(enum.IntEnum):
+    """What is done about the rows of attempts before."""
+
+    NONE = 0  #: there are none
+    DELETE = 1  #: they are few: a new file costs more
+    TRUNCATE = 2
+
+
+class Table(msgspec.Struct, frozen=True, array_like=True):
+    """A staging table that is lent to one attempt."""
+
+    #: quoted, with schema
+    name: str
+    #: quoted, those that a line has, in its order
+    columns: tuple[str, ...]
+    clearing: Clearing
+
+
+#: by a layout's text: where its lines go; None: its changes are left out
+Tables = dict[str, Table | None]
+
+
+class Request(msgspec.Struct, frozen=True, tag="request"):
+    """Read a span: stage it, or send its rows."""
+
+    id: int
+    lane: str
+    ranges: tuple[Range, ...]
+    #: of the layouts that are likely to be in it; what is missing is asked for (`app.stage.receipt.Wanted`)
+    tables: Tables
+    #: the decoded rows are wanted, and nothing is staged
+    wants_rows: bool = False
+
+    @property
+    def span(self) -> Span:
+        """What is to be read."""
+        return Span(
+            start=Offsets.of({TopicPartition(one.topic, one.partition): one.start for one in self.ranges}),
+            end=Offsets.of({TopicPartition(one.topic, one.partition): one.end for one in self.ranges}),
+        )
+
+    @property
+    def terms(self) -> dict[TopicPartition, int]:
+        """Leader epochs of the messages before the span, where they are known."""
+        return {TopicPartition(one.topic, one.partition): one.term for one in self.ranges if one.term is not None}
+
+
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """A message that was kept."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Decode(msgspec.Struct, frozen=True, tag="decode"):
+    """Send the rows of these messages."""
+
+    id: int
+    lane: str
+    messages: tuple[Stored, ...]
+
+
+class Grant(msgspec.Struct, frozen=True, tag="grant"):
+    """The answer to `Wanted`."""
+
+    id: int
+    tables: Tables
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Nobody wants this any more."""
+
+    id: int
+
+
+Message = Request | Decode | Grant | Cancel
+
+
+def ranges_of(span: Span, terms: Mapping[TopicPartition, int]) -> tuple[Range, ...]:
+    """Its partitions, those in which it has no offset among them."""
+    return tuple(Range(*tp, span.start[tp], end, terms.get(tp)) for tp, end in span.end.items())

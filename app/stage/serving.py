@@ -1,0 +1,274 @@
+"""What a Spark task does for as long as the lane runs: it keeps a process that stages what the driver asks for.
+
+The task's own process (PySpark's Python worker) starts that process, sees how it ends, says so to the driver and starts
+another one: no death of it costs Spark a task. When the driver closes its connection, the task is done.
+"""
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Client, Connection
+from typing import Any
+
+import msgspec
+
+from app.collector import settle_collector
+from app.model.activity import Activity
+from app.model.death import signal_name
+from app.oom import oom_kills
+from app.stage.receipt import Answer, Doing, Wanted
+from app.stage.request import Cancel, Decode, Grant, Message, Request, Stored, Tables
+from app.stage.stager import Stager, Told
+
+#: prctl(2): the signal that a process gets when its parent is gone
+_PR_SET_PDEATHSIG = 1
+#: seconds that a stage process has to live for the next one to be started at once
+_AGAIN_SECONDS = 0.2
+#: seconds that tables are waited for: what was staged ahead and is not taken must not keep others waiting
+_GRANT_SECONDS = 60.0
+#: seconds from the end of one connection of the driver's to the end of the other one
+_CLOSING_SECONDS = 2.0
+_DECODER = msgspec.msgpack.Decoder(Message)
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """The first message of each connection."""
+
+    #: of the resident job
+    slot: int
+    host: str
+    pid: int
+    #: True: of the task's own process, which says how stage processes end; False: of a stage process
+    watches: bool
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """A stage process is gone."""
+
+    pid: int
+    #: exit status, negative for a signal
+    status: int
+    #: whether the kernel killed something for want of memory meanwhile
+    for_memory: bool
+
+
+class Kill(msgspec.Struct, frozen=True, tag="kill"):
+    """End a stage process that hangs: sent to the task's own process."""
+
+    pid: int
+
+
+class Try(msgspec.Struct, frozen=True, tag="try"):
+    """Decode a message, and send it through the user's function, in a process of its own: sent to the task's own."""
+
+    message: Stored
+    #: that are no hang
+    seconds: float
+
+
+class Tried(msgspec.Struct, frozen=True, tag="tried"):
+    """What ended that process; None: it has survived."""
+
+    cause: str | None
+
+
+_ORDERS = msgspec.msgpack.Decoder(Kill | Try)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What Spark carries to the executor."""
+
+    slot: int
+    #: of the driver
+    address: tuple[str, int]
+    key: bytes
+    told: Told
+
+    def __call__(self, nothing: Iterable[object]) -> None:
+        """Serve until the driver closes the connection."""
+        for _ in nothing:  # a worker is used again only when its task has read its input to the end
+            pass
+        with self._connect() as control:
+            control.send_bytes(msgspec.msgpack.encode(self._hello(watches=True)))
+            while True:
+                begin, kills = time.monotonic(), oom_kills()
+                ended = self._attended(control)
+                if ended is None:
+                    return
+                ended = msgspec.structs.replace(ended, for_memory=oom_kills() != kills)
+                with suppress(OSError):
+                    control.send_bytes(msgspec.msgpack.encode(ended))
+                if time.monotonic() - begin < _AGAIN_SECONDS:
+                    time.sleep(_AGAIN_SECONDS)
+
+    def _attended(self, control: Connection) -> Ended | None:
+        """Start a stage process and wait for its end; None: the driver has closed the connection."""
+        pid = self._start(control)
+        ended = os.pidfd_open(pid)
+        try:
+            while True:
+                ready, _, _ = select.select([ended, control], [], [])
+                if ended in ready:
+                    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    if status == 0 and control.poll(_CLOSING_SECONDS):  # in good order, for the driver has gone before
+                        return None
+                    return Ended(pid, status, for_memory=False)
+                try:
+                    self._obey(control, pid)
+                except (EOFError, OSError):  # the driver is gone
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                    return None
+        finally:
+            os.close(ended)
+
+    def _obey(self, control: Connection, pid: int) -> None:
+        match _ORDERS.decode(control.recv_bytes()):
+            case Kill(pid=hanging) if hanging == pid:
+                os.kill(pid, signal.SIGKILL)
+            case Try() as wanted:
+                control.send_bytes(msgspec.msgpack.encode(Tried(self._tried(control, wanted))))
+            case _:  # a process that is gone
+                return
+
+    def _tried(self, control: Connection, wanted: Try) -> str | None:
+        parent = os.getpid()
+        pid = os.fork()
+        if not pid:
+            try:
+                _end_with(parent)
+                control.close()
+                with Stager(self.told, lambda _: None, lambda: False) as stager:
+                    stager.decoded(Decode(0, "", (wanted.message,)))
+            finally:
+                os._exit(0)
+        ended = os.pidfd_open(pid)
+        try:
+            is_over, _, _ = select.select([ended], [], [], wanted.seconds)
+        finally:
+            os.close(ended)
+        if not is_over:
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if not is_over:
+            return "in a process of its own it hangs"
+        ending = f"status {status}" if status > 0 else signal_name(-status)
+        return f"in a process of its own it ended that one ({ending})" if status else None
+
+    def _connect(self) -> Connection:
+        connection: Any = Client(self.address, authkey=self.key)
+        return connection
+
+    def _hello(self, *, watches: bool) -> Hello:
+        return Hello(self.slot, socket.gethostname(), os.getpid(), watches)
+
+    def _start(self, control: Connection) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        status = 1
+        try:
+            _end_with(parent)
+            control.close()
+            with self._connect() as connection:
+                connection.send_bytes(msgspec.msgpack.encode(self._hello(watches=False)))
+                serve(connection, self.told)
+            status = 0
+        except (EOFError, OSError) as error:  # the driver is gone, or has closed its end
+            print(f"surelane: stage process {os.getpid()}: {error}", file=sys.stderr)
+            status = 0 if isinstance(error, EOFError | ConnectionError) else 1
+        except BaseException:  # noqa: BLE001  # it must not come back to where it was forked
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+
+def serve(connection: Connection, told: Told) -> None:
+    """Stage what is asked for, one span after the other; returns when the driver closes the connection."""
+    settle_collector()
+    inbox = Inbox(connection)
+    with Stager(told, inbox.ask, inbox.is_cancelled, inbox.doing) as stager:
+        while (request := inbox.next()) is not None:
+            if isinstance(request, Decode):
+                inbox.answer(stager.decoded(request))
+            else:
+                inbox.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
+
+
+class Inbox:
+    """The driver's requests, in their order; a cancellation is heard at once."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._requests: deque[Request | Decode] = deque()
+        self._grants: dict[int, Tables] = {}
+        self._cancelled: set[int] = set()
+        self._current = 0
+        #: request and activity that were said last
+        self._said: tuple[int, Activity] | None = None
+
+    def next(self) -> Request | Decode | None:
+        """The next one that is still wanted; None: the driver is gone."""
+        with suppress(EOFError, ConnectionError):
+            while True:
+                while self._requests:
+                    request = self._requests.popleft()
+                    if request.id not in self._cancelled:
+                        self._current = request.id
+                        return request
+                self._cancelled.clear()
+                self._receive()
+        return None
+
+    def answer(self, answer: Answer) -> None:
+        """Send it."""
+        self._connection.send_bytes(msgspec.msgpack.encode(answer))
+
+    def doing(self, activity: Activity) -> None:
+        """The driver knows of it before it is done: whatever it does to this process."""
+        if (self._current, activity) != self._said:
+            self._said = (self._current, activity)
+            self.answer(Doing(self._current, activity))
+
+    def ask(self, wanted: Wanted) -> Tables | None:
+        """Wait for the tables; None: the span is cancelled, or nobody answers for long."""
+        self.answer(wanted)
+        while wanted.id not in self._grants:
+            if wanted.id in self._cancelled or not self._connection.poll(_GRANT_SECONDS):
+                return None
+            self._receive()
+        return self._grants.pop(wanted.id)
+
+    def is_cancelled(self) -> bool:
+        """Whether nobody wants the request that was given last."""
+        while self._connection.poll():
+            self._receive()
+        return self._current in self._cancelled
+
+    def _receive(self) -> None:
+        match _DECODER.decode(self._connection.recv_bytes()):
+            case Request() | Decode() as request:
+                self._requests.append(request)
+            case Grant() as grant:
+                self._grants[grant.id] = grant.tables
+            case Cancel() as cancel:
+                self._cancelled.add(cancel.id)
+
+
+def _end_with(parent: int) -> None:
+    """The kernel kills this process when its parent dies."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)

@@ -1,0 +1,239 @@
+"""Spans staged by Spark's tasks: what a receipt says, what lanes make of it, and what the death of a task costs."""
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import Row
+from sqlalchemy.engine import make_url
+
+from app.config.settings import Source
+from app.model.offsets import Offsets, Span, TopicPartition
+from app.model.rows import Kind, Layout
+from app.source import by_tasks
+from app.stage import lane_stage
+from app.stage.lane_stage import LaneStage, StagedSpan
+from app.stage.pool import Pool
+from app.stage.receipt import Declined, Receipt, Wanted
+from app.stage.request import Clearing, Request, Tables, ranges_of
+from app.stage.request import Table as RequestTable
+from app.stage.stager import Stager, Told
+from tests.fix_lane import MODES, LaneProcess, MakeLane, MakeProcess
+from tests.fix_target import OWNER, Target
+from tests.fix_topic import Topic
+from tests.messages import INT, TEXT, Debezium, Message, Table
+from tests.oracle import Reader, questions
+from tests.waiting import eventually
+from tests.workload import TABLES, Shop
+
+FLAT = Table("flat", {"id": INT, "v": TEXT})
+EPOCH_MESSAGES = 200
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[StagedSpan]:
+    """What lanes in this process took of tasks."""
+    spans: list[StagedSpan] = []
+    take = LaneStage.take
+
+    def noticed(self: LaneStage, span: Span, terms: dict[TopicPartition, int]) -> StagedSpan | None:
+        found = take(self, span, terms)
+        spans.extend([found] if found else [])
+        return found
+
+    monkeypatch.setattr(LaneStage, "take", noticed)
+    return spans
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+def test_every_mode_applies_what_tasks_have_staged(
+    mode: str, lane: MakeLane, target: Target, topic: Topic, taken: list[StagedSpan]
+) -> None:
+    """With a restart between, and a reader that sees whole epochs only."""
+    target.create(FLAT)
+    chance, made = random.Random(3), lane(mode, epoch={"max_messages": EPOCH_MESSAGES})
+    with Reader(target, topic) as reader:
+        for _ in range(2):
+            topic.send(_changes(chance, 11 * EPOCH_MESSAGES))
+            made.run_until_caught_up()
+    questions(target, topic, reader=reader, exactly_once=made.exactly_once)
+    assert sum(one.receipt.messages for one in taken) >= 20 * EPOCH_MESSAGES
+
+
+def test_a_shop_with_everything(lane: MakeLane, target: Target, topic: Topic, taken: list[StagedSpan]) -> None:
+    """What the target does not take as it is staged is sent in its order by the driver."""
+    target.create(*TABLES)
+    shop, made = Shop(5), lane("two-phase", epoch={"max_messages": 50})
+    with Reader(target, topic) as reader:
+        topic.send(shop.messages(3000))
+        made.run_until_caught_up()
+    questions(target, topic, reader=reader)
+    assert taken
+
+
+def test_tasks_that_are_killed_at_random(
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    """Python's daemon, its workers, the processes that stage: what is lost is staged again, by the same driver."""
+    target.create(*TABLES)
+    chance, shop, made = random.Random(11), Shop(6), lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES})
+    with Reader(target, topic) as reader:
+        process = lane_process(made).start()
+        topic.send(shop.messages(EPOCH_MESSAGES))
+        process.until(lambda: made.caught_up(topic), why="the first messages")
+        worker, killed = process.worker, 0
+        assert worker is not None
+        for _ in range(12):
+            topic.send(shop.messages(5 * EPOCH_MESSAGES))
+            victims = eventually(lambda: _pythons(process), why="processes of tasks")
+            victim = chance.choice(victims)
+            with suppress(psutil.NoSuchProcess):
+                victim.kill()
+                killed += 1
+        process.until(lambda: made.caught_up(topic), why="the rest")
+        assert process.worker == worker, "the driver has not died"
+        eventually(lambda: len(_pythons(process)) >= 3, why="another process that stages")
+        assert process.stop() == 0
+    assert killed >= 6
+    questions(target, topic, reader=reader)
+    assert not target.execute("select * from surelane.quarantine")
+
+
+def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said, and waited for, as for a server."""
+    target.create(FLAT)
+    topic.send(_changes(random.Random(1), 20))
+    made = lane("two-phase")
+    with monkeypatch.context() as patched:
+        patched.setattr(Pool, "_keep", lambda *_: None)
+        patched.setattr(lane_stage, "PATIENCE_SECONDS", 0.5)
+        patched.setattr(by_tasks, "NO_PROCESS_SECONDS", 0.5)
+        made.start()
+        said = "select last_error from surelane.lane_state where last_error like :like"
+        eventually(lambda: target.execute(said, like="no stage process has connected%resident jobs%"), why="a word")
+        assert made.running
+    made.give_up()
+    made.run_until_caught_up()
+    questions(target, topic)
+
+
+class Desk:
+    """A stager in this process, with tables of its own."""
+
+    def __init__(self, target: Target, topic: Topic) -> None:
+        source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+        told = Told(source, make_url(target.url), OWNER)
+        self._target, self._topic = target, topic
+        self.wanted: list[Wanted] = []
+        self.clearing = Clearing.DELETE
+        self._stager = Stager(told, self._grant, lambda: False)
+
+    def stage(self, first: int, end: int, tables: Tables | None = None) -> Receipt | Declined:
+        tp = TopicPartition(self._topic.name, 0)
+        span = Span(start=Offsets.of({tp: first}), end=Offsets.of({tp: end}))
+        return self._stager.stage(Request(1, "desk", ranges_of(span, {}), tables or {}))
+
+    def rows(self, kind: Kind) -> Sequence[Row[Any]]:
+        return self._target.execute(f"select * from stage_{kind} order by 1")
+
+    def close(self) -> None:
+        self._stager.__exit__(None, None, None)
+
+    def _grant(self, wanted: Wanted) -> Tables:
+        self.wanted.append(wanted)
+        layouts = [Layout.parse(one.layout) for one in wanted.layouts]
+        for layout in layouts:
+            columns = ", ".join(f"{name} text" for name in layout.columns)
+            self._target.execute(f"create unlogged table if not exists stage_{layout.kind} ({columns})")
+            self._target.give(f"stage_{layout.kind}")
+        return {one.text: RequestTable(f"stage_{one.kind}", one.columns, self.clearing) for one in layouts}
+
+
+@pytest.fixture
+def desk(target: Target, topic: Topic) -> Iterator[Desk]:
+    made = Desk(target, topic)
+    yield made
+    made.close()
+
+
+def test_a_receipt(desk: Desk, target: Target, topic: Topic) -> None:
+    d = Debezium()
+    sent = [
+        d.create(FLAT, {"id": 1, "v": "a"}),
+        d.update(FLAT, {"id": 1, "v": "b"}),
+        d.create(FLAT, {"id": 2, "v": "c"}),
+        d.delete(FLAT, {"id": 2, "v": "c"}),
+        d.create(FLAT, {"id": 3, "v": None}),
+        d.delete(FLAT, {"id": 4, "v": "x"}),
+    ]
+    topic.send(sent)
+    receipt = desk.stage(0, 6)
+    assert isinstance(receipt, Receipt)
+    staged = {Layout.parse(one.layout).kind: one for one in receipt.staged}
+    assert receipt.messages == 6
+    assert {kind: (one.messages, one.rows, one.first.offset, one.key) for kind, one in staged.items()} == {
+        Kind.UPSERT: (4, 2, 0, ("id",)),
+        Kind.DELETE: (2, 2, 3, ("id",)),
+    }
+    assert desk.rows(Kind.UPSERT) == [("1", "b"), ("3", None)]
+    assert desk.rows(Kind.DELETE) == [("2",), ("4",)]
+    assert [one.offset for one in receipt.last_deletes] == [5]
+    assert len(receipt.source_times) == 6
+    (last,) = receipt.last.values()
+    assert last.offset == 5
+    assert [one.layouts[0].first.offset for one in desk.wanted] == [0]
+
+
+@pytest.mark.parametrize("clearing", [Clearing.DELETE, Clearing.TRUNCATE], ids=lambda way: way.name)
+def test_rows_of_an_attempt_before_are_gone(clearing: Clearing, desk: Desk, target: Target, topic: Topic) -> None:
+    d, desk.clearing = Debezium(), clearing
+    topic.send([d.create(FLAT, {"id": number, "v": "a"}) for number in range(10)])
+    assert isinstance(desk.stage(0, 7), Receipt)
+    assert isinstance(desk.stage(7, 10), Receipt)
+    assert [row[0] for row in desk.rows(Kind.UPSERT)] == ["7", "8", "9"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Message(key=b'{"id": 1}', value=b"{"),
+        Message(key=b'{"id": 1}', value=b"\xff"),
+        Debezium().truncate(FLAT),
+        Message(key=None, value=Debezium().create(FLAT, {"id": 1, "v": "a"}).value),
+    ],
+    ids=["not JSON", "not UTF-8", "truncate", "no key"],
+)
+def test_what_is_declined(bad: Message, desk: Desk, target: Target, topic: Topic) -> None:
+    """Nothing of it is staged, and no table is asked for."""
+    d = Debezium()
+    topic.send([d.create(FLAT, {"id": 1, "v": "a"}), bad, d.create(FLAT, {"id": 2, "v": "b"})])
+    assert isinstance(desk.stage(0, 3), Declined)
+    assert not desk.wanted
+    assert isinstance(desk.stage(2, 3), Receipt), "it goes on"
+
+
+def test_offsets_that_are_not_there(desk: Desk, target: Target, topic: Topic) -> None:
+    topic.send([Debezium().create(FLAT, {"id": 1, "v": "a"})])
+    found = desk.stage(5, 6)
+    assert isinstance(found, Declined)
+    assert "MessagesGone" in found.because or "LogTruncated" in found.because
+    assert isinstance(desk.stage(0, 1), Receipt)
+
+
+def _pythons(process: LaneProcess) -> list[psutil.Process]:
+    """Python's daemon of the JVM, what it has forked, and so on."""
+    jvm = process.jvm
+    found = [] if jvm is None else jvm.children(recursive=True)
+    return [one for one in found if "python" in one.name()]
+
+
+def _changes(chance: random.Random, count: int) -> list[Message]:
+    """Of the same rows again and again: the order of the epochs is what makes the end right."""
+    d, made = Debezium(), list[Message]()
+    for number in range(count):
+        row = {"id": chance.choice(range(60)), "v": str(number)}
+        made.append(d.delete(FLAT, row) if chance.random() < 0.2 else d.update(FLAT, row))
+    return made
