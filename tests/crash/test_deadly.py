@@ -74,9 +74,9 @@ def test_a_message_that_takes_a_task_with_it(
     target.execute("create table flat (id int primary key, v text)")
     made = lane(
         two_phase,
-        epoch={"max_messages": 1000},
+        epoch={"max_messages": 200 if deed == "hang" else 1000},
         transform={"function": "tests.transforms:obey"},
-        guard={"max_attempts": 3, "message_timeout": "3 seconds" if deed == "hang" else "1 minute"},
+        guard={"max_attempts": 3, "message_timeout": "5 seconds" if deed == "hang" else "1 minute"},
     )
     bad = row(10_000, deed)
     with Reader(target, topic) as reader:
