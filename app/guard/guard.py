@@ -284,7 +284,8 @@ class Guard:
 
     def task_died(self, span: Span, stage: Stage, death: Death) -> Suspect:
         """Count the death of a task that worked on the span; what is on record against the span now."""
-        against = Against.DEATH if evidence_of(death) is Evidence.FAILURE else Against.UNEXPLAINED
+        is_explained = evidence_of(death) in (Evidence.FAILURE, Evidence.MEMORY)
+        against = Against.DEATH if is_explained else Against.UNEXPLAINED
         return self._accuse(span, stage, Failure.of_death(death), against)
 
     def unforeseen(self, error: Exception) -> None:

@@ -232,17 +232,15 @@ class Reader:
 
     def _by_a_task(self, read: Callable[[], pa.Table]) -> pa.Table:
         """What it gives; asked again where a task has died for a reason that nobody knows. Raises TaskDied where that
-        may be the doing of these messages, OutOfMemory, or, where it cannot be, Unreachable in the end."""
+        may be the doing of these messages; where it cannot be, Unreachable in the end."""
         for tried in itertools.count(1):
             try:
                 return read()
             except TaskDied as died:
                 match evidence_of(died.death):
-                    case Evidence.MEMORY:
-                        raise OutOfMemory from died
                     case Evidence.NOTHING if tried >= _PATIENT_TRIES:
                         raise Unreachable(died.message, hint="find out what ends Spark's tasks") from died
-                    case Evidence.FAILURE:
+                    case Evidence.FAILURE | Evidence.MEMORY:  # a task has its memory for itself: parts are smaller
                         raise
                     case Evidence.UNEXPLAINED if tried >= _TRIES:
                         raise

@@ -32,7 +32,6 @@ ALL = [
         ("kill", "driver"),
         ("eat", "driver"),
         ("hang", "driver"),
-        ("hang", "workers"),
     ]
 ]
 
