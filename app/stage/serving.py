@@ -146,8 +146,7 @@ class Task:
         pid = os.fork()
         if not pid:
             try:
-                _end_with(parent)
-                control.close()
+                self._begin(parent, control)
                 with Stager(self.told, lambda _: None, lambda: False) as stager:
                     stager.decoded(Decode(0, "", (wanted.message,)))
             finally:
@@ -172,6 +171,12 @@ class Task:
     def _hello(self, *, watches: bool) -> Hello:
         return Hello(self.slot, socket.gethostname(), os.getpid(), watches)
 
+    def _begin(self, parent: int, control: Connection) -> None:
+        """Of a process that was forked."""
+        _end_with(parent)
+        control.close()
+        os.environ.update(self.told.variables)
+
     def _start(self, control: Connection) -> int:
         parent = os.getpid()
         pid = os.fork()
@@ -179,8 +184,7 @@ class Task:
             return pid
         status = 1
         try:
-            _end_with(parent)
-            control.close()
+            self._begin(parent, control)
             with self._connect() as connection:
                 connection.send_bytes(msgspec.msgpack.encode(self._hello(watches=False)))
                 serve(connection, self.told)

@@ -8,9 +8,9 @@ changes whose effect depends on their order.
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -63,6 +63,8 @@ class Told:
     transactions: bool = False
     #: the user's, module:function
     function: str | None = None
+    #: of the environment, with secrets that the JVM is not to have: not shown in a repr
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Stager:

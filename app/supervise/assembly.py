@@ -1,5 +1,6 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from app.archive.participant import Archive
 from app.archive.rotation import Policy, Rotation
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.commit.target import OneCommitTarget
+from app.config.credentials import variables_with_secrets
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
@@ -215,6 +217,7 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
         target.owner_role,
         transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
         function=function,
+        variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
     )
     return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds())
 
