@@ -24,7 +24,7 @@ import msgspec
 from app.collector import settle_collector
 from app.model.activity import Activity
 from app.model.death import signal_name
-from app.oom import oom_kills
+from app.oom import OomWatch
 from app.stage.receipt import Answer, Doing, Wanted
 from app.stage.request import Cancel, Decode, Grant, Message, Request, Stored, Tables
 from app.stage.stager import Stager, Told
@@ -35,6 +35,8 @@ _PR_SET_PDEATHSIG = 1
 _AGAIN_SECONDS = 0.2
 #: seconds that tables are waited for: what was staged ahead and is not taken must not keep others waiting
 _GRANT_SECONDS = 60.0
+#: seconds between two looks at the kernel's counter
+_LOOK_SECONDS = 1.0
 #: seconds from the end of one connection of the driver's to the end of the other one
 _CLOSING_SECONDS = 2.0
 _DECODER = msgspec.msgpack.Decoder(Message)
@@ -101,11 +103,10 @@ class Task:
         with self._connect() as control:
             control.send_bytes(msgspec.msgpack.encode(self._hello(watches=True)))
             while True:
-                begin, kills = time.monotonic(), oom_kills()
+                begin = time.monotonic()
                 ended = self._attended(control)
                 if ended is None:
                     return
-                ended = msgspec.structs.replace(ended, for_memory=oom_kills() != kills)
                 with suppress(OSError):
                     control.send_bytes(msgspec.msgpack.encode(ended))
                 if time.monotonic() - begin < _AGAIN_SECONDS:
@@ -114,15 +115,18 @@ class Task:
     def _attended(self, control: Connection) -> Ended | None:
         """Start a stage process and wait for its end; None: the driver has closed the connection."""
         pid = self._start(control)
-        ended = os.pidfd_open(pid)
+        ended, oom = os.pidfd_open(pid), OomWatch()
         try:
             while True:
-                ready, _, _ = select.select([ended, control], [], [])
+                ready, _, _ = select.select([ended, control], [], [], _LOOK_SECONDS)
+                if not ready:
+                    oom.look()
+                    continue
                 if ended in ready:
                     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                     if status == 0 and control.poll(_CLOSING_SECONDS):  # in good order, for the driver has gone before
                         return None
-                    return Ended(pid, status, for_memory=False)
+                    return Ended(pid, status, for_memory=oom.has_killed)
                 try:
                     self._obey(control, pid)
                 except (EOFError, OSError):  # the driver is gone

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from app.errors import ExitStatus, SparkGone
 from app.model.activity import Activity
 from app.model.death import Cause, Death, signal_name
-from app.oom import oom_kills
+from app.oom import OomWatch
 from app.supervise.watchdog import Watchdog
 from app.supervise.worker import Worker
 
@@ -24,13 +24,14 @@ class Life:
     """Begins with the start of a worker by `command`."""
 
     def __init__(self, command: Sequence[str], message_timeout_seconds: float) -> None:
-        self._oom_kills = oom_kills()
+        self._oom = OomWatch()
         self._born_at = time.monotonic()
         self._worker = Worker(command)
         self._watchdog = Watchdog(message_timeout_seconds, self._born_at)
         self._failure: str | None = None
         self._done = False
         self._hang: str | None = None
+        self._killed_for_memory = False
         #: lane and activity of each span in progress, by its key
         self._spans: dict[str, tuple[str, str]] = {}
 
@@ -40,8 +41,10 @@ class Life:
         for words in self._worker.said(LOOK_SECONDS if status is None else 0.0):
             self._note(words)
         if status is not None:
+            self._killed_for_memory = self._oom.has_killed
             self._worker.clean_up()
             return False
+        self._oom.look()
         if (hang := self._watchdog.look(time.monotonic())) is not None:
             self._hang = hang
             self._worker.kill()
@@ -65,12 +68,11 @@ class Life:
 
     def death(self) -> Death | None:
         """How it died; None when it ended in good order, or with an error that another worker would meet, too."""
-        killed_for_memory = oom_kills() != self._oom_kills
         death = death_of(
             self.status,
             failure=self._failure,
             hang=self._hang,
-            killed_for_memory=killed_for_memory,
+            killed_for_memory=self._killed_for_memory,
             unannounced=self._watchdog.begun and not self._done and self._failure is None,
         )
         return None if death is None else replace(death, doing=dict(self._spans.values()))
