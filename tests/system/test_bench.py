@@ -75,7 +75,7 @@ def test_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     assert drain.keys() >= DRAIN
     assert latency.keys() >= LATENCY
     assert drain["epochs"] == MESSAGES // 1000
-    assert set(drain["cpu_seconds"]) == {"postgres", "kafka", "supervisor", "driver", "jvm", "bench"}
+    assert set(drain["cpu_seconds"]) == {"postgres", "kafka", "supervisor", "driver", "jvm", "tasks", "bench"}
     assert 0 < drain["rate_from_start"] < drain["rate"]
     assert drain["ratio"] == pytest.approx(drain["rate"] / ceiling["rate"], abs=0.001)
     assert 0 < latency["p50_milliseconds"] <= latency["p99_milliseconds"] <= latency["max_milliseconds"]
