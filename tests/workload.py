@@ -191,3 +191,12 @@ class Shop:
 
     def _noise(self) -> None:
         self._made += [self.debezium.heartbeat(), self.debezium.logical()]
+
+
+def changes_of_few(table: Table, chance: random.Random, count: int) -> list[Message]:
+    """Changes of 60 rows (id, v) in turns: the order of the epochs decides how they end."""
+    d, ids, made = Debezium(), range(60), list[Message]()
+    for number in range(count):
+        row = {"id": chance.choice(ids), "v": str(number)}
+        made.append(d.delete(table, row) if chance.random() < 0.2 else d.update(table, row))
+    return made

@@ -47,7 +47,6 @@ class Applied:
 class StagedLayout:
     """The changes of one layout in an epoch that tasks have staged (`app.stage`), compacted."""
 
-    kind: Kind
     #: with the staging table that has the rows; None: the table is left out
     shape: Shape | None
     #: columns of the message key, from its first message
@@ -123,18 +122,20 @@ class Applier:
         if not kept:
             return Applied(counts=Counts(consumed=messages, filtered=messages), plan=Plan.NONE)
         plans = _plans({index: one.key for index, one in enumerate(kept)}, shapes)
+        compact = [plan for plan in plans if plan is not Plan.FAITHFUL]
+        if not compact:
+            return None
 
         def send(plan: Plan) -> int:
-            order = _order(shapes, plan)
-            return sum(_merge_staged(connection, shapes[index], kept[index].rows) for index in order)
+            return sum(_merge_staged(connection, shapes[index], kept[index].rows) for index in _order(shapes, plan))
 
         run(connection, _LOOK_UPS)
-        found = None
-        if Plan.FAITHFUL not in plans[:1]:
-            found = _first_accepted(connection, [plan for plan in plans if plan is not Plan.FAITHFUL], send)
-        if found is None:
+        try:
+            plan, applied = _first_accepted(connection, compact, send, settle=True)
+        except (DBAPIError, psycopg2.Error) as error:
+            if not depends_on_order(error):
+                raise
             return None
-        plan, applied = found
         counts = Counts(consumed=messages, applied=applied, compacted=meant - applied, filtered=messages - meant)
         return Applied(counts=counts, plan=plan)
 
@@ -152,18 +153,12 @@ class Applier:
         """`whole`: the epoch for the plans that send the last change of each row."""
         run(connection, _LOOK_UPS)
         plans = (Plan.FAITHFUL,) if whole is None else _plans_of(epoch, shapes)
-        for plan in plans:
-            try:
-                with connection.begin_nested():
-                    meant = epoch if plan is Plan.FAITHFUL or whole is None else whole
-                    applied = self._send(connection, meant, shapes, plan)
-                    if settle:
-                        settle_constraints(connection)
-                    return plan, applied
-            except (DBAPIError, psycopg2.Error) as error:
-                if plan is plans[-1] or not depends_on_order(error):
-                    raise
-        raise AssertionError("the last plan returns or raises")
+
+        def send(plan: Plan) -> int:
+            meant = epoch if plan is Plan.FAITHFUL or whole is None else whole
+            return self._send(connection, meant, shapes, plan)
+
+        return _first_accepted(connection, plans, send, settle=settle)
 
     def _send(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], plan: Plan) -> int:
         if plan is Plan.FAITHFUL:
@@ -212,19 +207,20 @@ class Applier:
 
 
 def _first_accepted(
-    connection: Connection, plans: Sequence[Plan], send: Callable[[Plan], int]
-) -> tuple[Plan, int] | None:
-    """The first of these plans that the target accepts, and what `send` gave; None where it may accept another one."""
+    connection: Connection, plans: Sequence[Plan], send: Callable[[Plan], int], *, settle: bool
+) -> tuple[Plan, int]:
+    """The first of these plans that the target accepts, and what `send` gave; raises what the last one met."""
     for plan in plans:
         try:
             with connection.begin_nested():
                 sent = send(plan)
-                settle_constraints(connection)
+                if settle:
+                    settle_constraints(connection)
                 return plan, sent
         except (DBAPIError, psycopg2.Error) as error:
-            if not depends_on_order(error):
+            if plan is plans[-1] or not depends_on_order(error):
                 raise
-    return None
+    raise AssertionError("the last plan returns or raises")
 
 
 def _merge_staged(connection: Connection, shape: Shape, rows: int) -> int:

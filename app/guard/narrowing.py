@@ -26,7 +26,7 @@ def size(span: Span) -> int:
 
 def single(position: Position) -> Span:
     """The span of one message."""
-    return _range(TopicPartition(position.topic, position.partition), position.offset, position.offset + 1)
+    return Span.of(TopicPartition(position.topic, position.partition), position.offset, position.offset + 1)
 
 
 def only_position(span: Span) -> Position | None:
@@ -69,7 +69,7 @@ def split(span: Span) -> list[Span]:
     """FAN_OUT parts of about the same size (a few more when the span has several partitions)."""
     step = max(1, -(-size(span) // FAN_OUT))
     return [
-        _range(tp, first, min(first + step, end))
+        Span.of(tp, first, min(first + step, end))
         for tp, end in span.end.items()
         for first in range(span.start[tp], end, step)
     ]
@@ -126,15 +126,11 @@ def _cut_partition(tp: TopicPartition, span: Span, suspects: Iterable[Span]) -> 
         if begin >= last:
             continue
         if begin > at:
-            yield _range(tp, at, begin)
-        yield from split(_range(tp, begin, last))
+            yield Span.of(tp, at, begin)
+        yield from split(Span.of(tp, begin, last))
         at = last
     if at < end:
-        yield _range(tp, at, end)
-
-
-def _range(tp: TopicPartition, first: int, end: int) -> Span:
-    return Span(start=Offsets.of({tp: first}), end=Offsets.of({tp: end}))
+        yield Span.of(tp, at, end)
 
 
 def _overlap(one: Span, other: Span) -> bool:

@@ -274,7 +274,7 @@ class Lane:
     def _process(self, number: int, planned: Span, source: Source, steps: Steps, *, known: bool) -> None:
         # 3. Read, under guard, part by part where something is suspected; here the rows come into order.
         if self.stage is not None:
-            self.stage.ask([], {})  # a span that waits for tables would keep the process that is to read
+            self.stage.ask([])  # a span that waits for tables would keep the process that is to read
         whole = self._last.span if known else self._alignment.span(self._last, planned)
         reader = Reader(
             self._guard,

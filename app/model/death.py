@@ -60,9 +60,19 @@ class Death:
         return said[self.cause]
 
 
-def signal_name(number: int) -> str:
-    """As the system calls it."""
+def ending(status: int) -> str:
+    """An exit status in words; a negative one is the signal that ended the process."""
+    if status >= 0:
+        return f"status {status}"
     try:
-        return signal.Signals(number).name
+        return signal.Signals(-status).name
     except ValueError:  # a real-time signal
-        return f"signal {number}"
+        return f"signal {-status}"
+
+
+def by_a_message(status: int) -> str | None:
+    """What a message did to a process that did nothing else; None where the process survived."""
+    return f"in a process of its own it ended that one ({ending(status)})" if status else None
+
+
+HANGS_ALONE = "in a process of its own it hangs"

@@ -114,6 +114,11 @@ class Span:
     start: Offsets
     end: Offsets
 
+    @classmethod
+    def of(cls, tp: TopicPartition, start: int, end: int) -> Self:
+        """Of one partition."""
+        return cls(start=Offsets.of({tp: start}), end=Offsets.of({tp: end}))
+
     def has(self, position: Position) -> bool:
         """Whether that message is in it."""
         tp = position.tp

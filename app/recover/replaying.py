@@ -1,6 +1,5 @@
 """The replay: the lane itself, `surelane run --until-caught-up`, on the restored target, watched from outside."""
 
-import ctypes
 import datetime
 import json
 import os
@@ -28,6 +27,7 @@ from app.errors import (
     TransactionTooLong,
 )
 from app.model.offsets import Offsets
+from app.parent import signal_at_parents_end
 from app.private import opened
 from app.snapshot.looking import seen
 
@@ -41,8 +41,6 @@ LOOK_SECONDS = 0.5
 STOP_SECONDS = 60.0
 #: of the lane's log, in an error
 TAIL_LINES = 20
-_LIBC = ctypes.CDLL(None)
-_PR_SET_PDEATHSIG = 1
 #: what a lane that ended with this status would have raised here
 _BY_STATUS = {
     int(kind.exit_status): kind
@@ -156,4 +154,4 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 def _stop_with_parent() -> None:
     """A supervisor that gets SIGTERM stops its lane at the epoch's end."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    signal_at_parents_end(signal.SIGTERM)

@@ -7,11 +7,11 @@ from typing import Protocol
 import pyarrow as pa
 
 from app.config.settings import Align, Settings
+from app.decode.decoding import Decoding
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
 from app.model.offsets import Position
-from app.source.decoding import Decoding
 from app.transform.stage import in_driver
 
 

@@ -1,6 +1,5 @@
 """Postgres' own programs: which one fits the server, and running it with its password out of everybody's sight."""
 
-import ctypes
 import os
 import pwd
 import re
@@ -19,6 +18,7 @@ from sqlalchemy.engine import URL
 
 from app.credentials.passwords import filled
 from app.errors import EnvironmentMissing
+from app.parent import signal_at_parents_end
 from app.private import UMASK, opened
 from app.snapshot.folder import Progress
 
@@ -28,8 +28,6 @@ SHOWN_LINES = 8
 #: pg_restore from this version on sets transaction_timeout, which servers before it refuse
 _SETS_TRANSACTION_TIMEOUT = 17
 _VERSION = re.compile(r"\(PostgreSQL\)\D*(\d+)\S*")
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def major(said: str) -> int:
@@ -181,4 +179,4 @@ def _lines(stream: IO[bytes] | None) -> Iterator[str]:
 
 def _die_with_parent() -> None:
     """A half-made snapshot is not gone on with behind the back of whoever clears it away."""
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_at_parents_end(signal.SIGKILL)

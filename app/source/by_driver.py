@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from app.apply.arrange import Epoch
 from app.config.settings import Source
+from app.decode.decoding import Decoding, as_batches
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import SpanReader
@@ -20,7 +21,6 @@ from app.model.activity import Activity
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.ahead import Ahead, Decoded
-from app.source.decoding import Decoding, as_batches
 from app.source.size import EpochSize
 
 

@@ -15,8 +15,8 @@ from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.stage.lost import TaskDied
 from app.stage.pool import Attempt, Lost, Pool
-from app.stage.receipt import Failed, Rows
-from app.stage.request import Stored, ranges_of
+from app.stage.receipt import Failed, Rows, last_messages
+from app.stage.request import KnownTerms, Stored, ranges_of
 
 #: seconds between two looks at how long it takes
 _LOOK_SECONDS = 1.0
@@ -43,7 +43,7 @@ class TaskMessages:
         self._foresee, self._is_suspicious = foresee, is_suspicious
         #: what is read ahead
         self._ahead: tuple[Span, Attempt] | None = None
-        self._start, self._terms = Offsets(), dict[TopicPartition, int]()
+        self._known = KnownTerms()
         self._lasts: dict[tuple[TopicPartition, int], LastMessage] = {}
 
     def query(self, messages: DataFrame) -> DataFrame:
@@ -56,7 +56,7 @@ class TaskMessages:
 
     def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
         """Nothing is asked for before an epoch wants it."""
-        self._start, self._terms = start, dict(terms)
+        self._known = KnownTerms(start, terms)
 
     def epoch(self, frame: DataFrame, span: Span) -> pa.Table:  # it is never looked at
         """Asked of one task, for a backlog while the target was busy with the epoch before."""
@@ -67,7 +67,7 @@ class TaskMessages:
             ahead = None
         rows = self._read(span, ahead[1] if ahead else None)
         if not self._is_suspicious() and (spans := self._foresee(span, rows.nbytes)):
-            self._ahead = (spans[0], self._pool.read(self._lane, ranges_of(spans[0], {})))
+            self._ahead = (spans[0], self._pool.read(self._lane, ranges_of(spans[0], self._known)))
         return rows
 
     def arranged(self, rows: pa.Table) -> Epoch:
@@ -89,9 +89,8 @@ class TaskMessages:
             self._pool.cancel(self._ahead[1], _nothing)
 
     def _read(self, span: Span, attempt: Attempt | None = None) -> pa.Table:
-        terms = {tp: term for tp, term in self._terms.items() if span.start.get(tp) == self._start.get(tp)}
-        found = self._answer(attempt or self._pool.read(self._lane, ranges_of(span, terms)))
-        for tp, last in found.last.items():
+        found = self._answer(attempt or self._pool.read(self._lane, ranges_of(span, self._known)))
+        for tp, last in last_messages(found.lasts).items():
             self._lasts[tp, span.end[tp]] = last
         while len(self._lasts) > _REMEMBERED:
             self._lasts.pop(next(iter(self._lasts)))

@@ -10,12 +10,12 @@ import structlog
 from app.apply.applier import StagedLayout
 from app.apply.shapes import Shape, Shapes
 from app.errors import SurelaneError
-from app.model.offsets import Span, TopicPartition
+from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import Layout
 from app.stage.lending import Lending, Lent
 from app.stage.pool import Attempt, Lost, Pool, Process
 from app.stage.receipt import Declined, Final, Receipt, Staged, Wanted
-from app.stage.request import Tables, ranges_of
+from app.stage.request import KnownTerms, Tables, ranges_of
 
 log = structlog.get_logger()
 
@@ -67,31 +67,29 @@ class LaneStage:
         #: layouts of the span before: the next one is likely to have the same
         self._usual: tuple[str, ...] = ()
         self._last: Process | None = None
-        self._pause = 0
+        self._pause, self._terms = 0, KnownTerms()
 
-    @property
-    def ahead(self) -> int:
-        """Spans that are asked for and not taken."""
-        return len(self._asked)
+    def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
+        """Where the first epoch begins. `terms`: leader epoch of the message before it, where it is known."""
+        self._terms = KnownTerms(start, terms)
 
-    def ask(self, spans: Sequence[Span], terms: Mapping[TopicPartition, int]) -> None:
+    def ask(self, spans: Sequence[Span]) -> None:
         """Have these staged ahead of their turn, and nothing else."""
         kept = [one for one in self._asked if one.span in spans]
         self._drop([one for one in self._asked if one.span not in spans])
         self._asked = kept
         known = [one.span for one in kept]
-        self._asked += [self._begin(span, terms) for span in spans if span not in known]
+        self._asked += [self._begin(span) for span in spans if span not in known]
 
-    def take(self, span: Span, terms: Mapping[TopicPartition, int]) -> StagedSpan | None:
+    def take(self, span: Span) -> StagedSpan | None:
         """This span's changes, staged now if they are not yet; None: the driver has to do it by itself."""
         if self._pause:
             self._pause -= 1
             return None
         asked = next((one for one in self._asked if one.span == span), None)
         if asked is None:
-            self._drop(self._asked)
-            self._asked = []
-            asked = self._begin(span, terms)
+            self.ask([])
+            asked = self._begin(span)
         else:
             self._asked.remove(asked)
         staged = self._wait(asked)
@@ -102,15 +100,14 @@ class LaneStage:
     def pause(self) -> None:
         """Leave the next epochs to the driver."""
         self._pause = PAUSE_EPOCHS
-        self.ask([], {})
+        self.ask([])
 
     def close(self) -> None:
         """Cancel what was asked for; when nobody asks any more."""
-        self._drop(self._asked)
-        self._asked = []
+        self.ask([])
         self._lending.close()
 
-    def _begin(self, span: Span, terms: Mapping[TopicPartition, int]) -> _Asked:
+    def _begin(self, span: Span) -> _Asked:
         lent = {text: self._lend(text, self._known(text)) for text in self._usual if self._knows(text)}
         holder: list[_Asked] = []
 
@@ -118,7 +115,7 @@ class LaneStage:
             """As far as all of it is known."""
             return bool(holder) and self._grant_known(holder[0], attempt, wanted)
 
-        attempt = self._pool.begin(self._lane, ranges_of(span, terms), _tables(lent), grants, self._last)
+        attempt = self._pool.begin(self._lane, ranges_of(span, self._terms), _tables(lent), grants, self._last)
         self._last = attempt.process
         asked = _Asked(span, attempt, dict(lent))
         holder.append(asked)
@@ -195,7 +192,6 @@ class LaneStage:
         self._usual = tuple(present)
         layouts = [
             StagedLayout(
-                kind=Layout.parse(text).kind,
                 shape=lent[text].shape if text in lent else None,
                 key=frozenset(one.key),
                 messages=one.messages,

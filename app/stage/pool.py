@@ -27,7 +27,7 @@ from pyspark import SparkContext
 from app.db.engine import KEEPALIVES, TCP_USER_TIMEOUT_MS
 from app.kafka.broker import RawMessage
 from app.model.activity import OWN_WORK, Activity
-from app.model.death import SECONDS_A_MESSAGE, Cause, Death, signal_name
+from app.model.death import SECONDS_A_MESSAGE, Cause, Death, ending
 from app.stage.receipt import Answer, Doing, Final, Wanted
 from app.stage.request import Cancel, Decode, Grant, Message, Range, Request, Stored, Tables
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
@@ -102,11 +102,6 @@ class Process:
         self._trying, self._trials = threading.Lock(), SimpleQueue[Tried]()
         #: why it was killed, if it was
         self._hang: str | None = None
-
-    @property
-    def name(self) -> str:
-        """For people: where it is."""
-        return f"{self.hello.host}:{self.hello.pid}"
 
     @property
     def load(self) -> int:
@@ -213,9 +208,9 @@ class Process:
             cause, detail = Cause.HANG, self._hang
         elif ended is not None and ended.status < 0:
             cause = Cause.OOM if ended.for_memory and ended.status == -signal.SIGKILL else Cause.SIGNAL
-            detail = signal_name(-ended.status)
+            detail = ending(ended.status)
         elif ended is not None:
-            cause, detail = Cause.EXIT, f"status {ended.status}"
+            cause, detail = Cause.EXIT, ending(ended.status)
         return Death(cause=cause, detail=detail, at=at, doing=doing)
 
 
@@ -288,10 +283,10 @@ class Pool:
         first that connects where there is none."""
         return self._begun(self._attempt(Request(next(self._ids), lane, ranges, tables), ranges, grants), last)
 
-    def read(self, lane: str, ranges: tuple[Range, ...], last: "Process | None" = None) -> Attempt:
+    def read(self, lane: str, ranges: tuple[Range, ...]) -> Attempt:
         """Have the rows of a span sent."""
         request = Request(next(self._ids), lane, ranges, {}, wants_rows=True)
-        return self._begun(self._attempt(request, ranges), last)
+        return self._begun(self._attempt(request, ranges), None)
 
     def decode(self, lane: str, messages: Sequence[Stored]) -> Attempt:
         """Have the rows of kept messages sent."""

@@ -80,19 +80,12 @@ class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
     lasts: tuple[Last, ...]
     #: bytes of the decoded rows
     size: int
-    #: by step
-    seconds: dict[str, float]
 
     @property
     def source_times(self) -> Times:
         """One for each change, ascending, seconds since 1970."""
         times, counts = (np.frombuffer(each, np.int64) for each in (self.times, self.counts))
         return np.repeat(times, counts).astype(np.float64) / 1000.0
-
-    @property
-    def last(self) -> dict[TopicPartition, LastMessage]:
-        """What identifies the last message of each partition, as far as it was read."""
-        return last_messages(self.lasts)
 
 
 class Rows(msgspec.Struct, frozen=True, tag="rows"):
@@ -102,12 +95,6 @@ class Rows(msgspec.Struct, frozen=True, tag="rows"):
     #: an Arrow IPC stream
     stream: bytes
     lasts: tuple[Last, ...]
-    seconds: dict[str, float]
-
-    @property
-    def last(self) -> dict[TopicPartition, LastMessage]:
-        """See `Receipt.last`."""
-        return last_messages(self.lasts)
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -140,7 +127,7 @@ Answer = Wanted | Doing | Final
 
 
 def last_messages(lasts: Iterable[Last]) -> dict[TopicPartition, LastMessage]:
-    """By partition."""
+    """What identifies the last message of each partition, as far as it was read."""
     return {
         TopicPartition(one.topic, one.partition): LastMessage(
             offset=one.offset, leader_epoch=one.leader_epoch, timestamp_ms=one.timestamp_ms, digest=one.digest

@@ -2,6 +2,7 @@
 
 import enum
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -100,6 +101,18 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
 Message = Request | Decode | Grant | Cancel
 
 
-def ranges_of(span: Span, terms: Mapping[TopicPartition, int]) -> tuple[Range, ...]:
+@dataclass(frozen=True)
+class KnownTerms:
+    """Leader epochs of the messages before some offsets."""
+
+    offsets: Offsets = field(default_factory=Offsets)
+    terms: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def before(self, tp: TopicPartition, offset: int) -> int | None:
+        """Of the message before this one, where it is known."""
+        return self.terms.get(tp) if self.offsets.get(tp) == offset else None
+
+
+def ranges_of(span: Span, known: KnownTerms) -> tuple[Range, ...]:
     """Its partitions, those in which it has no offset among them."""
-    return tuple(Range(*tp, span.start[tp], end, terms.get(tp)) for tp, end in span.end.items())
+    return tuple(Range(*tp, span.start[tp], end, known.before(tp, span.start[tp])) for tp, end in span.end.items())

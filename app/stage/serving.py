@@ -4,7 +4,6 @@ The task's own process (PySpark's Python worker) starts that process, sees how i
 another one: no death of it costs Spark a task. When the driver closes its connection, the task is done.
 """
 
-import ctypes
 import os
 import select
 import signal
@@ -23,14 +22,13 @@ import msgspec
 
 from app.collector import settle_collector
 from app.model.activity import Activity
-from app.model.death import signal_name
+from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
+from app.parent import signal_at_parents_end
 from app.stage.receipt import Answer, Doing, Wanted
 from app.stage.request import Cancel, Decode, Grant, Message, Request, Stored, Tables
 from app.stage.stager import Stager, Told
 
-#: prctl(2): the signal that a process gets when its parent is gone
-_PR_SET_PDEATHSIG = 1
 #: seconds that a stage process has to live for the next one to be started at once
 _AGAIN_SECONDS = 0.2
 #: seconds that tables are waited for: what was staged ahead and is not taken must not keep others waiting
@@ -164,9 +162,8 @@ class Task:
             os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if not is_over:
-            return "in a process of its own it hangs"
-        ending = f"status {status}" if status > 0 else signal_name(-status)
-        return f"in a process of its own it ended that one ({ending})" if status else None
+            return HANGS_ALONE
+        return by_a_message(status)
 
     def _connect(self) -> Connection:
         connection: Any = Client(self.address, authkey=self.key)
@@ -276,7 +273,6 @@ class Inbox:
 
 def _end_with(parent: int) -> None:
     """The kernel kills this process when its parent dies."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_at_parents_end(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(0)

@@ -6,11 +6,11 @@ What only the driver can deal with is declined, with nothing staged: messages th
 changes whose effect depends on their order.
 """
 
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -28,6 +28,7 @@ from app.config.settings import Source
 from app.db.engine import KEEPALIVES, make_engine
 from app.db.failures import translated
 from app.db.sql import run
+from app.decode.decoding import Decoding
 from app.decode.driver import DriverDecoder
 from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.spans import Batch, SpanReader
@@ -80,8 +81,8 @@ class Stager:
         """`ask`: tables for layouts that none were lent for, None: nobody wants the span any more; `is_cancelled`: the
         same, while it is read; `doing` is told what is being done."""
         self._told, self._ask, self._is_cancelled, self._doing = told, ask, is_cancelled, doing
-        self._decoder = DriverDecoder(transactions=told.transactions)
-        self._function = None if told.function is None else load(told.function)
+        self._has_function = told.function is not None
+        self._decoding = Decoding(DriverDecoder(transactions=told.transactions), _function(told.function))
         self._readers: OrderedDict[str, SpanReader[Batch]] = OrderedDict()
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None
@@ -104,8 +105,7 @@ class Stager:
 
     def rows(self, request: Request) -> Rows | Failed:
         """The rows of the span. Whatever goes wrong is in the answer."""
-        seconds: dict[str, float] = {}
-        return self._answered(request.id, lambda: self._rows(request, seconds), seconds, request)
+        return self._answered(request.id, lambda: (self._rows(request), self._lasts(request)))
 
     def decoded(self, request: Decode) -> Rows | Failed:
         """The rows of messages that were kept."""
@@ -113,18 +113,15 @@ class Stager:
             Batch(TopicPartition(one.topic, one.partition), [one.offset], [one.key], [one.value])
             for one in request.messages
         ]
-        return self._answered(request.id, lambda: self._transformed(self._decoded(kept)), {}, None)
+        return self._answered(request.id, lambda: (self._transformed(self._decoded(kept)), ()))
 
-    def _answered(
-        self, number: int, work: Callable[[], pa.Table], seconds: dict[str, float], request: Request | None
-    ) -> Rows | Failed:
+    def _answered(self, number: int, work: Callable[[], tuple[pa.Table, tuple[Last, ...]]]) -> Rows | Failed:
         try:
-            rows = work()
+            rows, lasts = work()
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, rows.schema) as stream:
                 stream.write_table(rows)
-            lasts = () if request is None else self._lasts(request)
-            return Rows(number, sink.getvalue().to_pybytes(), lasts, seconds)
+            return Rows(number, sink.getvalue().to_pybytes(), lasts)
         except SurelaneError as error:
             return Failed(number, type(error).__name__, error.message, error.hint)
         except MemoryError as error:
@@ -132,45 +129,37 @@ class Stager:
         except Exception as error:  # noqa: BLE001  # one of the messages may be the cause of whatever goes wrong
             return Failed(number, JobFailed.__name__, f"could not be decoded: {type(error).__name__}: {error}", None)
 
-    def _rows(self, request: Request, seconds: dict[str, float]) -> pa.Table:
+    def _rows(self, request: Request) -> pa.Table:
         reader, tables = self._reader(request), [NO_ROWS]
         for piece in _pieces(request.span):
-            with _timed(seconds, "fetch"):
-                self._doing(Activity.FETCH)
-                batches = reader.read(piece)
-            with _timed(seconds, "decode"):
-                tables.append(self._decoded(batches))
-        with _timed(seconds, "function"):
-            return self._transformed(pa.concat_tables(tables))
+            self._doing(Activity.FETCH)
+            tables.append(self._decoded(reader.read(piece)))
+        return self._transformed(pa.concat_tables(tables))
 
     def _decoded(self, batches: list[Batch]) -> pa.Table:
         self._doing(Activity.DECODE)
-        return self._decoder.decode(batches)
+        return self._decoding.decoded(batches)
 
     def _transformed(self, rows: pa.Table) -> pa.Table:
-        if self._function is None:
-            return rows
-        self._doing(Activity.FUNCTION)
-        return over(self._function, rows)
+        if self._has_function:
+            self._doing(Activity.FUNCTION)
+        return self._decoding.transformed(rows)
 
     def _staged(self, request: Request) -> Receipt | Declined:
-        seconds: dict[str, float] = {}
-        rows = self._rows(request, seconds)
+        rows = self._rows(request)
         self._doing(Activity.ARRANGE)
-        with _timed(seconds, "arrange"):
-            epoch = Epoch.arrange(rows)
-            whole = None if _is_irregular(epoch) else epoch.completed()
-            if whole is None:
-                return Declined(request.id, "not every change of it can be compacted")
-            whole.look_ahead()
+        epoch = Epoch.arrange(rows)
+        whole = None if _is_irregular(epoch) else epoch.completed()
+        if whole is None:
+            return Declined(request.id, "not every change of it can be compacted")
+        whole.look_ahead()
         self._doing(Activity.SERVER)
-        with _timed(seconds, "tables"):
-            tables = self._tables(request, epoch, whole)
-            if tables is None:
-                return Declined(request.id, "cancelled")
-        with _timed(seconds, "copy"):
-            copied = self._copy(request, whole, tables)
-        return self._receipt(request, epoch, whole, copied, seconds)
+        firsts = {**whole.firsts, **epoch.firsts}
+        changed = {index: first for index, first in firsts.items() if epoch.layouts[index].kind in CHANGES}
+        tables = self._tables(request, epoch, changed)
+        if tables is None:
+            return Declined(request.id, "cancelled")
+        return self._receipt(request, epoch, changed, self._copy(request, whole, tables))
 
     def _reader(self, request: Request) -> SpanReader[Batch]:
         reader = self._readers.get(request.lane)
@@ -182,14 +171,15 @@ class Stager:
         self._readers.move_to_end(request.lane)
         return reader
 
-    def _tables(self, request: Request, epoch: Epoch, whole: Epoch) -> Tables | None:
-        present = {*epoch.firsts, *whole.firsts}
-        wanted = {whole.layouts[index].text: index for index in present if whole.layouts[index].kind in CHANGES}
-        missing = [text for text in wanted if text not in request.tables]
-        if not missing:
+    def _tables(self, request: Request, epoch: Epoch, changed: Mapping[int, int]) -> Tables | None:
+        """`changed`: layouts of changes, with the ordinal of the first of each."""
+        examples = [
+            Example(text, Place(*epoch.position(first)))
+            for index, first in changed.items()
+            if (text := epoch.layouts[index].text) not in request.tables
+        ]
+        if not examples:
             return request.tables
-        firsts = {**whole.firsts, **epoch.firsts}
-        examples = [Example(text, Place(*epoch.position(firsts[wanted[text]]))) for text in missing]
         found = self._ask(Wanted(request.id, tuple(examples)))
         return None if found is None else {**request.tables, **found}
 
@@ -212,12 +202,7 @@ class Stager:
         return staging.copy_lines(connection, table.name, table.columns, lines), lines.size
 
     def _receipt(
-        self,
-        request: Request,
-        epoch: Epoch,
-        whole: Epoch,
-        copied: dict[int, tuple[int, int]],
-        seconds: dict[str, float],
+        self, request: Request, epoch: Epoch, changed: Mapping[int, int], copied: Mapping[int, tuple[int, int]]
     ) -> Receipt:
         messages = np.bincount(epoch.codes, minlength=len(epoch.layouts))
         staged = tuple(
@@ -228,8 +213,7 @@ class Stager:
                 int(messages[index]),
                 *copied.get(index, (0, 0)),
             )
-            for index, first in {**whole.firsts, **epoch.firsts}.items()
-            if epoch.layouts[index].kind in CHANGES
+            for index, first in changed.items()
         )
         times = single(epoch.rows["ts_ms"]).take(pa.array(epoch.of_kind(*CHANGES))).drop_null()
         distinct, counts = np.unique(times.to_numpy(zero_copy_only=False).astype(np.int64), return_counts=True)
@@ -242,7 +226,6 @@ class Stager:
             last_deletes=tuple(_last_deletes(epoch.rows, request.span.end)),
             lasts=self._lasts(request),
             size=epoch.rows.nbytes,
-            seconds=seconds,
         )
 
     def _lasts(self, request: Request) -> tuple[Last, ...]:
@@ -268,6 +251,10 @@ class Stager:
                 connection.close()
 
 
+def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:
+    return None if name is None else partial(over, load(name))
+
+
 def _pieces(span: Span) -> Iterator[Span]:
     """One after the other; of several partitions there is one."""
     moved = {tp: end for tp, end in span.end.items() if end > span.start[tp]}
@@ -276,7 +263,7 @@ def _pieces(span: Span) -> Iterator[Span]:
         return
     ((tp, end),) = moved.items()
     for start in range(span.start[tp], end, _PIECE):
-        yield Span(start=Offsets.of({tp: start}), end=Offsets.of({tp: min(start + _PIECE, end)}))
+        yield Span.of(tp, start, min(start + _PIECE, end))
 
 
 def _is_irregular(epoch: Epoch) -> bool:
@@ -290,10 +277,3 @@ def _last_deletes(rows: pa.Table, ends: Offsets) -> Iterator[Place]:
         offset = last_delete(rows if len(ends) == 1 else rows.filter(is_of(rows, TopicPartition(*tp))))
         if offset is not None:
             yield Place(*tp, offset)
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
-    begin = time.perf_counter()
-    yield
-    seconds[step] = seconds.get(step, 0.0) + time.perf_counter() - begin

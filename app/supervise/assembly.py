@@ -78,7 +78,8 @@ def make_messages(
     foresee: Callable[[Span, int], Sequence[Span]],
 ) -> Messages:
     """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything; `stage_ahead` is shown
-    what will be an epoch, `doing` what the calling thread does."""
+    what will be an epoch; `link` to the supervisor; `pool`: of the tasks that read, None: there are none; `foresee`:
+    epochs that are likely to follow one of so many bytes."""
     if pool is not None:
         return TaskMessages(pool, settings.lane, link.still, foresee, is_suspicious)
     transactions, doing = settings.epoch.align is Align.SOURCE_TRANSACTION, link.doing

@@ -21,7 +21,7 @@ class Foresight:
             return []
         ((tp, offset),) = start.items()
         end = min(offset + self._size.messages, self._known(tp, offset + self._size.messages))
-        return [_span(tp, offset, end)] if end > offset else []
+        return [Span.of(tp, offset, end)] if end > offset else []
 
     def after(self, span: Span, size: int) -> list[Span]:
         """Those after an epoch whose rows take so many bytes, as many as may be staged ahead."""
@@ -33,13 +33,9 @@ class Foresight:
             return []
         most = min(self._tasks + 1, self._stage.ahead_bytes // max(size, 1))
         ends = range(end + step, min(end + step * most, self._known(tp, end + step * most)) + 1, step)
-        return [_span(tp, last - step, last) for last in ends]
+        return [Span.of(tp, last - step, last) for last in ends]
 
     def _known(self, tp: TopicPartition, wanted: int) -> int:
         if self._high < wanted:
             self._high = self._broker.watermarks({tp})[tp].high
         return self._high
-
-
-def _span(tp: TopicPartition, start: int, end: int) -> Span:
-    return Span(start=Offsets.of({tp: start}), end=Offsets.of({tp: end}))

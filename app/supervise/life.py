@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from app.errors import ExitStatus, SparkGone
 from app.model.activity import Activity
-from app.model.death import Cause, Death, signal_name
+from app.model.death import Cause, Death, ending
 from app.oom import OomWatch
 from app.supervise.watchdog import Watchdog
 from app.supervise.worker import Worker
@@ -112,7 +112,7 @@ def death_of(
     elif status < 0 or spark_gone:
         fatal = status == -signal.SIGKILL or spark_gone
         cause = Cause.OOM if fatal and killed_for_memory else Cause.EXIT if spark_gone else Cause.SIGNAL
-        detail = detail if spark_gone else signal_name(-status)
+        detail = detail if spark_gone else ending(status)
     elif status != ExitStatus.BUG and status in set(ExitStatus) and not unannounced:
         return None
     return Death(cause=cause, detail=detail, at=datetime.datetime.now(datetime.UTC))

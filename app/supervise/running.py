@@ -40,6 +40,7 @@ from app.spark.checkpoint import Checkpoint
 from app.spark.errors import spark_errors
 from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
+from app.stage.receipt import last_messages
 from app.supervise.assembly import add_writers, any_is_new, check_total, commit_at_once, make_lane, make_messages
 from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
@@ -99,8 +100,6 @@ class Running:
         self._identity: Identity
         #: leader epoch of the message before each position
         self._terms: dict[TopicPartition, int] = {}
-        #: where they are known for
-        self._opened_at = Offsets()
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
         self._closing = ExitStack()
@@ -155,12 +154,15 @@ class Running:
         monitor.start()
         reached = {tp: offset for lane in self._lanes.values() for tp, offset in lane.read.items()}
         applied = {tp: offset for lane in self._lanes.values() for tp, offset in lane.position.items()}
-        self._opened_at = start.updated(applied)
-        self._messages.go_to(self._opened_at, self._terms)
+        first = start.updated(applied)
+        self._messages.go_to(first, self._terms)
+        for lane in self._lanes.values():
+            if lane.stage is not None:
+                lane.stage.go_to(first, self._terms)
         self._size.sample(self._broker, start.updated(reached))
         self._closing.callback(self._stop_query)
         goal = self._broker.ends(reached) if until_caught_up else {}
-        self._stage_first(start.updated(applied))
+        self._stage_first(first)
         while True:
             query = self._start_query(start, until_caught_up=until_caught_up)
             self.started = True
@@ -328,25 +330,21 @@ class Running:
             return None
 
         def staged(span: Span) -> StagedSpan | None:
-            found = stage.take(span, self._known_terms(span))
+            found = stage.take(span)
             if found is not None:
-                asked.ask(found.receipt.last)
+                asked.ask(last_messages(found.receipt.lasts))
                 self._size.learn(span, found.receipt.size)
-                stage.ask(self._foresight.after(span, found.receipt.size), {})
+                stage.ask(self._foresight.after(span, found.receipt.size))
             return found
 
         return staged
-
-    def _known_terms(self, span: Span) -> dict[TopicPartition, int]:
-        """Leader epochs of the messages before it: known where the lanes were opened."""
-        return {tp: term for tp, term in self._terms.items() if span.start.get(tp) == self._opened_at.get(tp)}
 
     def _stage_first(self, start: Offsets) -> None:
         """The first epoch is staged while Spark plans it."""
         lane = self._lanes.get(None)
         if lane is not None and lane.stage is not None:
             self._size.begin()
-            lane.stage.ask(self._foresight.first(start), self._terms)
+            lane.stage.ask(self._foresight.first(start))
 
     def _stage_ahead(self, epoch: Epoch) -> None:
         """In the thread of whoever reads ahead. An epoch of all partitions is none of several lanes', and with source

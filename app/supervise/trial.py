@@ -18,7 +18,7 @@ from app.config.settings import Align, Decode, Settings
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
-from app.model.death import signal_name
+from app.model.death import HANGS_ALONE, by_a_message
 from app.model.offsets import TopicPartition
 from app.transform.function import load, over
 
@@ -45,10 +45,10 @@ class ChildTrial:
             )
         except subprocess.TimeoutExpired as hung:
             is_ready = (hung.stdout or b"").startswith(_READY)
-            return "in a process of its own it hangs" if is_ready else None
+            return HANGS_ALONE if is_ready else None
         if not done.stdout.startswith(_READY) or not done.returncode:
             return None
-        return f"in a process of its own it ended that one ({_ending(done.returncode)})"
+        return by_a_message(done.returncode)
 
     def _task(self, message: RawMessage) -> bytes:
         task = {
@@ -70,10 +70,6 @@ def trial_of(settings: Settings) -> ChildTrial | None:
         transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
         timeout_seconds=_START_SECONDS + settings.guard.message_timeout.total_seconds(),
     )
-
-
-def _ending(status: int) -> str:
-    return f"status {status}" if status >= 0 else signal_name(-status)
 
 
 def _encoded(content: bytes | None) -> str | None:

@@ -18,6 +18,7 @@ from tests.messages import Debezium, Message, Table
 from tests.oracle import Reader, questions
 from tests.poison import Expected, check, row, send
 from tests.waiting import eventually
+from tests.workload import changes_of_few
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 EPOCH_MESSAGES = 200
@@ -50,7 +51,7 @@ def test_every_mode_takes_what_was_staged_ahead(
     chance, made = random.Random(3), lane(mode, epoch={"max_messages": EPOCH_MESSAGES}, stage={"tasks": 0})
     with Reader(target, topic) as reader:
         for _ in range(2):
-            topic.send(_changes(chance, 11 * EPOCH_MESSAGES))
+            topic.send(changes_of_few(FLAT, chance, 11 * EPOCH_MESSAGES))
             made.run_until_caught_up()
     questions(target, topic, reader=reader, exactly_once=made.exactly_once)
     assert len({one.table.name for one in used}) > 2, "tables in turns"
@@ -109,15 +110,6 @@ def test_killed_with_rows_staged_ahead(
         made.run_until_caught_up()
     questions(target, topic, reader=reader)
     assert _staged(target) == 0
-
-
-def _changes(chance: random.Random, count: int) -> list[Message]:
-    """Of the same rows again and again: the order of the epochs is what makes the end right."""
-    d, ids, made = Debezium(), range(60), list[Message]()
-    for number in range(count):
-        row = {"id": chance.choice(ids), "v": str(number)}
-        made.append(d.delete(FLAT, row) if chance.random() < 0.2 else d.update(FLAT, row))
-    return made
 
 
 def _large(count: int) -> list[Message]:

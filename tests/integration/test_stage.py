@@ -11,14 +11,14 @@ from sqlalchemy import Row
 from sqlalchemy.engine import make_url
 
 from app.config.settings import Source
-from app.model.offsets import Offsets, Span, TopicPartition
+from app.model.offsets import Span, TopicPartition
 from app.model.rows import Kind, Layout
 from app.source import by_tasks
 from app.stage import lane_stage
 from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.pool import Pool
-from app.stage.receipt import Declined, Receipt, Wanted
-from app.stage.request import Clearing, Request, Tables, ranges_of
+from app.stage.receipt import Declined, Receipt, Wanted, last_messages
+from app.stage.request import Clearing, KnownTerms, Request, Tables, ranges_of
 from app.stage.request import Table as RequestTable
 from app.stage.stager import Stager, Told
 from tests.fix_lane import MODES, LaneProcess, MakeLane, MakeProcess
@@ -27,7 +27,7 @@ from tests.fix_topic import Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import Reader, questions
 from tests.waiting import eventually
-from tests.workload import TABLES, Shop
+from tests.workload import TABLES, Shop, changes_of_few
 
 FLAT = Table("flat", {"id": INT, "v": TEXT})
 EPOCH_MESSAGES = 200
@@ -39,8 +39,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[StagedSpan]:
     spans: list[StagedSpan] = []
     take = LaneStage.take
 
-    def noticed(self: LaneStage, span: Span, terms: dict[TopicPartition, int]) -> StagedSpan | None:
-        found = take(self, span, terms)
+    def noticed(self: LaneStage, span: Span) -> StagedSpan | None:
+        found = take(self, span)
         spans.extend([found] if found else [])
         return found
 
@@ -57,7 +57,7 @@ def test_every_mode_applies_what_tasks_have_staged(
     chance, made = random.Random(3), lane(mode, epoch={"max_messages": EPOCH_MESSAGES})
     with Reader(target, topic) as reader:
         for _ in range(2):
-            topic.send(_changes(chance, 11 * EPOCH_MESSAGES))
+            topic.send(changes_of_few(FLAT, chance, 11 * EPOCH_MESSAGES))
             made.run_until_caught_up()
     questions(target, topic, reader=reader, exactly_once=made.exactly_once)
     assert sum(one.receipt.messages for one in taken) >= 20 * EPOCH_MESSAGES
@@ -105,7 +105,7 @@ def test_tasks_that_are_killed_at_random(
 def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """Said, and waited for, as for a server."""
     target.create(FLAT)
-    topic.send(_changes(random.Random(1), 20))
+    topic.send(changes_of_few(FLAT, random.Random(1), 20))
     made = lane("two-phase")
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "_keep", lambda *_: None)
@@ -133,8 +133,7 @@ class Desk:
 
     def stage(self, first: int, end: int, tables: Tables | None = None) -> Receipt | Declined:
         tp = TopicPartition(self._topic.name, 0)
-        span = Span(start=Offsets.of({tp: first}), end=Offsets.of({tp: end}))
-        return self._stager.stage(Request(1, "desk", ranges_of(span, {}), tables or {}))
+        return self._stager.stage(Request(1, "desk", ranges_of(Span.of(tp, first, end), KnownTerms()), tables or {}))
 
     def rows(self, kind: Kind) -> Sequence[Row[Any]]:
         return self._target.execute(f"select * from stage_{kind} order by 1")
@@ -182,7 +181,7 @@ def test_a_receipt(desk: Desk, target: Target, topic: Topic) -> None:
     assert desk.rows(Kind.DELETE) == [("2",), ("4",)]
     assert [one.offset for one in receipt.last_deletes] == [5]
     assert len(receipt.source_times) == 6
-    (last,) = receipt.last.values()
+    (last,) = last_messages(receipt.lasts).values()
     assert last.offset == 5
     assert [one.layouts[0].first.offset for one in desk.wanted] == [0]
 
@@ -228,12 +227,3 @@ def _pythons(process: LaneProcess) -> list[psutil.Process]:
     jvm = process.jvm
     found = [] if jvm is None else jvm.children(recursive=True)
     return [one for one in found if "python" in one.name()]
-
-
-def _changes(chance: random.Random, count: int) -> list[Message]:
-    """Of the same rows again and again: the order of the epochs is what makes the end right."""
-    d, made = Debezium(), list[Message]()
-    for number in range(count):
-        row = {"id": chance.choice(range(60)), "v": str(number)}
-        made.append(d.delete(FLAT, row) if chance.random() < 0.2 else d.update(FLAT, row))
-    return made

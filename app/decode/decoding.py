@@ -1,4 +1,4 @@
-"""Messages decoded by the driver, and sent through the user's function if there is one."""
+"""Messages decoded by this process, and sent through the user's function if there is one."""
 
 from collections.abc import Callable, Sequence
 
