@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
 from app.apply.arrange import Epoch
-from app.apply.prestaging import Prestaging
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
@@ -202,7 +201,7 @@ class BareLane:
         shapes = Shapes(self._engine, SCHEMA, self.name, self.tables, lambda *_: {})
         shapes.reset()
         self._guard = guard
-        applier = Applier(self.name, shapes, Prestaging(self._engine, SCHEMA, self.name))
+        applier = Applier(self.name, shapes)
         quarantine = Quarantine(SCHEMA, self.name)
         keeping = Keeping(self.name, self._generation, quarantine, self._guard, self.rules)
         self.release_wanted = Event()

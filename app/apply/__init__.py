@@ -5,7 +5,6 @@
     encoding  what the text of a column means, and the SQL that turns it into the column's type
     staging   COPY into an UNLOGGED table (a temp table would forbid PREPARE TRANSACTION)
     reclaiming  giving back its space, beside the next epoch
-    prestaging  the same COPY before the epoch's turn, while the target is busy with the one before
     merge     one DELETE and one MERGE (or INSERT ... ON CONFLICT) for each table
     plan      in which order; from the fast one to the faithful one
 

@@ -15,7 +15,6 @@ from app.apply.arrange import CHANGES, Epoch
 from app.apply.constraints import settle_constraints
 from app.apply.merge import SWALLOWED
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
-from app.apply.prestaging import Prestaging
 from app.apply.shapes import Shape, Shapes
 from app.db.failures import depends_on_order
 from app.db.sql import run
@@ -59,9 +58,8 @@ class StagedLayout:
 class Applier:
     """Applies epochs of one lane."""
 
-    def __init__(self, lane: str, shapes: Shapes, prestaging: Prestaging) -> None:
-        self.lane = lane
-        self._shapes, self._prestaging = shapes, prestaging
+    def __init__(self, lane: str, shapes: Shapes) -> None:
+        self.lane, self._shapes = lane, shapes
 
     @property
     def schema(self) -> str:
@@ -78,17 +76,6 @@ class Applier:
             found = {index: self._shape(epoch, index, example) for index, example in epoch.firsts.items()}
         self._shapes.reclaim()
         return {index: shape for index, shape in found.items() if shape is not None}
-
-    def stage_ahead(self, epoch: Epoch) -> None:
-        """Stage what will be applied after the epoch in progress, as far as it is known how. From any one thread."""
-        shapes = {index: self._shapes.known(epoch.layouts[index]) for index in epoch.firsts}
-        known = {index: shape for index, shape in shapes.items() if shape is not None}
-        if epoch.completed() is epoch and _plans_of(epoch, known)[0] is not Plan.FAITHFUL:
-            self._prestaging.run(epoch, known)
-
-    def close(self) -> None:
-        """End what it has of its own; when nobody stages ahead any more."""
-        self._prestaging.close()
 
     def forget(self) -> None:
         """The target may have been altered: read its catalog again for the next epoch."""
@@ -178,15 +165,11 @@ class Applier:
         lines = epoch.last_lines[index]
         if not len(lines):
             return 0
-        if (ready := self._prestaging.take(epoch, index, shape)) is not None:
-            filled.add(ready.table.name)
-            sent, merge = ready.rows, ready.merge.upsert()
-        else:
-            if shape.staging.name in filled:
-                staging.clear(connection, [shape.staging.name])
-            filled.add(shape.staging.name)
-            sent, merge = staging.copy(connection, shape.staging, lines), _merge(shape)
-        result = run(connection, merge)
+        if shape.staging.name in filled:
+            staging.clear(connection, [shape.staging.name])
+        filled.add(shape.staging.name)
+        sent = staging.copy(connection, shape.staging, lines)
+        result = run(connection, _merge(shape))
         _refuse_swallowed(connection, shape, result.rowcount, sent)
         return sent
 

@@ -1,7 +1,7 @@
 """Staging: COPY of prepared lines into an UNLOGGED table of the lane's own.
 
 A staging table belongs to one lane and one shape of message. Its rows are written and read in the epoch's own
-transaction and deleted at its end, so nobody ever sees them; those staged ahead (`app.apply.prestaging`) are committed
+transaction and deleted at its end, so nobody ever sees them; those that tasks stage (`app.stage`) are committed
 before, where nobody looks. VACUUM between epochs gives the space back: TRUNCATE makes new files, which have to reach
 the disk, and waits for whatever else the file system has to write.
 """

@@ -50,13 +50,6 @@ class Format(enum.StrEnum):
     DEBEZIUM_JSON = "debezium-json"
 
 
-class Decode(enum.StrEnum):
-    """Where messages are read and decoded."""
-
-    DRIVER = "driver"  #: in the lane's own process: the cheapest way, on one core
-    WORKERS = "workers"  #: by Spark's tasks, in parallel
-
-
 class Order(enum.StrEnum):
     """What is kept in order."""
 
@@ -224,8 +217,6 @@ class Source(_Section):
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
-    #: None: in the driver, unless the user's code or SQL runs on workers, or the session has other machines
-    decode: Decode | None = None
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES
     security: Annotated[Security, BeforeValidator(values.security)] = Security()
@@ -334,12 +325,10 @@ class Epoch(_Section):
     #: bytes, about: see `app.source.size`
     max_bytes: Annotated[int, Field(ge=1)] = 128 << 20
     trigger: Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(values.interval)] = "0 seconds"
-    #: read and decode even one Kafka partition in so many tasks; None: as many as the session has cores
-    min_partitions: Annotated[int, Field(ge=1)] | None = None
     align: Align = Align.NONE
-    #: with `align`: messages that may wait for the rest of their transaction, held in the driver's memory
+    #: with `align`: messages that may wait for the rest of their transaction, in a stage process' memory
     max_transaction_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 500_000
-    #: over several topics: messages that may wait for unread ones of another topic, held in the driver's memory
+    #: over several topics: messages that may wait for unread ones of another topic, in a stage process' memory
     max_held_messages: Annotated[int, Field(ge=0, le=MAX_EPOCH_MESSAGES)] = 500_000
 
     @property
@@ -351,9 +340,8 @@ class Epoch(_Section):
 class Stage(_Section):
     """Spark's tasks that read, decode and stage the messages."""
 
-    #: resident ones, each takes a core of the session; None: one less than it has cores, 4 at most. 0: the driver reads
-    #: and stages by itself
-    tasks: Annotated[int, Field(ge=0, le=MAX_STAGE_TASKS)] | None = None
+    #: resident ones, each takes a core of the session; None: one less than it has cores, 1 to 4
+    tasks: Annotated[int, Field(ge=1, le=MAX_STAGE_TASKS)] | None = None
     #: bytes, about, that may be staged ahead of their turn
     ahead_bytes: Annotated[int, Field(ge=0)] = 256 << 20
 
@@ -402,18 +390,10 @@ class Guard(_Section):
     _url_knows = field_validator("url")(_with_password_from)
 
 
-class Where(enum.StrEnum):
-    """Where a transform runs."""
-
-    WORKERS = "workers"  #: Spark's Python workers, in parallel
-    DRIVER = "driver"  #: the lane's own process: what it does to its process it does to the lane
-
-
 class Transform(_Section):
     """The user's code between decoding and applying."""
 
     function: Annotated[str, AfterValidator(values.function)]
-    where: Where = Where.WORKERS
 
 
 class TableSql(_Section):
@@ -602,37 +582,10 @@ class Settings(BaseSettings):
             )
         return epoch
 
-    @field_validator("transform", "sql")
-    @classmethod
-    def _on_workers_where_messages_are(cls, given: Any, info: ValidationInfo) -> Any:
-        source = info.data.get("source")
-        on_workers = given.where is Where.WORKERS if isinstance(given, Transform) else bool(given)
-        if on_workers and isinstance(source, Source) and source.decode is Decode.DRIVER:
-            raise values.fault(
-                f"{info.field_name} runs on Spark's workers, but source.decode is driver",
-                "leave source.decode out, or write source.decode: workers",
-            )
-        return given
-
     @field_validator("checkpoint")
     @classmethod
     def _checkpoint_of_lane(cls, checkpoint: str, info: ValidationInfo) -> str:
         return values.location(checkpoint or f"./var/checkpoints/{info.data.get('lane', '')}")
-
-    @property
-    def decode(self) -> Decode:
-        """Where messages are read and decoded."""
-        if self.source.decode is not None:
-            return self.source.decode
-        transforms = self.transform is not None and self.transform.where is Where.WORKERS and self.stage.tasks == 0
-        on_workers = self.sql or transforms
-        return Decode.WORKERS if on_workers or not self.spark.master.startswith("local") else Decode.DRIVER
-
-    @property
-    def stages(self) -> bool:
-        """Whether resident tasks read and decode the messages."""
-        in_driver = self.transform is not None and self.transform.where is Where.DRIVER
-        return not in_driver and self.decode is Decode.DRIVER and self.stage.tasks != 0
 
     @property
     def mode(self) -> CommitMode:

@@ -35,8 +35,16 @@ class Decoding:
 
 
 def as_batches(messages: Sequence[RawMessage]) -> list[Batch]:
-    """One for each message, in their order."""
-    return [Batch(one.position.tp, [one.position.offset], [one.key], [one.value]) for one in messages]
+    """In their order; one for neighbours of a partition."""
+    batches: list[Batch] = []
+    for one in messages:
+        if not batches or batches[-1].tp != one.position.tp:
+            batches.append(Batch(one.position.tp))
+        batch = batches[-1]
+        batch.offsets.append(one.position.offset)
+        batch.keys.append(one.key)
+        batch.values.append(one.value)
+    return batches
 
 
 def _poison(work: Callable[[], pa.Table]) -> pa.Table:

@@ -17,7 +17,6 @@ import pyarrow as pa
 import structlog
 
 from app.decode import scanner
-from app.decode.debezium import OPERATIONS
 from app.decode.scanner import Scanned, Scanner
 from app.kafka.spans import Batch
 from app.model.arrow import Indices, compute
@@ -28,6 +27,15 @@ log = structlog.get_logger()
 #: messages until compiled code is loaded
 WORTH_COMPILING = 20_000
 
+#: what `op` asks for
+OPERATIONS = {
+    "c": Kind.UPSERT,
+    "u": Kind.UPSERT,
+    "r": Kind.UPSERT,
+    "d": Kind.DELETE,
+    "t": Kind.TRUNCATE,
+    "m": Kind.FILTERED,
+}
 _UPSERTS = frozenset(op for op, kind in OPERATIONS.items() if kind is Kind.UPSERT)
 #: how Connect's converter begins a message with schema, and what stands between the two
 _ENVELOPE, _PAYLOAD = b'{"schema":', b',"payload":'

@@ -16,6 +16,8 @@ import structlog
 from sqlalchemy import Connection
 
 from app import failpoint
+from app.align.commit_order import ComesEarly
+from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
 from app.apply.arrange import Epoch
 from app.apply.plan import FALLBACKS
@@ -27,11 +29,9 @@ from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, U
 from app.guard.attempts import Stage
 from app.guard.guard import Guard
 from app.guard.narrowing import span_of
-from app.lane.alignment import Alignment, Cut
+from app.lane.alignment import Alignment
 from app.lane.applying import Application
-from app.lane.commit_order import ComesEarly
 from app.lane.keeping import Keeping
-from app.lane.key_changes import is_half
 from app.lane.reading import Reader, Source, Trial
 from app.lane.releasing import Releasing
 from app.lane.sending import Sending
@@ -46,6 +46,7 @@ from app.model.gid import Gid
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
 from app.stage.lane_stage import LaneStage, StagedSpan
+from app.stage.receipt import offsets_of
 
 log = structlog.get_logger()
 
@@ -166,14 +167,8 @@ class Lane:
         waiting = self._alignment.order.waiting if self._alignment.order is not None else {}
         return any(offset < goal.get(tp, 0) for tp, offset in waiting.items())
 
-    def stage_ahead(self, epoch: Epoch) -> None:
-        """See `app.apply.prestaging`: what is likely to be the next epoch, while one is in progress. From any one
-        thread."""
-        self._applier.stage_ahead(epoch)
-
     def close(self) -> None:
-        """End what it has beside the writer's connection; when nobody stages ahead any more."""
-        self._applier.close()
+        """End what it has beside the writer's connection."""
         if self.stage is not None:
             if self._staged is not None and self.committer.pending is None:
                 self._staged.release()
@@ -238,38 +233,36 @@ class Lane:
     def _process_staged(self, number: int, planned: Span, source: Source, stage: Stager, steps: Steps) -> bool:
         """Process an epoch of which no row is looked at here: tasks stage it. False, with nothing of it left, where the
         rows are needed."""
-        if not self._needs_no_rows(planned):
+        if self._guard.is_suspicious or self._keeping.keys:
             return False
         # 3. Have it staged, under guard; it may have been staged ahead.
-        self._guard.enter(planned)
-        self._guard.begin(number, planned, Stage.EPOCH)
+        whole = self._alignment.span(self._last, planned)
+        self._guard.enter(whole)
+        self._guard.begin(number, whole, Stage.EPOCH)
         with steps.of("stage"):
             self._guard.doing(Activity.FETCH)
-            staged = self._staged = stage(planned)
-            if staged is None or any(is_half(one.position, source.message) for one in staged.receipt.last_deletes):
-                return False
+            staged = self._staged = stage(whole)
+        if staged is None:
+            return False
+        receipt, span = staged.receipt, replace(whole, end=staged.receipt.end)
         failpoint.reach("after-decode")
         # 5. Prepare what lives outside the transaction.
         with steps.of("prepare"):
             self._before_writing(number)
         # 6. Merge and pre-commit, all in one transaction.
         try:
-            self._write(number, planned, planned, source, steps, partial(self._merged, number, planned, staged))
+            self._write(number, planned, span, source, steps, partial(self._merged, number, span, staged))
         except _NotMergedError as refused:
             log.info("not applied as staged", lane=self.name, epoch=number, because=str(refused))
             if self.stage is not None:
                 self.stage.pause()
             return False
-        self._alignment.keep(NO_ROWS, planned.end)
-        self._metrics.set_held(0)
+        if self._alignment.order is not None:
+            self._alignment.order.waiting = offsets_of(receipt.waiting)
+        self._alignment.keep(None if receipt.held else NO_ROWS, span.end)
+        self._metrics.set_held(receipt.held)
         self._publish_if_committed()
         return True
-
-    def _needs_no_rows(self, planned: Span) -> bool:
-        """Whether nothing is suspected, no change waits for another one, and none was read before."""
-        if self._guard.is_suspicious or self._keeping.keys:
-            return False
-        return self._alignment.ends_as_planned(planned) and self._alignment.span(self._last, planned) == planned
 
     def _process(self, number: int, planned: Span, source: Source, steps: Steps, *, known: bool) -> None:
         # 3. Read, under guard, part by part where something is suspected; here the rows come into order.

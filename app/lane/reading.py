@@ -54,10 +54,6 @@ class Source(Protocol):
         """The rows of a part of the epoch."""
         ...
 
-    def arranged(self, rows: pa.Table) -> Epoch:
-        """What `all` gave, in the lane's order; it may have been arranged ahead."""
-        ...
-
     def message(self, position: Position) -> RawMessage | None:
         """One message as it lies in Kafka; None where there is none (offsets have gaps)."""
         ...
@@ -120,7 +116,7 @@ class Reader:
 
     def sound(self, rows: pa.Table) -> Epoch:
         """What was read, in the lane's order and without those messages that are condemned or malformed."""
-        return self._without_bad(self.source.arranged(rows))
+        return self._without_bad(Epoch.arrange(rows))
 
     def _whole(self, span: Span) -> None:
         self.guard.begin(self.number, span, Stage.EPOCH)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, text
 
+from app.align.commit_order import ComesEarly, CommitOrder
 from app.apply.applier import Applied, Applier
 from app.apply.arrange import Epoch
 from app.apply.constraints import Deferred
@@ -15,7 +16,6 @@ from app.db.failures import unless_refused
 from app.guard.attempts import Stage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import Rows, span_of
-from app.lane.commit_order import ComesEarly, CommitOrder
 from app.lane.skipping import Skips
 from app.model.activity import Activity
 

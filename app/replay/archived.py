@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from app.archive.participant import Messages
 from app.archive.reader import ArchiveReader
 from app.kafka.broker import RawMessage, Watermarks
-from app.kafka.spans import Batch
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.replay.origin import Origin
 
@@ -27,9 +27,10 @@ class ArchivedOrigin:
 
     name = "archive and Kafka"
 
-    def __init__(self, kafka: Origin, readers: Mapping[TopicPartition, ArchiveReader]) -> None:
-        """`readers`: of each partition the archive that has it, of these very topics."""
-        self._kafka, self._readers = kafka, readers
+    def __init__(self, kafka: Origin, rest: Messages, readers: Mapping[TopicPartition, ArchiveReader]) -> None:
+        """`rest` reads Kafka's messages of spans that are in the archive only in part; `readers`: of each partition the
+        archive that has it, of these very topics."""
+        self._kafka, self._rest, self._readers = kafka, rest, readers
         self._reading: dict[TopicPartition, _Reading] = {}
 
     def held(self) -> Mapping[TopicPartition, Watermarks]:
@@ -43,15 +44,17 @@ class ArchivedOrigin:
         firsts = {tp: self._first_of(tp, timestamp_ms, low) for tp, (low, _) in marks.items() if found[tp] == low}
         return found.updated({tp: offset for tp, offset in firsts.items() if offset is not None})
 
-    def read(self, span: Span) -> list[Batch]:
+    def given(self, span: Span) -> list[RawMessage] | None:
         """See `Origin`."""
         lows = {tp: mark.low for tp, mark in self._kafka.held().items()}
         turn = {tp: min(max(start, lows[tp]), span.end[tp]) for tp, start in span.start.items()}
         early = {tp: end for tp, end in turn.items() if end > span.start[tp]}
-        batches = [self._archived(tp, span.start[tp], end, lows[tp]) for tp, end in early.items()]
+        if not early:
+            return None
+        found = [one for tp, end in early.items() for one in self._archived(tp, span.start[tp], end, lows[tp])]
         if any(span.end[tp] > start for tp, start in turn.items()):
-            batches += self._kafka.read(Span(start=Offsets.of(turn), end=span.end))
-        return batches
+            found += self._rest.read(Span(start=Offsets.of(turn), end=span.end))
+        return found
 
     def message(self, position: Position) -> RawMessage | None:
         """See `Origin`."""
@@ -72,6 +75,7 @@ class ArchivedOrigin:
 
     def close(self) -> None:
         """See `Origin`."""
+        self._rest.close()
         self._kafka.close()
 
     def _first(self, tp: TopicPartition, low: int) -> int:
@@ -89,20 +93,18 @@ class ArchivedOrigin:
         if start.tp in self._readers and self._first(start.tp, end) <= start.offset < end:
             yield from self._readers[start.tp].read(start.topic, start.partition, start.offset, end)
 
-    def _archived(self, tp: TopicPartition, start: int, end: int, low: int) -> Batch:
+    def _archived(self, tp: TopicPartition, start: int, end: int, low: int) -> list[RawMessage]:
         """Goes on where the last one ended; Diverged where the archive has not all of it."""
         reading = self._reading.pop(tp, None)
         if reading is None or reading.at != start:
             reading = _Reading(start, self._readers[tp].read(*tp, start, low))
-        batch, at, left = Batch(tp), start, None
+        found, at, left = list[RawMessage](), start, None
         # no generator of its own: it would end the archive's when it is left
         for one in itertools.chain([reading.left] if reading.left else [], reading.messages):
             if one.position.offset >= end:
                 left = one
                 break
-            batch.offsets.append(one.position.offset)
-            batch.keys.append(one.key)
-            batch.values.append(one.value)
+            found.append(one)
             at = one.position.offset + 1
         self._reading[tp] = _Reading(max(at, end), reading.messages, left)
-        return batch
+        return found

@@ -2,9 +2,7 @@
 
 from collections.abc import Mapping
 
-from app.config.settings import Source
 from app.kafka.broker import Broker, RawMessage, Watermarks
-from app.kafka.spans import Batch, SpanReader
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 
@@ -13,9 +11,9 @@ class KafkaOrigin:
 
     name = "Kafka"
 
-    def __init__(self, source: Source, broker: Broker) -> None:
+    def __init__(self, broker: Broker) -> None:
         """`broker` is the caller's, who closes it."""
-        self._broker, self._reader = broker, SpanReader(source)
+        self._broker = broker
 
     def held(self) -> Mapping[TopicPartition, Watermarks]:
         """See `Origin`."""
@@ -25,9 +23,8 @@ class KafkaOrigin:
         """See `Origin`."""
         return self._broker.offsets_at(timestamp_ms)
 
-    def read(self, span: Span) -> list[Batch]:
+    def given(self, span: Span) -> None:
         """See `Origin`."""
-        return self._reader.read(span)
 
     def message(self, position: Position) -> RawMessage | None:
         """See `Origin`."""
@@ -38,5 +35,4 @@ class KafkaOrigin:
         return self._broker.messages(start, limit)
 
     def close(self) -> None:
-        """See `Origin`."""
-        self._reader.close()
+        """Nothing is open."""

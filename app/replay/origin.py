@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from app.kafka.broker import RawMessage, Watermarks
-from app.kafka.spans import Batch
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 
@@ -22,8 +21,9 @@ class Origin(Protocol):
         """Of every partition the first message that is not older; where there is none, its end."""
         ...
 
-    def read(self, span: Span) -> list[Batch]:
-        """Every message of the span, each partition's in order. Raises Diverged for what is not there any more."""
+    def given(self, span: Span) -> list[RawMessage] | None:
+        """Every message of the span, each partition's in order; None: Kafka has all of them. Raises Diverged for what
+        is not there any more."""
         ...
 
     def message(self, position: Position) -> RawMessage | None:

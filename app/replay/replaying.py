@@ -8,6 +8,7 @@ from threading import Event
 
 from sqlalchemy import Connection, Engine
 
+from app.archive.from_kafka import KafkaMessages
 from app.config.settings import Settings
 from app.db.failures import translated
 from app.errors import TopicChanged
@@ -20,7 +21,6 @@ from app.recover.archived import archive_readers
 from app.recover.resting import lane_names
 from app.replay.archived import ArchivedOrigin
 from app.replay.bounds import Known
-from app.replay.decoding import decoding
 from app.replay.kafka import KafkaOrigin
 from app.replay.mark import Mark
 from app.replay.opening import Opening, Wishes, alone
@@ -28,6 +28,7 @@ from app.replay.origin import Origin
 from app.replay.place import Place
 from app.replay.running import Run
 from app.replay.skipped import Skips, within
+from app.replay.tasks import stage_tasks
 from app.snapshot.looking import pinned
 
 
@@ -84,8 +85,8 @@ class Replaying:
             with translated("replay: reading the target's quarantine"):
                 known = within(target, settings.target.db_schema, lanes, mark.span)
             told = self._place.replaying(len(known))
-            decodes = stack.enter_context(decoding(told))
-            run = Run(told, mark, origin, decodes, identity, opening, self._stop, self._progress)
+            pool = stack.enter_context(stage_tasks(told))
+            run = Run(told, mark, origin, pool, identity, opening, self._stop, self._progress)
             begun_at = time.monotonic()
             run.to_the_end()
             seconds = time.monotonic() - begun_at
@@ -107,10 +108,10 @@ class Replaying:
 
 def _origin(settings: Settings, broker: Broker, cluster: str, topics: dict[str, str]) -> Origin:
     """Kafka, and in front of it the archive, if the lane has one."""
-    kafka, readers = KafkaOrigin(settings.source, broker), archive_readers(settings, broker.partitions())
+    kafka, readers = KafkaOrigin(broker), archive_readers(settings, broker.partitions())
     for reader in set(readers.values()):
         reader.check_topics(cluster, topics)
-    return ArchivedOrigin(kafka, readers) if readers else kafka
+    return ArchivedOrigin(kafka, KafkaMessages(settings.source), readers) if readers else kafka
 
 
 @contextmanager

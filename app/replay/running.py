@@ -18,11 +18,13 @@ from app.metrics.lane import AllMetrics
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.replay.cutting import Cutting
-from app.replay.decoding import Decodes
 from app.replay.mark import Mark
 from app.replay.opening import Opening
 from app.replay.origin import Origin
 from app.replay.place import NAME
+from app.source.messages import TaskMessages
+from app.stage.lane_stage import StagedSpan
+from app.stage.pool import Pool
 from app.supervise.assembly import add_writers, make_lane
 from app.supervise.epoch_source import EpochSource
 from app.supervise.link import Link
@@ -47,13 +49,14 @@ class Run:
         settings: Settings,
         mark: Mark,
         origin: Origin,
-        decodes: Decodes,
+        pool: Pool,
         identity: tuple[str, dict[str, str]],
         opening: Opening,
         stop: Event,
         progress: Callable[[str], None],
     ) -> None:
-        self._settings, self._mark, self._origin, self._decodes = settings, mark, origin, decodes
+        self._settings, self._mark, self._origin, self._pool = settings, mark, origin, pool
+        self._messages = TaskMessages(pool, settings.lane, lambda: None, lambda *_: [], lambda: False)
         self._identity, self._opening, self._stop, self._progress = identity, opening, stop, progress
         self._metrics = AllMetrics({}, CollectorRegistry())
         self._writers: dict[str, Writer] = {}
@@ -96,14 +99,18 @@ class Run:
     def _opened(self) -> Iterator[None]:
         try:
             add_writers(self._settings, self._writers, sorted(self._mark.goal), Link(), self._metrics, NAME)
-            stored = StoredMessages(self._decodes, self._origin)
+            stored = StoredMessages(self._messages, self._origin)
             for writer in self._writers.values():
                 self._open(writer)
                 metrics = self._metrics[writer.name]
-                self._lanes[writer.partition] = make_lane(self._settings, writer, metrics, stored, lambda: None)
+                self._lanes[writer.partition] = make_lane(
+                    self._settings, writer, metrics, stored, lambda: None, self._pool, Link()
+                )
             self._number = 0
             yield
         finally:
+            for lane in self._lanes.values():
+                lane.close()
             for writer in self._writers.values():
                 writer.close()
 
@@ -146,18 +153,26 @@ class Run:
     def _epoch(self, span: Span) -> None:
         """Of every lane that has something in it."""
         sizes: list[int] = []
-        for tp, lane in self._lanes.items():
-            own = span if tp is None else Span(start=span.start.only({tp}), end=span.end.only({tp}))
-            if own.start == own.end:
-                continue
+        parts = {tp: own for tp in self._lanes if (own := _only(span, tp)).start != own.end}
+        for tp in parts:  # of several lanes, side by side
+            self._ask(self._lanes[tp], self._lanes[tp].position, [parts[tp]])
+        for tp, own in parts.items():
+            lane = self._lanes[tp]
 
             def planned(own: Span = own) -> pa.Table:
                 rows = self._part(own)
                 sizes.append(rows.nbytes)
                 return rows
 
+            def staged(whole: Span, lane: Lane = lane, own: Span = own) -> StagedSpan | None:
+                found = None if lane.stage is None else lane.stage.take(whole, self._origin.given(whole) or ())
+                if found is not None:
+                    sizes.append(found.receipt.size)
+                    self._ask(lane, found.receipt.end, self._next(own, found.receipt.size))
+                return found
+
             try:
-                lane.process_epoch(self._number, own, EpochSource(planned, self._part, self._origin))
+                lane.process_epoch(self._number, own, EpochSource(planned, self._part, self._origin), staged)
             except Diverged:
                 self._opening.check_there(self.position, self._mark.goal)  # says exactly what is gone
                 raise
@@ -167,8 +182,27 @@ class Run:
         self._number += 1
         self._failures = 0
 
+    def _ask(self, lane: Lane, start: Offsets, planned: list[Span]) -> None:
+        """Have epochs staged ahead, the first from where the lane's next one begins; what the archive has is given to a
+        task at its turn."""
+        starts = [start, *(one.end for one in planned[:-1])]
+        spans = [Span(start=begin, end=one.end) for begin, one in zip(starts, planned, strict=True)]
+        if lane.stage is not None and all(self._origin.given(span) is None for span in spans):
+            lane.stage.ask(spans)
+
+    def _next(self, planned: Span, size: int) -> list[Span]:
+        """What is likely to be planned after an epoch of one lane over everything, as many as may be staged ahead."""
+        if None not in self._lanes:
+            return []
+        self._cutting.learn(planned, size)
+        found, most = list[Span](), min(self._pool.tasks + 1, self._settings.stage.ahead_bytes // max(size, 1))
+        while len(found) < most and _left(at := (found[-1] if found else planned).end, self._mark.goal):
+            found.append(self._cutting.next(at, self._mark.goal))
+        return found
+
     def _part(self, span: Span) -> pa.Table:
-        return self._decodes.rows(self._origin.read(span))
+        given = self._origin.given(span)
+        return self._messages.part(span) if given is None else self._messages.stored(given)
 
     def _read(self) -> Offsets:
         return Offsets.joined([lane.read for lane in self._lanes.values()])
@@ -182,6 +216,11 @@ class Run:
             rate = done / seconds
             words += f", {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
         self._progress(words)
+
+
+def _only(span: Span, tp: TopicPartition | None) -> Span:
+    """The part of one lane; None: it is the only one."""
+    return span if tp is None else Span(start=span.start.only({tp}), end=span.end.only({tp}))
 
 
 def _left(position: Offsets, goal: Offsets) -> int:

@@ -1,50 +1,123 @@
-"""What reads and decodes a lane's messages: Spark's tasks, or the driver itself (`source.decode`)."""
+"""Rows that the driver needs itself, read and decoded by the tasks that stage: of epochs in which something is
+suspected, or whose order matters."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
-from app.apply.arrange import Epoch
+from app import errors
+from app.errors import JobFailed, SurelaneError, Unreachable
 from app.kafka.broker import RawMessage
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.stage.lost import TaskDied
+from app.stage.pool import Attempt, Lost, Pool
+from app.stage.receipt import Failed, Rows, last_messages
+from app.stage.request import KnownTerms, Stored, ranges_of
+
+#: seconds between two looks at how long it takes
+_LOOK_SECONDS = 1.0
+#: seconds that are waited for a process that reads
+NO_PROCESS_SECONDS = 60.0
+#: ends of what was read, whose last messages are remembered
+_REMEMBERED = 1024
 
 
-class Messages(Protocol):
-    """Tables are as `app.model.rows` says. Errors are SurelaneErrors, of verdict POISON where a message may be the
-    cause."""
+class TaskMessages:
+    """Rows as `app.model.rows` says. Errors are SurelaneErrors, of verdict POISON where a message may be the cause;
+    TaskDied where a task dies over them."""
 
-    def query(self, messages: DataFrame) -> DataFrame:
-        """What the streaming query makes of Kafka's rows."""
-        ...
-
-    def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
-        """Where what is read first begins, known before there is a query. `terms`: leader epoch of the message before
-        it, where it is known."""
-        ...
+    def __init__(
+        self,
+        pool: Pool,
+        lane: str,
+        still: Callable[[], None],
+        foresee: Callable[[Span, Offsets, int], Sequence[Span]],
+        is_suspicious: Callable[[], bool],
+    ) -> None:
+        """`still` is called again and again while one waits for a task; `foresee`: epochs that are likely to follow one
+        of so many bytes; `is_suspicious`: whether the guard suspects anything."""
+        self._pool, self._lane, self._still = pool, lane, still
+        self._foresee, self._is_suspicious = foresee, is_suspicious
+        #: what is read ahead
+        self._ahead: tuple[Span, Attempt] | None = None
+        self._known = KnownTerms()
+        self._lasts: dict[tuple[TopicPartition, int], LastMessage] = {}
 
     def last(self, tp: TopicPartition, end: int) -> LastMessage | None:
-        """What identifies the last message before `end`; None: it was not remembered."""
-        ...
+        """What identifies the last message before `end`, where a read ended there."""
+        return self._lasts.get((tp, end))
 
-    def epoch(self, frame: DataFrame, span: Span) -> pa.Table:
-        """Every row of the epoch that the streaming query has planned; `frame` is what `query` made for it."""
-        ...
+    def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
+        """Where the first epoch begins. `terms`: leader epoch of the message before it, where it is known."""
+        self._known = KnownTerms(start, terms)
 
-    def arranged(self, rows: pa.Table) -> Epoch:
-        """What `epoch` gave, in the lane's order; it may have been arranged ahead."""
-        ...
+    def epoch(self, span: Span) -> pa.Table:
+        """Every row of an epoch; those of the next one are read ahead where they are foreseen."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] != span:
+            self._pool.cancel(ahead[1], _nothing)
+            ahead = None
+        rows = self._read(span, ahead[1] if ahead else None)
+        if not self._is_suspicious() and (spans := self._foresee(span, span.end, rows.nbytes)):
+            self._ahead = (spans[0], self._pool.read(self._lane, ranges_of(spans[0], self._known)))
+        return rows
 
     def part(self, span: Span) -> pa.Table:
-        """The rows of some span, wherever it is."""
-        ...
+        """The rows of some span."""
+        return self._read(span)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """The rows of messages that somebody has kept."""
-        ...
+        """The rows of messages that were kept."""
+        kept = [Stored.of(one) for one in messages]
+        return _table(self._answer(self._pool.decode(self._lane, kept)))
 
     def close(self) -> None:
-        """Give up what is held."""
-        ...
+        """Nobody wants what is read ahead."""
+        if self._ahead is not None:
+            self._pool.cancel(self._ahead[1], _nothing)
+
+    def _read(self, span: Span, attempt: Attempt | None = None) -> pa.Table:
+        found = self._answer(attempt or self._pool.read(self._lane, ranges_of(span, self._known)))
+        for tp, last in last_messages(found.lasts).items():
+            self._lasts[tp, span.end[tp]] = last
+        while len(self._lasts) > _REMEMBERED:
+            self._lasts.pop(next(iter(self._lasts)))
+        return _table(found)
+
+    def _answer(self, attempt: Attempt) -> Rows:
+        begun_at = time.monotonic()
+        while (answer := self._pool.answer(attempt, _LOOK_SECONDS)) is None:
+            self._still()
+            if attempt.process is None and time.monotonic() - begun_at > NO_PROCESS_SECONDS:
+                self._pool.cancel(attempt, _nothing)
+                raise Unreachable(
+                    f"no stage process has connected within {NO_PROCESS_SECONDS:g} s",
+                    hint="see what the lane has logged of its resident jobs: have they a core of the session, and can "
+                    "Spark's Python import this package there? `stage.tasks: 0` does without them",
+                )
+        match answer:
+            case Rows():
+                return answer
+            case Failed():
+                raise _error(answer)
+            case Lost():
+                raise TaskDied(answer.death)
+            case _:
+                raise AssertionError("rows were asked for")
+
+
+def _nothing() -> None:
+    """Nothing was lent for it."""
+
+
+def _table(rows: Rows) -> pa.Table:
+    with pa.ipc.open_stream(pa.py_buffer(rows.stream)) as stream:
+        return stream.read_all()
+
+
+def _error(failed: Failed) -> SurelaneError:
+    found = getattr(errors, failed.error, None)
+    kind = found if isinstance(found, type) and issubclass(found, SurelaneError) else JobFailed
+    return kind(failed.message, hint=failed.hint)

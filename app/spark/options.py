@@ -9,11 +9,9 @@ from app.spark.class_archive import archive, class_path, options_to_use
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-#: of a JVM that decodes
-_FOR_WORK = "-XX:+UseParallelGC"
-#: of one that plans epochs and keeps the checkpoint: what it saves by compiling well is less than compiling costs.
+#: the JVM plans epochs and keeps the checkpoint: what it saves by compiling well is less than compiling costs.
 #: Measured over 500,000 messages: 6.4 CPU seconds instead of 11.9
-_FOR_PLANNING = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: Hadoop's own starts the program `chmod` for each file, twice for an entry of the checkpoint; this one asks Java.
 #: Measured over 200 empty epochs: 20 to 24 ms instead of 36 to 42, 18 to 20 CPU ms instead of 30 to 33
 _FILES = {
@@ -70,14 +68,13 @@ def options(
     jars: Sequence[Path],
     *,
     more: Sequence[Path] = (),
-    decodes: bool = True,
 ) -> dict[str, str]:
-    """Of a session with the Kafka connector's `jars`. Without `decodes` it only plans.
+    """Of a session with the Kafka connector's `jars`.
 
     `more` jars come behind Spark's own, with what they have inside (netty) not in front of Spark's.
     """
     is_local = master.startswith("local")
-    told = _local(java_home, jars, more, conf, decodes=decodes) if is_local else _cluster([*jars, *more], conf)
+    told = _local(java_home, jars, more, conf) if is_local else _cluster([*jars, *more], conf)
     is_known = {AUTHENTICATE: "true"} if authenticates(master, conf) else {}
     return {"spark.app.name": f"surelane {lane}", **is_known, **told, **REQUIRED, "spark.master": master}
 
@@ -91,12 +88,9 @@ def authenticates(master: str, conf: Mapping[str, str]) -> bool:
     return conf.get(AUTHENTICATE, str(has_secret).lower()).strip().lower() == "true"
 
 
-def _local(
-    java_home: Path, jars: Sequence[Path], more: Sequence[Path], conf: Mapping[str, str], *, decodes: bool
-) -> dict[str, str]:
+def _local(java_home: Path, jars: Sequence[Path], more: Sequence[Path], conf: Mapping[str, str]) -> dict[str, str]:
     """One JVM does everything: the jars are on its class path, where the class archive can have them too."""
-    way = _FOR_WORK if decodes else _FOR_PLANNING
-    java_options = f"{way} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
+    java_options = f"{_SMALL} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
     path = os.pathsep.join([_HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
     defaults = {
@@ -104,7 +98,7 @@ def _local(
         **_FILES,
         **_PYTHON,
         "spark.executorEnv.PYTHONPATH": path,
-        **({} if decodes else _PLANS),
+        **_PLANS,
         "spark.driver.extraJavaOptions": java_options,
     }
     told = {**defaults, **conf, _CLASSPATH: classpath}

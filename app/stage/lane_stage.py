@@ -10,12 +10,13 @@ import structlog
 from app.apply.applier import StagedLayout
 from app.apply.shapes import Shape, Shapes
 from app.errors import SurelaneError
+from app.kafka.broker import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import Layout
 from app.stage.lending import Lending, Lent
 from app.stage.pool import Attempt, Lost, Pool, Process
 from app.stage.receipt import Declined, Final, Receipt, Staged, Wanted
-from app.stage.request import KnownTerms, Tables, ranges_of
+from app.stage.request import KnownTerms, Stored, Tables, ranges_of
 
 log = structlog.get_logger()
 
@@ -81,15 +82,16 @@ class LaneStage:
         known = [one.span for one in kept]
         self._asked += [self._begin(span) for span in spans if span not in known]
 
-    def take(self, span: Span) -> StagedSpan | None:
-        """This span's changes, staged now if they are not yet; None: the driver has to do it by itself."""
+    def take(self, span: Span, given: Sequence[RawMessage] = ()) -> StagedSpan | None:
+        """This span's changes, staged now if they are not yet; None: the driver needs its rows. `given`: its messages,
+        where they are not Kafka's."""
         if self._pause:
             self._pause -= 1
             return None
-        asked = next((one for one in self._asked if one.span == span), None)
+        asked = None if given else next((one for one in self._asked if one.span == span), None)
         if asked is None:
             self.ask([])
-            asked = self._begin(span)
+            asked = self._begin(span, given)
         else:
             self._asked.remove(asked)
         staged = self._wait(asked)
@@ -107,7 +109,7 @@ class LaneStage:
         self.ask([])
         self._lending.close()
 
-    def _begin(self, span: Span) -> _Asked:
+    def _begin(self, span: Span, given: Sequence[RawMessage] = ()) -> _Asked:
         lent = {text: self._lend(text, self._known(text)) for text in self._usual if self._knows(text)}
         holder: list[_Asked] = []
 
@@ -115,7 +117,10 @@ class LaneStage:
             """As far as all of it is known."""
             return bool(holder) and self._grant_known(holder[0], attempt, wanted)
 
-        attempt = self._pool.begin(self._lane, ranges_of(span, self._terms), _tables(lent), grants, self._last)
+        messages = tuple(map(Stored.of, given))
+        attempt = self._pool.begin(
+            self._lane, ranges_of(span, self._terms), messages, _tables(lent), grants, self._last
+        )
         self._last = attempt.process
         asked = _Asked(span, attempt, dict(lent))
         holder.append(asked)

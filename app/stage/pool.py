@@ -275,13 +275,15 @@ class Pool:
         self,
         lane: str,
         ranges: tuple[Range, ...],
+        given: tuple[Stored, ...],
         tables: Tables,
         grants: Callable[[Attempt, Wanted], bool],
         last: "Process | None",
     ) -> Attempt:
         """Have a span staged, by the process that staged the span before it (`last`) unless another one is idle; by the
         first that connects where there is none."""
-        return self._begun(self._attempt(Request(next(self._ids), lane, ranges, tables), ranges, grants), last)
+        request = Request(next(self._ids), lane, ranges, tables, given=given)
+        return self._begun(self._attempt(request, ranges, grants), last)
 
     def read(self, lane: str, ranges: tuple[Range, ...]) -> Attempt:
         """Have the rows of a span sent."""
@@ -296,8 +298,7 @@ class Pool:
     def tried(self, message: RawMessage) -> str | None:
         """See `app.lane.reading.Trial`."""
         watching = [process for process in self.processes if process.hello.watches]
-        kept = Stored(*message.position, message.key, message.value)
-        return watching[0].tried(kept, self._timeout) if watching else None
+        return watching[0].tried(Stored.of(message), self._timeout) if watching else None
 
     def answer(self, attempt: Attempt, seconds: float) -> Wanted | Final | Lost | None:
         """The next one that is there within this time, else None. A process that hangs is ended."""

@@ -1,13 +1,13 @@
 """What a stage process answers. All of it is MessagePack."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
 
 from app.model.activity import Activity
 from app.model.last import LastMessage
-from app.model.offsets import Position, TopicPartition
+from app.model.offsets import Offsets, Position, TopicPartition
 
 Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -66,20 +66,31 @@ class Wanted(msgspec.Struct, frozen=True, tag="wanted"):
 
 
 class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
-    """The span is staged: every change of it, compacted to the last one of each key."""
+    """The span is staged up to `ends`: every change before it, compacted to the last one of each key."""
 
     id: int
+    #: before `ends`
     messages: int
+    #: of each partition where the epoch has to end (`app.align`), which may be before the span's end
+    ends: tuple[Place, ...]
+    #: messages behind that
+    held: int
+    #: first offset of each topic that waits for unread messages of another one
+    waiting: tuple[Place, ...]
     staged: tuple[Staged, ...]
     #: distinct source commit times of the changes, milliseconds since 1970, and how many changes have each: int64 as
     #: they lie in memory
     times: bytes
     counts: bytes
-    #: deletes that end a partition's part of the span: each may be the first half of a changed key
-    last_deletes: tuple[Place, ...]
+    #: of partitions that are staged up to the span's end
     lasts: tuple[Last, ...]
     #: bytes of the decoded rows
     size: int
+
+    @property
+    def end(self) -> Offsets:
+        """Where the epoch has to end."""
+        return offsets_of(self.ends)
 
     @property
     def source_times(self) -> Times:
@@ -124,6 +135,16 @@ class Declined(msgspec.Struct, frozen=True, tag="declined"):
 #: the last word on a request
 Final = Receipt | Rows | Declined | Failed
 Answer = Wanted | Doing | Final
+
+
+def offsets_of(places: Iterable[Place]) -> Offsets:
+    """One of each partition."""
+    return Offsets.of({TopicPartition(one.topic, one.partition): one.offset for one in places})
+
+
+def places_of(offsets: Mapping[TopicPartition, int]) -> tuple[Place, ...]:
+    """The same as they are sent."""
+    return tuple(Place(*tp, offset) for tp, offset in offsets.items())
 
 
 def last_messages(lasts: Iterable[Last]) -> dict[TopicPartition, LastMessage]:

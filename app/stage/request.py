@@ -3,10 +3,12 @@
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import msgspec
 
-from app.model.offsets import Offsets, Span, TopicPartition
+from app.kafka.broker import RawMessage
+from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
@@ -42,6 +44,33 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
 Tables = dict[str, Table | None]
 
 
+class Stored(msgspec.Struct, frozen=True, array_like=True):
+    """A message that was kept."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @classmethod
+    def of(cls, message: RawMessage) -> Self:
+        """To be sent."""
+        return cls(*message.position, message.key, message.value, message.headers)
+
+    @property
+    def raw(self) -> RawMessage:
+        """As it was."""
+        return RawMessage(
+            position=Position(self.topic, self.partition, self.offset),
+            key=self.key,
+            value=self.value,
+            headers=self.headers,
+            timestamp_ms=None,
+        )
+
+
 class Request(msgspec.Struct, frozen=True, tag="request"):
     """Read a span: stage it, or send its rows."""
 
@@ -52,6 +81,8 @@ class Request(msgspec.Struct, frozen=True, tag="request"):
     tables: Tables
     #: the decoded rows are wanted, and nothing is staged
     wants_rows: bool = False
+    #: the messages of the span, where they are not to be read from Kafka
+    given: tuple[Stored, ...] = ()
 
     @property
     def span(self) -> Span:
@@ -65,16 +96,6 @@ class Request(msgspec.Struct, frozen=True, tag="request"):
     def terms(self) -> dict[TopicPartition, int]:
         """Leader epochs of the messages before the span, where they are known."""
         return {TopicPartition(one.topic, one.partition): one.term for one in self.ranges if one.term is not None}
-
-
-class Stored(msgspec.Struct, frozen=True, array_like=True):
-    """A message that was kept."""
-
-    topic: str
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
 
 
 class Decode(msgspec.Struct, frozen=True, tag="decode"):

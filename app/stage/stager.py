@@ -1,13 +1,13 @@
 """The stage function: a span of messages becomes rows of staging tables, and a receipt.
 
-    read (librdkafka) -> decode -> put in order -> the last change of each key -> COPY, committed at once
+    read (librdkafka) -> decode -> find where the epoch may end -> put in order -> the last change of each key
+        -> COPY, committed at once
 
 What only the driver can deal with is declined, with nothing staged: messages that are malformed, changes without a key,
 changes whose effect depends on their order.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,9 +20,10 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.align.commit_order import CommitOrder
+from app.align.cutter import Cut, Cutter
 from app.apply import staging
 from app.apply.arrange import CHANGES, Epoch
-from app.apply.last_delete import last_delete
 from app.apply.staging import Lines
 from app.config.settings import Source
 from app.db.engine import KEEPALIVES, make_engine
@@ -31,21 +32,17 @@ from app.db.sql import run
 from app.decode.decoding import Decoding
 from app.decode.driver import DriverDecoder
 from app.errors import JobFailed, OutOfMemory, SurelaneError
-from app.kafka.spans import Batch, SpanReader
+from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import single
-from app.model.offsets import Offsets, Span, TopicPartition
-from app.model.rows import NO_ROWS, Kind, is_of
-from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted
+from app.model.rows import Kind
+from app.stage.reading import Reading
+from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted, places_of
 from app.stage.request import Clearing, Decode, Request, Table, Tables
 from app.transform.function import load, over
 
 #: kinds that are neither staged nor of no consequence
 _IRREGULAR = (Kind.MALFORMED, Kind.FAILED, Kind.UNFIT, Kind.KEYLESS, Kind.TRUNCATE)
-#: lanes that one process reads for at the same time, each with a consumer of its own
-_READERS = 16
-#: messages that are decoded at once: so many are in the processor's cache
-_PIECE = 2_000
 #: what a crash takes of an UNLOGGED table is gone in any case; and the server notices a client that is gone as soon as
 #: it is noticed itself: a COPY waits for its client, and has its table locked
 _SETTINGS = {"synchronous_commit": "off", **{f"tcp_{name}": value for name, value in KEEPALIVES.items()}}
@@ -60,8 +57,10 @@ class Told:
     #: of the target
     url: URL
     owner_role: str | None
-    #: whether rows say which source transaction they are of
-    transactions: bool = False
+    #: messages that may wait for the rest of their source transaction; None: epochs may end inside one
+    transaction_limit: int | None = None
+    #: messages that may wait for unread ones of another topic; 0: epochs keep the order within each topic only
+    max_held: int = 0
     #: the user's, module:function
     function: str | None = None
     #: of the environment, with secrets that the JVM is not to have: not shown in a repr
@@ -80,10 +79,10 @@ class Stager:
     ) -> None:
         """`ask`: tables for layouts that none were lent for, None: nobody wants the span any more; `is_cancelled`: the
         same, while it is read; `doing` is told what is being done."""
-        self._told, self._ask, self._is_cancelled, self._doing = told, ask, is_cancelled, doing
-        self._has_function = told.function is not None
-        self._decoding = Decoding(DriverDecoder(transactions=told.transactions), _function(told.function))
-        self._readers: OrderedDict[str, SpanReader[Batch]] = OrderedDict()
+        self._told, self._ask, self._doing = told, ask, doing
+        decoder = DriverDecoder(transactions=told.transaction_limit is not None)
+        decoding, has_function = Decoding(decoder, _function(told.function)), told.function is not None
+        self._reading = Reading(told.source, decoding, is_cancelled, doing, has_function=has_function)
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None
 
@@ -91,8 +90,7 @@ class Stager:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for reader in self._readers.values():
-            reader.close()
+        self._reading.close()
         self._disconnect()
 
     def stage(self, request: Request) -> Receipt | Declined:
@@ -105,15 +103,14 @@ class Stager:
 
     def rows(self, request: Request) -> Rows | Failed:
         """The rows of the span. Whatever goes wrong is in the answer."""
-        return self._answered(request.id, lambda: (self._rows(request), self._lasts(request)))
+        return self._answered(
+            request.id, lambda: (self._reading.rows(request), self._reading.lasts(request, request.span.end))
+        )
 
     def decoded(self, request: Decode) -> Rows | Failed:
         """The rows of messages that were kept."""
-        kept = [
-            Batch(TopicPartition(one.topic, one.partition), [one.offset], [one.key], [one.value])
-            for one in request.messages
-        ]
-        return self._answered(request.id, lambda: (self._transformed(self._decoded(kept)), ()))
+        kept = [one.raw for one in request.messages]
+        return self._answered(request.id, lambda: (self._reading.stored(kept), ()))
 
     def _answered(self, number: int, work: Callable[[], tuple[pa.Table, tuple[Last, ...]]]) -> Rows | Failed:
         try:
@@ -129,26 +126,16 @@ class Stager:
         except Exception as error:  # noqa: BLE001  # one of the messages may be the cause of whatever goes wrong
             return Failed(number, JobFailed.__name__, f"could not be decoded: {type(error).__name__}: {error}", None)
 
-    def _rows(self, request: Request) -> pa.Table:
-        reader, tables = self._reader(request), [NO_ROWS]
-        for piece in _pieces(request.span):
-            self._doing(Activity.FETCH)
-            tables.append(self._decoded(reader.read(piece)))
-        return self._transformed(pa.concat_tables(tables))
-
-    def _decoded(self, batches: list[Batch]) -> pa.Table:
-        self._doing(Activity.DECODE)
-        return self._decoding.decoded(batches)
-
-    def _transformed(self, rows: pa.Table) -> pa.Table:
-        if self._has_function:
-            self._doing(Activity.FUNCTION)
-        return self._decoding.transformed(rows)
-
     def _staged(self, request: Request) -> Receipt | Declined:
-        rows = self._rows(request)
+        rows = self._reading.rows(request)
         self._doing(Activity.ARRANGE)
-        epoch = Epoch.arrange(rows)
+        order = self._order(request)
+        cut = Cutter(request.lane, self._told.transaction_limit, order).cut(
+            rows, request.span, self._reading.message(request)
+        )
+        if cut.held.num_rows:
+            self._reading.hold(request, cut.end, cut.held)
+        epoch = Epoch.arrange(cut.rows)
         whole = None if _is_irregular(epoch) else epoch.completed()
         if whole is None:
             return Declined(request.id, "not every change of it can be compacted")
@@ -159,17 +146,14 @@ class Stager:
         tables = self._tables(request, epoch, changed)
         if tables is None:
             return Declined(request.id, "cancelled")
-        return self._receipt(request, epoch, changed, self._copy(request, whole, tables))
+        copied = self._copy(request, whole, tables)
+        return self._receipt(request, cut, order, epoch, changed, copied)
 
-    def _reader(self, request: Request) -> SpanReader[Batch]:
-        reader = self._readers.get(request.lane)
-        if reader is None:
-            reader = self._readers[request.lane] = SpanReader(self._told.source, Batch, self._is_cancelled)
-            reader.go_to(request.span.start, request.terms)
-            if len(self._readers) > _READERS:
-                self._readers.popitem(last=False)[1].close()
-        self._readers.move_to_end(request.lane)
-        return reader
+    def _order(self, request: Request) -> CommitOrder | None:
+        """Too many messages that wait, or that the target may refuse for now: the driver sees to it."""
+        if not self._told.max_held or request.given or len(request.span.end) < 2:  # several topics
+            return None
+        return CommitOrder(request.lane, self._told.max_held, UnreadMessages(self._reading.broker), lambda: True)
 
     def _tables(self, request: Request, epoch: Epoch, changed: Mapping[int, int]) -> Tables | None:
         """`changed`: layouts of changes, with the ordinal of the first of each."""
@@ -202,7 +186,13 @@ class Stager:
         return staging.copy_lines(connection, table.name, table.columns, lines), lines.size
 
     def _receipt(
-        self, request: Request, epoch: Epoch, changed: Mapping[int, int], copied: Mapping[int, tuple[int, int]]
+        self,
+        request: Request,
+        cut: Cut,
+        order: CommitOrder | None,
+        epoch: Epoch,
+        changed: Mapping[int, int],
+        copied: Mapping[int, tuple[int, int]],
     ) -> Receipt:
         messages = np.bincount(epoch.codes, minlength=len(epoch.layouts))
         staged = tuple(
@@ -220,21 +210,14 @@ class Stager:
         return Receipt(
             id=request.id,
             messages=len(epoch),
+            ends=places_of(cut.end),
+            held=cut.held.num_rows,
+            waiting=places_of(order.waiting if order is not None else {}),
             staged=staged,
             times=distinct.tobytes(),
             counts=counts.astype(np.int64).tobytes(),
-            last_deletes=tuple(_last_deletes(epoch.rows, request.span.end)),
-            lasts=self._lasts(request),
+            lasts=self._reading.lasts(request, cut.end),
             size=epoch.rows.nbytes,
-        )
-
-    def _lasts(self, request: Request) -> tuple[Last, ...]:
-        reader = self._reader(request)
-        found = {tp: reader.last(tp, end) for tp, end in request.span.end.items()}
-        return tuple(
-            Last(*tp, one.offset, one.leader_epoch, one.timestamp_ms, one.digest)
-            for tp, one in found.items()
-            if one is not None
         )
 
     def _connected(self) -> Connection:
@@ -255,25 +238,7 @@ def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:
     return None if name is None else partial(over, load(name))
 
 
-def _pieces(span: Span) -> Iterator[Span]:
-    """One after the other; of several partitions there is one."""
-    moved = {tp: end for tp, end in span.end.items() if end > span.start[tp]}
-    if len(moved) != 1:
-        yield span
-        return
-    ((tp, end),) = moved.items()
-    for start in range(span.start[tp], end, _PIECE):
-        yield Span.of(tp, start, min(start + _PIECE, end))
-
-
 def _is_irregular(epoch: Epoch) -> bool:
     if any(epoch.layouts[index].kind in _IRREGULAR for index in epoch.firsts):
         return True
     return bool((epoch.identities[epoch.of_kind(*CHANGES)] < 0).any())
-
-
-def _last_deletes(rows: pa.Table, ends: Offsets) -> Iterator[Place]:
-    for tp in ends:
-        offset = last_delete(rows if len(ends) == 1 else rows.filter(is_of(rows, TopicPartition(*tp))))
-        if offset is not None:
-            yield Place(*tp, offset)

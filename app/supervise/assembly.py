@@ -1,17 +1,15 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
+from app.align.commit_order import CommitOrder, Unread
 from app.apply.applier import Applier
-from app.apply.arrange import Epoch
 from app.apply.compression import compress_by_lz4
 from app.apply.foreign_keys import between_tables
-from app.apply.prestaging import Prestaging
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.archive.folder import Folder
@@ -24,13 +22,11 @@ from app.config.credentials import variables_with_secrets
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
-from app.config.settings import Align, CommitMode, Decode, Order, Settings
+from app.config.settings import CommitMode, Order, Settings
 from app.config.settings import Guard as GuardSettings
 from app.db.engine import make_engine
 from app.db.failures import translated
 from app.db.sessions import Looker, Sessions
-from app.decode.debezium import DebeziumJson
-from app.decode.driver import DriverDecoder
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
@@ -38,19 +34,13 @@ from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Quarantine
 from app.guard.volatile import Volatile
 from app.lane.alignment import Alignment
-from app.lane.commit_order import CommitOrder, Unread
 from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
-from app.model.offsets import Span, TopicPartition
-from app.source.by_driver import DriverMessages
-from app.source.by_spark import SparkMessages
-from app.source.by_tasks import TaskMessages
-from app.source.messages import Messages
-from app.source.size import EpochSize
+from app.model.offsets import TopicPartition
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
@@ -58,45 +48,10 @@ from app.stage.stager import Told
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
-from app.supervise.trial import trial_of
 from app.transform.function import load
-from app.transform.sql import Sql
-from app.transform.stage import collector, in_driver
 
 #: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
 USUAL_TASKS = 4
-
-
-def make_messages(
-    settings: Settings,
-    spark: SparkSession,
-    size: EpochSize,
-    is_suspicious: Callable[[], bool],
-    stage_ahead: Callable[[Epoch], None],
-    link: Link,
-    pool: Pool | None,
-    foresee: Callable[[Span, int], Sequence[Span]],
-) -> Messages:
-    """Who reads and decodes the messages. `is_suspicious`: whether a guard suspects anything; `stage_ahead` is shown
-    what will be an epoch; `link` to the supervisor; `pool`: of the tasks that read, None: there are none; `foresee`:
-    epochs that are likely to follow one of so many bytes."""
-    if pool is not None:
-        return TaskMessages(pool, settings.lane, link.still, foresee, is_suspicious)
-    transactions, doing = settings.epoch.align is Align.SOURCE_TRANSACTION, link.doing
-    if settings.decode is Decode.DRIVER:
-        function, decoder = in_driver(settings.transform), DriverDecoder(transactions=transactions)
-        return DriverMessages(
-            settings.source,
-            decoder,
-            function,
-            size=size,
-            is_suspicious=is_suspicious,
-            stage_ahead=stage_ahead,
-            doing=doing,
-        )
-    rewrite = Sql(spark, settings.sql) if settings.sql else None
-    by_spark = DebeziumJson(rewrite, transactions=transactions)
-    return SparkMessages(spark, settings.source, by_spark, collector(settings.transform), doing)
 
 
 def add_writers(
@@ -155,22 +110,22 @@ def make_lane(
     metrics: LaneMetrics,
     stored: StoredMessages,
     publish: Callable[[], None],
+    pool: Pool,
+    link: Link,
     death: Death | None = None,
     unread: Unread | None = None,
-    pool: Pool | None = None,
-    link: Link | None = None,
 ) -> Lane:
     """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death` is how the
-    worker before this one ended; `unread`: what Kafka has that was not read, None: nobody asks for it; `pool`: whose
-    tasks stage its epochs, None: nobody's."""
+    worker before this one ended; `unread`: what Kafka has that was not read, None: epochs keep the order within each
+    topic only; `pool`: whose tasks stage its epochs."""
     assert writer.connection is not None, "just opened"
     target = settings.target
     rules = TargetRules(target, settings.source.modes)
     shapes = Shapes(writer.engine, target.db_schema, writer.name, rules, stored.schema)
     shapes.reset()
     metrics.set_generation(writer.generation)
-    prestaging = Prestaging(writer.engine, target.db_schema, writer.name)
-    applier, quarantine = Applier(writer.name, shapes, prestaging), writer.quarantine
+    applier, quarantine = Applier(writer.name, shapes), writer.quarantine
+    lending = Lending(writer.engine, target.db_schema, writer.name)
     keeping = Keeping(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
     writer.release_wanted.set()  # there may be requests from a time when no lane ran
     releasing = Releasing(
@@ -195,18 +150,16 @@ def make_lane(
         releasing,
         metrics,
         Alignment(writer.name, settings.epoch.transaction_limit, _order(settings, writer, unread)),
-        trial_of(settings) if pool is None else pool.tried,
-        None if pool is None else _stage(writer, settings, pool, shapes, link or Link()),
+        pool.tried,
+        LaneStage(writer.name, pool, shapes, lending, link.still),
     )
     writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)
     return lane
 
 
-def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
-    """Of the tasks that stage; None where the driver does it."""
-    if not settings.stages:
-        return None
+def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = True) -> Pool:
+    """Of the tasks that stage. `keeps_order`: between topics, too."""
     target, cores = settings.target, spark.defaultParallelism
     tasks = settings.stage.tasks or max(1, min(cores - 1, USUAL_TASKS))
     function = settings.transform.function if settings.transform else None
@@ -216,16 +169,12 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
         settings.source,
         target.url,
         target.owner_role,
-        transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
+        transaction_limit=settings.epoch.transaction_limit,
+        max_held=settings.epoch.max_held_messages if keeps_order else 0,
         function=function,
         variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
     )
     return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds())
-
-
-def _stage(writer: Writer, settings: Settings, pool: Pool, shapes: Shapes, link: Link) -> LaneStage:
-    lending = Lending(writer.engine, settings.target.db_schema, writer.name)
-    return LaneStage(writer.name, pool, shapes, lending, link.still)
 
 
 def commit_at_once(lane: Lane, writer: Writer) -> None:

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from app.apply.arrange import Epoch
 from app.kafka.broker import RawMessage
 from app.model.last import LastMessages
 from app.model.offsets import Position, Span
@@ -34,7 +33,6 @@ class EpochSource:
     planned: Callable[[], pa.Table]
     read: Callable[[Span], pa.Table]
     singles: Singles
-    arrange: Callable[[pa.Table], Epoch] = Epoch.arrange
     identify: Callable[[Span], LastMessages] = lambda _: {}
 
     def all(self) -> pa.Table:
@@ -44,10 +42,6 @@ class EpochSource:
     def part(self, span: Span) -> pa.Table:
         """The rows of a part of it."""
         return self.read(span)
-
-    def arranged(self, rows: pa.Table) -> Epoch:
-        """What was planned, in the lane's order."""
-        return self.arrange(rows)
 
     def message(self, position: Position) -> RawMessage | None:
         """One message as it lies in Kafka."""

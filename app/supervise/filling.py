@@ -8,16 +8,18 @@ once more, so that a new checkpoint begins where this ended.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import structlog
 
-from app.apply.arrange import Epoch
 from app.archive.reader import ArchiveReader, reached
 from app.kafka.broker import RawMessage
 from app.lane.lane import Lane
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.stage.lane_stage import StagedSpan
+from app.supervise.stored import StoredMessages
 
 log = structlog.get_logger()
 
@@ -37,10 +39,6 @@ class ArchivedSource:
     def part(self, span: Span) -> pa.Table:
         """The rows of a part."""
         return self.decode([one for one in self.found if span.has(one.position)])
-
-    def arranged(self, rows: pa.Table) -> Epoch:
-        """In the lane's order."""
-        return Epoch.arrange(rows)
 
     def message(self, position: Position) -> RawMessage | None:
         """One of them."""
@@ -68,12 +66,12 @@ class Filling:
         self,
         lane: Lane,
         reader: ArchiveReader,
-        decode: Callable[[Sequence[RawMessage]], pa.Table],
+        stored: StoredMessages,
         most: int,
         go_on: Callable[[], None],
     ) -> None:
         """`most`: messages of an epoch, about; `go_on` is called before each and may raise."""
-        self._lane, self._reader, self._decode, self._most, self._go_on = lane, reader, decode, most, go_on
+        self._lane, self._reader, self._stored, self._most, self._go_on = lane, reader, stored, most, go_on
 
     def run(self, goal: Mapping[TopicPartition, int]) -> None:
         """Apply until the lane's position is at `goal` or past it. Raises Diverged where the archive ends first."""
@@ -84,9 +82,14 @@ class Filling:
             # what waits for the rest of its transaction comes once more
             held = [one for one in held if one.position.offset >= lane.position[one.position.tp]] + found
             span = Span(start=lane.position, end=end)
-            lane.process_epoch(number, span, ArchivedSource(held, self._decode))
+            lane.process_epoch(number, span, ArchivedSource(held, self._stored.epoch), partial(self._staged, held))
             if reached(lane.position, goal):
                 return
+
+    def _staged(self, messages: Sequence[RawMessage], span: Span) -> StagedSpan | None:
+        """By tasks, which get the messages from here: they need not see the archive."""
+        self._stored.remember(messages)
+        return None if self._lane.stage is None else self._lane.stage.take(span, messages)
 
     def _steps(self, goal: Mapping[TopicPartition, int]) -> Iterator[tuple[Offsets, list[RawMessage]]]:
         """Archived epochs, several at once where they are small."""

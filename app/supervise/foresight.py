@@ -1,6 +1,6 @@
 """Which spans the next epochs are likely to have: those of a backlog of one partition are cut alike."""
 
-from app.config.settings import Stage
+from app.config.settings import Align, Settings
 from app.kafka.broker import Broker
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.size import EpochSize
@@ -9,31 +9,36 @@ from app.source.size import EpochSize
 class Foresight:
     """Of one lane over one partition; of any other nothing is foreseen. Used by one thread."""
 
-    def __init__(self, broker: Broker, size: EpochSize, stage: Stage, tasks: int) -> None:
+    def __init__(self, broker: Broker, size: EpochSize, settings: Settings, tasks: int) -> None:
         """`tasks`: how many stage at the same time."""
-        self._broker, self._size, self._stage, self._tasks = broker, size, stage, tasks
+        self._broker, self._size, self._ahead_bytes = broker, size, settings.stage.ahead_bytes
+        #: an epoch that ends where a source transaction does says where the next one begins, and of no other
+        self._most = 1 if settings.epoch.align is Align.SOURCE_TRANSACTION else tasks + 1
         #: behind the last message that was there when it was looked at
         self._high = 0
 
-    def first(self, start: Offsets) -> list[Span]:
-        """The first epoch of a query that begins here."""
+    def first(self, start: Offsets, read: Offsets) -> list[Span]:
+        """The first epoch of a query that begins at `read`, while the lane is at `start`."""
         if len(start) != 1:
             return []
-        ((tp, offset),) = start.items()
+        ((tp, offset),) = read.items()
         end = min(offset + self._size.messages, self._known(tp, offset + self._size.messages))
-        return [Span.of(tp, offset, end)] if end > offset else []
+        return [Span(start=start, end=Offsets.of({tp: end}))] if end > offset else []
 
-    def after(self, span: Span, size: int) -> list[Span]:
-        """Those after an epoch whose rows take so many bytes, as many as may be staged ahead."""
-        if len(span.end) != 1:
+    def after(self, planned: Span, end: Offsets, size: int) -> list[Span]:
+        """Those after an epoch that was planned like this and ends at `end`, whose rows take `size` bytes: as many as
+        may be staged ahead."""
+        if len(planned.end) != 1:
             return []
-        ((tp, end),) = span.end.items()
+        ((tp, last),) = planned.end.items()
         step = self._size.messages
-        if end - span.start[tp] < step:
+        if last - planned.start[tp] < step:
             return []
-        most = min(self._tasks + 1, self._stage.ahead_bytes // max(size, 1))
-        ends = range(end + step, min(end + step * most, self._known(tp, end + step * most)) + 1, step)
-        return [Span.of(tp, last - step, last) for last in ends]
+        most = min(self._most, self._ahead_bytes // max(size, 1))
+        known = min(last + step * most, self._known(tp, last + step * most))
+        ends = range(last + step, known + 1, step)
+        starts = [end[tp], *ends[:-1]]
+        return [Span.of(tp, start, until) for start, until in zip(starts, ends, strict=False)]
 
     def _known(self, tp: TopicPartition, wanted: int) -> int:
         if self._high < wanted:

@@ -10,7 +10,7 @@ from app.ledger.pins import check_pins
 from app.model.last import LastMessage, LastMessages
 from app.model.offsets import Span, TopicPartition
 from app.recover.rewritten import check_not_rewritten
-from app.source.messages import Messages
+from app.source.messages import TaskMessages
 from app.supervise.opening import Writer
 
 #: cluster id, and the id of each topic
@@ -20,7 +20,9 @@ Answer = Callable[[], tuple[str, dict[str, str]]]
 class Identity:
     """Compares cluster and topics with what they were when the lanes were opened."""
 
-    def __init__(self, broker: Broker, messages: Messages, lane: str, cluster: str, topics: Mapping[str, str]) -> None:
+    def __init__(
+        self, broker: Broker, messages: TaskMessages, lane: str, cluster: str, topics: Mapping[str, str]
+    ) -> None:
         """`topics`: name -> id, as they are pinned."""
         self._broker, self._messages = broker, messages
         self._lane, self._cluster, self._topics = lane, cluster, dict(topics)

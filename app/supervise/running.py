@@ -18,10 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.apply.arrange import Epoch
 from app.archive.reader import ArchiveReader
 from app.commit.watcher import CheckpointWatcher
-from app.config.settings import Align, Settings
+from app.config.settings import Settings
 from app.db.failures import translated
 from app.db.locks import lock_holder
 from app.errors import PartitionAdded, SurelaneError
@@ -34,6 +33,7 @@ from app.metrics.lane import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.source.messages import TaskMessages
 from app.source.size import EpochSize
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
@@ -41,7 +41,7 @@ from app.spark.errors import spark_errors
 from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
 from app.stage.receipt import last_messages
-from app.supervise.assembly import add_writers, any_is_new, check_total, commit_at_once, make_lane, make_messages
+from app.supervise.assembly import add_writers, any_is_new, check_total, commit_at_once, make_lane
 from app.supervise.dead_letters import DeadLetters
 from app.supervise.epoch_source import EpochSource
 from app.supervise.filling import Filling
@@ -76,26 +76,17 @@ class Running:
         health: Health,
         metrics: AllMetrics,
         link: Link,
-        death: Death | None = None,
-        pool: Pool | None = None,
+        death: Death | None,
+        pool: Pool,
     ) -> None:
-        """`death`: how the worker before this one died; `pool`: of the tasks that stage, if there are any."""
+        """`death`: how the worker before this one died; `pool`: of the tasks that stage."""
         self._death, self._pool = death, pool
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
         self._size = EpochSize(settings.epoch)
-        self._foresight = Foresight(self._broker, self._size, settings.stage, 0 if pool is None else pool.tasks)
-        self._messages = make_messages(
-            settings,
-            spark,
-            self._size,
-            self._is_suspicious,
-            self._stage_ahead,
-            link,
-            pool,
-            self._foresight.after,
-        )
+        self._foresight = Foresight(self._broker, self._size, settings, pool.tasks)
+        self._messages = TaskMessages(pool, settings.lane, link.still, self._foresight.after, self._is_suspicious)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._identity: Identity
         #: leader epoch of the message before each position
@@ -162,7 +153,7 @@ class Running:
         self._size.sample(self._broker, start.updated(reached))
         self._closing.callback(self._stop_query)
         goal = self._broker.ends(reached) if until_caught_up else {}
-        self._stage_first(first)
+        self._stage_first(first, start.updated(reached))
         while True:
             query = self._start_query(start, until_caught_up=until_caught_up)
             self.started = True
@@ -182,7 +173,6 @@ class Running:
         self._query = start_query(
             self._spark,
             self._settings,
-            self._messages,
             start,
             self._on_epoch,
             most=self._size.begin(),
@@ -232,7 +222,7 @@ class Running:
             metrics, stored = self._metrics[writer.name], StoredMessages(self._messages, self._broker)
             self._stored[writer.partition] = stored
             self._lanes[writer.partition] = make_lane(
-                settings, writer, metrics, stored, publish, self._death, unread, self._pool, self._link
+                settings, writer, metrics, stored, publish, self._pool, self._link, self._death, unread
             )
         return opened.start
 
@@ -273,7 +263,7 @@ class Running:
 
             commit_at_once(lane, writer)
             reader = ArchiveReader(Path(told.path), writer.name)
-            Filling(lane, reader, stored.epoch, self._settings.epoch.max_messages, go_on).run(gone)
+            Filling(lane, reader, stored, self._settings.epoch.max_messages, go_on).run(gone)
             is_filled = True
         return is_filled
 
@@ -287,7 +277,7 @@ class Running:
                 raise StopRequested
             self._in_epoch.set()
             with self._writing:
-                self._process(frame, number)
+                self._process(number)
             self.epochs += 1
             self._watcher.notice()
         except BaseException as error:
@@ -296,20 +286,20 @@ class Running:
         finally:
             self._in_epoch.clear()
 
-    def _process(self, frame: DataFrame, number: int) -> None:
+    def _process(self, number: int) -> None:
         span = self._checkpoint.span(number)
         lane = self._lanes.get(None)
         asked = self._identity.of(span)
 
         def planned() -> pa.Table:
-            rows = self._messages.epoch(frame, span)
+            rows = self._messages.epoch(span)
             asked.ask()
             self._size.learn(span, rows.nbytes)
             return rows
 
         if lane is not None:
             check_total(span.end)  # partitions may have been added meanwhile
-            lane.process_epoch(number, span, self._source(planned, asked), self._stager(lane, asked))
+            lane.process_epoch(number, span, self._source(planned, asked), self._stager(lane, span, asked))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
@@ -321,9 +311,9 @@ class Running:
             asked.ask()
             return rows
 
-        return EpochSource(planned, part, self._broker, self._messages.arranged, asked.identified)
+        return EpochSource(planned, part, self._broker, asked.identified)
 
-    def _stager(self, lane: Lane, asked: Asked) -> Stager | None:
+    def _stager(self, lane: Lane, planned: Span, asked: Asked) -> Stager | None:
         """For one epoch."""
         stage = lane.stage
         if stage is None:
@@ -334,24 +324,17 @@ class Running:
             if found is not None:
                 asked.ask(last_messages(found.receipt.lasts))
                 self._size.learn(span, found.receipt.size)
-                stage.ask(self._foresight.after(span, found.receipt.size))
+                stage.ask(self._foresight.after(planned, found.receipt.end, found.receipt.size))
             return found
 
         return staged
 
-    def _stage_first(self, start: Offsets) -> None:
+    def _stage_first(self, start: Offsets, read: Offsets) -> None:
         """The first epoch is staged while Spark plans it."""
         lane = self._lanes.get(None)
         if lane is not None and lane.stage is not None:
             self._size.begin()
-            lane.stage.ask(self._foresight.first(start))
-
-    def _stage_ahead(self, epoch: Epoch) -> None:
-        """In the thread of whoever reads ahead. An epoch of all partitions is none of several lanes', and with source
-        transactions kept whole hardly any ends where what is read ahead ends."""
-        lane = self._lanes.get(None)
-        if lane is not None and self._settings.epoch.align is Align.NONE:
-            lane.stage_ahead(epoch)
+            lane.stage.ask(self._foresight.first(start, read))
 
     def _close_lanes(self) -> None:
         for lane in self._lanes.values():
@@ -367,7 +350,7 @@ class Running:
             own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
             lane = self._lanes[tp]
             mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)), asked)
-            lane.process_epoch(number, own, mine, self._stager(lane, asked))
+            lane.process_epoch(number, own, mine, self._stager(lane, own, asked))
 
         moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]
         with ThreadPoolExecutor(max_workers=max(1, len(moved))) as pool:

@@ -2,7 +2,6 @@
 
 import random
 import signal
-import sys
 import threading
 import time
 from contextlib import ExitStack, closing
@@ -20,7 +19,6 @@ from app.metrics.lane import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
 from app.recover.gap import named
-from app.source.ahead import SWITCH_SECONDS
 from app.spark.errors import spark_errors
 from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
@@ -49,7 +47,6 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
     `link` to the supervisor, `death` of the worker before this one, `jvm` for Spark's session, which is coming up.
     """
     configure(settings.lane)
-    sys.setswitchinterval(SWITCH_SECONDS)
     stop = threading.Event()
 
     def stop_because(reason: str) -> None:
@@ -102,15 +99,11 @@ class Service:
 
     def keep_running(self) -> None:
         """Run, and run again after each failure that a retry may mend."""
-        pool = make_pool(self._settings, self._spark.sparkContext)
-        if pool is None:
-            self._keep_running(None)
-            return
-        with closing(pool):
+        with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
             pool.start()
             self._keep_running(pool)
 
-    def _keep_running(self, pool: Pool | None) -> None:
+    def _keep_running(self, pool: Pool) -> None:
         while not self._stop.is_set():
             running = Running(
                 self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death, pool

@@ -41,9 +41,13 @@ class StoredMessages:
         self._last = {one.position: one for one in messages}
         return self._decoder.stored(messages)
 
-    def epoch(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """The same for an epoch's, or a part of it: what is asked of them later Kafka may not know."""
+    def remember(self, messages: Sequence[RawMessage]) -> None:
+        """Of an epoch that Kafka may not have any more."""
         self._epoch |= {one.position: one for one in messages}
+
+    def epoch(self, messages: Sequence[RawMessage]) -> pa.Table:
+        """Rows of an epoch's messages, or of a part of it, which are remembered."""
+        self.remember(messages)
         return self._decoder.stored(messages)
 
     def forget(self) -> None:

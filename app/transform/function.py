@@ -1,11 +1,11 @@
-"""Running the user's function over decoded rows: on Spark's Python workers, or in the driver.
+"""Running the user's function over decoded rows, in a stage process.
 
 An exception of the function is no failure of the job: the row becomes one of kind FAILED, with the words in its line.
 What kills or stops the process that runs it is the guard's business.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +16,6 @@ from app.transform.change import Change
 
 Function = Callable[[Change], Change | None]
 
-#: as DDL, for Spark
-DDL = (
-    "topic string, partition int, offset bigint, layout string, key string, line string, "
-    "ts_ms bigint, sequence string, is_read boolean, transaction struct<id: string, place: bigint, parts: string>"
-)
 _NULL = "\\N"
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _ESCAPE = str.maketrans(_ESCAPES)
@@ -40,17 +35,6 @@ def load(name: str) -> Function:
     if not callable(function):
         raise ConfigInvalid(f"transform: {name} is not a function", hint="write module:function")
     return function  # pyright: ignore[reportReturnType]  # what it takes and gives cannot be checked
-
-
-def over_batches(name: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For `DataFrame.mapInArrow`; the module is loaded where it runs."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        function = load(name)
-        for batch in batches:
-            yield from over(function, pa.Table.from_batches([batch])).to_batches()
-
-    return run
 
 
 def over(function: Function, rows: pa.Table) -> pa.Table:

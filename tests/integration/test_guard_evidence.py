@@ -1,6 +1,5 @@
 """The accused is the one that fails alone: what no message causes puts none into quarantine, wherever the lane dies."""
 
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -10,14 +9,11 @@ from app.apply.arrange import Epoch
 from app.config.on_skip import OnSkip
 from app.errors import OutOfMemory, Unattributed
 from app.guard.narrowing import FAN_OUT
-from app.kafka.broker import RawMessage
 from app.model.activity import Activity
 from app.model.death import Cause
 from app.model.death import Death as EndOfWorker
-from app.model.offsets import Position
-from app.supervise.trial import ChildTrial
 from tests import messages as m
-from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, Death, MakeBareLane
+from tests.fix_bare_lane import LIMITS, BareLane, Death, MakeBareLane
 from tests.fix_target import Target
 from tests.messages import Debezium, Message, Table
 
@@ -261,30 +257,3 @@ def test_a_claim_is_above_the_guards_generation(target: Target, bare_lane: MakeB
     lane.sent = []
     lane.apply([row(1)])
     check(lane)
-
-
-@pytest.mark.parametrize("deed", ["kill", "segfault", "exit"])
-def test_a_message_that_ends_a_process_of_its_own(deed: str) -> None:
-    cause = trial("tests.transforms:obey")(raw(row(1, deed)))
-    assert cause is not None
-    expected = {"kill": signal.SIGKILL.name, "segfault": signal.SIGSEGV.name, "exit": "status 3"}[deed]
-    assert expected in cause
-
-
-@pytest.mark.parametrize("v", ["good", "raise"])
-def test_a_message_that_a_process_of_its_own_survives(v: str) -> None:
-    assert trial("tests.transforms:obey")(raw(row(1, v))) is None
-
-
-def test_a_process_that_cannot_even_begin_tells_nothing() -> None:
-    assert trial("tests.transforms:no_such_function")(raw(row(1))) is None
-
-
-def trial(function: str) -> ChildTrial:
-    """As a lane's."""
-    return ChildTrial(function=function, transactions=False, timeout_seconds=60)
-
-
-def raw(message: Message) -> RawMessage:
-    """As Kafka has it."""
-    return RawMessage(position=Position(*TOPIC, 0), key=message.key, value=message.value, headers=(), timestamp_ms=None)

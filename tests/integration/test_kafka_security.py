@@ -60,15 +60,12 @@ def key_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
 
 
-@pytest.mark.parametrize("decode", ["driver", "workers"])
 @pytest.mark.parametrize("name", ["tls", "scram", "mtls"])
-def test_a_lane_drains_a_topic(
-    name: str, decode: str, secured: Secured, lane: MakeLane, target: Target, topic: Topic
-) -> None:
+def test_a_lane_drains_a_topic(name: str, secured: Secured, lane: MakeLane, target: Target, topic: Topic) -> None:
     target.create(FLAT)
     d = Debezium()
     topic.send([d.create(FLAT, {"id": number, "v": "x"}) for number in range(200)])
-    made = lane("two-phase", source={**way(secured, name), "decode": decode}, topics=(topic,))
+    made = lane("two-phase", source=way(secured, name), topics=(topic,))
     made.run_until_caught_up()
     questions(target, topic)
 

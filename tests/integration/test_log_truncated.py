@@ -93,12 +93,11 @@ def last(target: Target) -> dict[TopicPartition, LastMessage]:
     return from_nested(found)
 
 
-@pytest.mark.parametrize("decode", ["driver", "workers"])
 def test_a_log_that_grew_past_the_ledgers_end(
-    decode: str, log: Log, lane: MakeLane, operator: MakeOperator, target: Target, topic: Topic
+    log: Log, lane: MakeLane, operator: MakeOperator, target: Target, topic: Topic
 ) -> None:
     """Nothing is applied, and an operator can go on."""
-    made = operator(lane(CommitMode.TWO_PHASE, source={"decode": decode}))
+    made = operator(lane(CommitMode.TWO_PHASE))
     made.lane.run_until_caught_up()
     position, rows = target.position(), target.rows("public.counter")
     log.lose()

@@ -96,9 +96,7 @@ def _around(text: str) -> str:
     return text[max(0, at - 100) : at + 30]
 
 
-@pytest.mark.parametrize("decode", ["driver", "workers"])
 def test_a_lane(
-    decode: str,
     secrets: dict[str, str],
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -116,7 +114,7 @@ def test_a_lane(
     for name, value in secrets.items():  # the configuration is looked at in this process first
         os.environ[name] = value
     try:
-        made = configured(lane, target, locked, secured, topic, http, decode=decode)
+        made = configured(lane, target, locked, secured, topic, http)
     finally:
         for name in secrets:
             del os.environ[name]

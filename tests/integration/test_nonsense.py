@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from app.align.transactions import held_from
 from app.apply.arrange import Epoch
 from app.config.on_skip import OnSkip
-from app.lane.transactions import held_from
 from app.model.arrow import compute
 from app.model.rows import MOST_TS_MS, Kind, Layout
 from tests import messages as m
@@ -89,7 +89,7 @@ def test_a_source_position_that_is_none(sequence: str, decode: Decoded) -> None:
 
 
 #: compiled code leaves transactions to the other decoder
-with_transactions = pytest.mark.parametrize("decode", ["workers", "driver"], indirect=True)
+with_transactions = pytest.mark.parametrize("decode", ["python"], indirect=True)
 
 
 @with_transactions

@@ -1,9 +1,6 @@
 """A target lost after Kafka forgot what it needs: the archive has it."""
 
 from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from app.embedded import Kafka
 from app.errors import ExitStatus
@@ -40,13 +37,8 @@ def test_the_archive_fills_the_gap(lost: MakeLost, kafka: Kafka) -> None:
     assert filled, "epochs that Kafka could not have given"
 
 
-@pytest.mark.parametrize(
-    "told",
-    [{"epoch": {"align": "source-transaction"}}, {"source": {"decode": "workers"}}],
-    ids=["by the source's transactions", "decoded by workers"],
-)
-def test_filled_in_another_way(told: dict[str, Any], lost: MakeLost, kafka: Kafka) -> None:
-    made = lost("dump", archived=True, **told)
+def test_filled_by_the_sources_transactions(lost: MakeLost, kafka: Kafka) -> None:
+    made = lost("dump", archived=True, epoch={"align": "source-transaction"})
     low = MESSAGES + 25
     forget(kafka, made.topic.name, low)
     ended = made(*made.to)

@@ -317,7 +317,7 @@ def test_a_message_that_kills(replays: Replays) -> None:
     """Each call begins where the one before died, until the message is found and skipped."""
     replays.target.create(FLAT)
     replays.configure(
-        transform={"function": "tests.transforms:obey", "where": "driver"},
+        transform={"function": "tests.transforms:obey"},
         guard={"max_attempts": 1},
         epoch={"max_messages": 16},
     )

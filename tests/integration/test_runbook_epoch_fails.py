@@ -21,7 +21,7 @@ def test_a_function_that_ends_the_process_for_every_message(
     lane: MakeLane, lane_process: MakeProcess, surelane: Callable[..., Ended], target: Target, topic: Topic
 ) -> None:
     target.execute("create table flat (id int primary key, v text)")
-    function = {"function": "tests.transforms:obey", "where": "driver"}
+    function = {"function": "tests.transforms:obey"}
     made = lane("two-phase", epoch={"max_messages": 8}, guard={"max_attempts": 1}, transform=function)
     topic.send([row(number, "exit") for number in range(8)])
     process = lane_process(made, until_caught_up=True).start()

@@ -1,21 +1,15 @@
 """Exact spans out of a real topic: every message of them, no other, whatever the offsets between hold."""
 
-import random
 from collections.abc import Iterator
-from typing import cast
 
 import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import DataFrame
 
-from app.config.settings import Epoch, Source
-from app.decode.driver import DriverDecoder
+from app.config.settings import Source
 from app.errors import Diverged
 from app.kafka.spans import Batch, SpanReader
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.source.by_driver import DriverMessages
-from app.source.size import EpochSize
 from tests.fix_topic import NewTopic, Topic
 from tests.messages import Message
 from tests.waiting import eventually
@@ -107,33 +101,3 @@ def test_what_retention_has_taken_is_missed(reader: SpanReader, topic: Topic) ->
     with pytest.raises(Diverged, match="Kafka no longer has messages"):
         reader.read(span(5, 20, topic))
     assert offsets(reader.read(span(10, 20, topic))) == list(range(10, 20))
-
-
-def test_what_is_read_ahead_is_what_comes_next(topic: Topic) -> None:
-    """Whatever the epochs' sizes, and whatever is asked for in between."""
-    chance, suspicious = random.Random(5), [False]
-    source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
-    made = DriverMessages(
-        source, DriverDecoder(), size=EpochSize(Epoch(max_messages=300)), is_suspicious=lambda: suspicious[0]
-    )
-    frame = cast("DataFrame", None)
-    at = 0
-    for _ in range(60):
-        if chance.random() < 0.6:
-            topic.send(messages(topic.end, chance.choice([1, 50, 1200])))
-            topic.send_transaction([message("aborted")], abort=True)
-        last = topic.end
-        end = min(last, at + chance.choice([1, 299, 300, 300, 300]))
-        found = made.epoch(frame, span(at, end, topic))
-        seen = [one.position.offset for one in topic.sent if at <= one.position.offset < end]
-        assert sorted(found["offset"].to_pylist()) == seen
-        assert made.arranged(found).rows["offset"].to_pylist() == seen, "it may have been arranged ahead, of more"
-        if chance.random() < 0.2:
-            first = chance.randrange(end + 1)
-            part = made.part(span(first, min(end, first + 5), topic))["offset"].to_pylist()
-            assert part == [
-                one.position.offset for one in topic.sent if first <= one.position.offset < min(end, first + 5)
-            ]
-        suspicious[0] = chance.random() < 0.1
-        at = end
-    made.close()

@@ -14,18 +14,11 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from app.config.settings import TableSql, Transform
-from app.decode.debezium import DebeziumJson
-from app.decode.interface import KAFKA
 from app.embedded import Kafka
 from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable, Verdict
-from app.model.rows import Kind, Layout
 from app.spark.errors import meaning, spark_errors
-from app.transform.sql import Sql
-from app.transform.stage import collector
-from tests.fix_decode import decoded_by
 from tests.fix_topic import Topic
-from tests.messages import INT, TEXT, Debezium, Message, Table
+from tests.messages import Message
 from tests.waiting import eventually
 
 #: what messages of Spark, Hadoop and Kafka's client have in them when a server, a disk or an executor fails
@@ -37,8 +30,7 @@ HOSTILE = (
     *("interrupted", "org.apache.hadoop.fs.ChecksumException", "No resolvable bootstrap urls given"),
 )
 ALL = "\n".join(HOSTILE)
-NOTE = Table("note", {"id": INT, "v": TEXT})
-#: of the user's SQL, each fails for the row in another way: with a condition of Spark's, without one, in a library
+#: SQL, each fails for the row in another way: with a condition of Spark's, without one, in a library
 SELECTS = {
     "cast": "cast(v as int) as v",
     "raise_error": "raise_error(v) as v",
@@ -80,23 +72,7 @@ def test_no_words_of_a_row_are_a_verdict(spark: SparkSession, select: str) -> No
 
 @pytest.mark.parametrize("select", SELECTS.values(), ids=SELECTS)
 def test_whatever_fails_for_a_row_is_the_rows_fault(spark: SparkSession, select: str) -> None:
-    decoder = DebeziumJson(Sql(spark, {"public.note": TableSql(select=select)}))
-    message = Debezium().create(NOTE, {"id": 1, "v": ALL})
-    assert type(judged(lambda: decoded_by(decoder, spark, [message]))) is JobFailed
-
-
-def transformed(spark: SparkSession, function: str, *texts: str) -> list[str]:
-    """Kinds of the rows, out of Spark's Python workers."""
-    messages = [Debezium().create(NOTE, {"id": number, "v": text}) for number, text in enumerate(texts)]
-    rows = [("made-up", 0, offset, message.key, message.value) for offset, message in enumerate(messages)]
-    decoded = DebeziumJson().decode(spark.createDataFrame(rows, KAFKA))
-    table = collector(Transform(function=f"tests.transforms:{function}"))(decoded)
-    return [Layout.parse(text).kind for text in table["layout"].to_pylist()]
-
-
-def test_a_transform_that_raises_with_the_words_of_a_row(spark: SparkSession) -> None:
-    assert transformed(spark, "complain", *HOSTILE) == [Kind.FAILED] * len(HOSTILE)
-    assert type(judged(lambda: transformed(spark, "give_up", ALL))) is JobFailed
+    assert type(judged(one_row(spark).selectExpr(select).toArrow)) is JobFailed
 
 
 def one_row(spark: SparkSession) -> DataFrame:

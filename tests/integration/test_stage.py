@@ -1,19 +1,23 @@
 """Spans staged by Spark's tasks: what a receipt says, what lanes make of it, and what the death of a task costs."""
 
 import random
+import signal
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 from sqlalchemy import Row
 from sqlalchemy.engine import make_url
 
 from app.config.settings import Source
-from app.model.offsets import Span, TopicPartition
+from app.embedded import Kafka, Postgres
+from app.kafka.broker import RawMessage
+from app.model.offsets import Position, Span, TopicPartition
 from app.model.rows import Kind, Layout
-from app.source import by_tasks
+from app.source import messages as task_messages
 from app.stage import lane_stage
 from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.pool import Pool
@@ -26,6 +30,7 @@ from tests.fix_target import OWNER, Target
 from tests.fix_topic import Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import Reader, questions
+from tests.poison import row
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop, changes_of_few
 
@@ -39,8 +44,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[StagedSpan]:
     spans: list[StagedSpan] = []
     take = LaneStage.take
 
-    def noticed(self: LaneStage, span: Span) -> StagedSpan | None:
-        found = take(self, span)
+    def noticed(self: LaneStage, span: Span, given: Sequence[RawMessage] = ()) -> StagedSpan | None:
+        found = take(self, span, given)
         spans.extend([found] if found else [])
         return found
 
@@ -110,7 +115,7 @@ def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monke
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "_keep", lambda *_: None)
         patched.setattr(lane_stage, "PATIENCE_SECONDS", 0.5)
-        patched.setattr(by_tasks, "NO_PROCESS_SECONDS", 0.5)
+        patched.setattr(task_messages, "NO_PROCESS_SECONDS", 0.5)
         made.start()
         said = "select last_error from surelane.lane_state where last_error like :like"
         eventually(lambda: target.execute(said, like="no stage process has connected%resident jobs%"), why="a word")
@@ -179,7 +184,8 @@ def test_a_receipt(desk: Desk, target: Target, topic: Topic) -> None:
     }
     assert desk.rows(Kind.UPSERT) == [("1", "b"), ("3", None)]
     assert desk.rows(Kind.DELETE) == [("2",), ("4",)]
-    assert [one.offset for one in receipt.last_deletes] == [5]
+    assert dict(receipt.end) == {TopicPartition(topic.name, 0): 6}
+    assert (receipt.held, receipt.waiting) == (0, ())
     assert len(receipt.source_times) == 6
     (last,) = last_messages(receipt.lasts).values()
     assert last.offset == 5
@@ -220,6 +226,40 @@ def test_offsets_that_are_not_there(desk: Desk, target: Target, topic: Topic) ->
     assert isinstance(found, Declined)
     assert "MessagesGone" in found.because or "LogTruncated" in found.because
     assert isinstance(desk.stage(0, 1), Receipt)
+
+
+@pytest.fixture(scope="module")
+def pool(spark: SparkSession, kafka: Kafka, target_server: Postgres) -> Iterator[Pool]:
+    """One task that runs the user's function `obey`."""
+    told = Told(
+        Source(bootstrap_servers=kafka.bootstrap, topics=("unread",)),
+        make_url(target_server.url("postgres")).set(drivername="postgresql+psycopg2"),
+        None,
+        function="tests.transforms:obey",
+    )
+    with closing(Pool(spark.sparkContext, told, 1, 60.0)) as made:
+        made.start()
+        eventually(lambda: [one for one in made.processes if one.hello.watches], 60, "a task")
+        yield made
+
+
+@pytest.mark.parametrize("deed", ["kill", "segfault", "exit"])
+def test_a_message_that_ends_a_process_of_its_own(deed: str, pool: Pool) -> None:
+    cause = pool.tried(_raw(row(1, deed)))
+    assert cause is not None
+    expected = {"kill": signal.SIGKILL.name, "segfault": signal.SIGSEGV.name, "exit": "status 3"}[deed]
+    assert expected in cause
+
+
+@pytest.mark.parametrize("v", ["good", "raise"])
+def test_a_message_that_a_process_of_its_own_survives(v: str, pool: Pool) -> None:
+    assert pool.tried(_raw(row(1, v))) is None
+
+
+def _raw(message: Message) -> RawMessage:
+    return RawMessage(
+        position=Position("made-up", 0, 0), key=message.key, value=message.value, headers=(), timestamp_ms=None
+    )
 
 
 def _pythons(process: LaneProcess) -> list[psutil.Process]:

@@ -5,18 +5,14 @@ from datetime import datetime
 from typing import Any, cast
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from app.config.settings import CommitMode, Decode, Source
-from app.decode.debezium import DebeziumJson
+from app.config.settings import CommitMode
+from app.decode.decoding import Decoding
 from app.decode.driver import DriverDecoder
-from app.embedded import Kafka
 from app.guard.operator import Operator
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
-from app.source.by_driver import DriverMessages
-from app.source.by_spark import SparkMessages
 from app.supervise.stored import StoredMessages
 from tests import messages as m
 from tests.fix_decode import TOPIC, Decoded
@@ -50,24 +46,18 @@ def request(target: Target, lane: str, entries: Sequence[int]) -> None:
         Operator(SCHEMA, lane, several=False).request_release(connection, entries, "me@here", None, forced=False)
 
 
-@pytest.mark.parametrize("decode", [Decode.WORKERS], indirect=True)
-def test_stored_messages_decode_like_others(spark: SparkSession, kafka: Kafka, decode: Decoded) -> None:
-    """Whoever decodes them."""
+def test_stored_messages_decode_like_others(decode: Decoded) -> None:
     messages = [row(1, "a\tb"), m.Message(key=None, value=b"\xff{"), d.delete(FLAT, {"id": 2, "v": None, "at": None})]
     kept = [
         RawMessage(position=Position(TOPIC, 0, number), key=one.key, value=one.value, headers=(), timestamp_ms=None)
         for number, one in enumerate(messages)
     ]
-    nobody = cast("Broker", None)  # Kafka has forgotten them
-    source = Source(bootstrap_servers=kafka.bootstrap, topics=(TOPIC,))
-    by_driver = DriverMessages(source, DriverDecoder())
-    for by in (SparkMessages(spark, source, DebeziumJson(), DataFrame.toArrow), by_driver):
-        stored = StoredMessages(by, nobody)
-        found = stored.decode(kept).sort_by("offset")
-        assert found["line"].to_pylist() == decode(messages)["line"].to_pylist()
-        fields: Any = stored.schema(kept[0].position, Layout.parse(found["layout"][0].as_py()))
-        assert fields["at"]["name"] == "io.debezium.time.Timestamp"
-    by_driver.close()
+    forgotten = cast("Broker", None)  # Kafka does not have them any more
+    stored = StoredMessages(Decoding(DriverDecoder()), forgotten)
+    found = stored.decode(kept).sort_by("offset")
+    assert found["line"].to_pylist() == decode(messages)["line"].to_pylist()
+    fields: Any = stored.schema(kept[0].position, Layout.parse(found["layout"][0].as_py()))
+    assert fields["at"]["name"] == "io.debezium.time.Timestamp"
 
 
 @pytest.mark.parametrize("mode", MODES)

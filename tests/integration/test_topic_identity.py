@@ -21,11 +21,9 @@ def counters(first: int, count: int) -> list[Message]:
     return [_DEBEZIUM.update(COUNTER, {"id": n % 4, "hits": n}) for n in range(first, first + count)]
 
 
-@pytest.mark.parametrize("decode", ["driver", "workers"])
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 def test_made_anew_between_two_looks(
     mode: CommitMode,
-    decode: str,
     lane: MakeLane,
     target: Target,
     topic: Topic,
@@ -35,7 +33,7 @@ def test_made_anew_between_two_looks(
     """An epoch is planned, then the topic is another one: nothing of the epoch is applied."""
     monkeypatch.setattr(monitor, "ROUND_SECONDS", 3600.0)
     target.create(COUNTER)
-    running = lane(mode, source={"decode": decode})
+    running = lane(mode)
     topic.send(counters(0, EPOCH))
     running.start()
     running.until_caught_up(topic)

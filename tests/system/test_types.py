@@ -10,26 +10,20 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 import pytest
 from confluent_kafka import Consumer
-from pyspark.sql import DataFrame, SparkSession
 
 from app.config.settings import Source as Settings
 from app.decode import scanner
-from app.decode.debezium import DebeziumJson
 from app.decode.driver import DriverDecoder
 from app.embedded import Stack
-from app.model.offsets import Offsets, Span, TopicPartition
-from app.model.rows import Layout
-from app.source.by_driver import DriverMessages
-from app.source.by_spark import SparkMessages
+from app.kafka.spans import SpanReader
+from app.model.offsets import Span, TopicPartition
 from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
@@ -186,7 +180,7 @@ def send(source: Source, topic: Topic, modes: Modes) -> None:
     [pytest.param(one, id=one.name, marks=[] if one in SAMPLE else [pytest.mark.full]) for one in MATRIX],
 )
 def test_every_value_arrives_as_it_was(
-    modes: Modes, source: Source, new_topic: NewTopic, lane: MakeLane, target: Target, spark: SparkSession
+    modes: Modes, source: Source, new_topic: NewTopic, lane: MakeLane, target: Target
 ) -> None:
     topic = new_topic(name=f"types.{source.name}")
     send(source, topic, modes)
@@ -197,47 +191,20 @@ def test_every_value_arrives_as_it_was(
     refused = target.execute("select distinct source_table, split_part(error, '[SQL', 1) from surelane.quarantine")
     wrong = [f"refused: {row}" for row in refused]
     wrong += differences(modes, source, target, messages)
-    wrong += decoded_otherwise(spark, topic)
+    wrong += decoded_otherwise(topic)
     assert wrong == [], "\n".join(wrong)
 
 
-def decoded_otherwise(spark: SparkSession, topic: Topic) -> list[str]:
-    """Where Spark's decoding gives other rows than the driver's; numbers with a fraction may be written differently."""
+def decoded_otherwise(topic: Topic) -> list[str]:
+    """Where compiled code gives other rows than Python."""
     settings = Settings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
-    tp = TopicPartition(topic.name, 0)
-    span = Span(start=Offsets.of({tp: 0}), end=Offsets.of({tp: topic.end}))
-    by_spark = SparkMessages(spark, settings, DebeziumJson(), DataFrame.toArrow)
-    other = by_spark.part(span).sort_by("offset").to_pylist()
-    wrong: list[str] = []
-    for decoder in (DriverDecoder(worth_compiling=None), DriverDecoder(scanner=scanner.loading().result())):
-        by_driver = DriverMessages(settings, decoder)
-        one = by_driver.part(span).sort_by("offset").to_pylist()
-        by_driver.close()
-        pairs = [(left, right) for a, b in zip(one, other, strict=True) for left, right in parts(a, b)]
-        wrong += [f"{short(left)} is {short(right)} for Spark" for left, right in pairs if left != right]
-    return wrong
-
-
-def parts(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[object, object]]:
-    """What both have, side by side."""
-    left, right = comparable(one), comparable(other)
-    yield left[0], right[0]
-    yield from zip_longest(left[1], right[1])
-
-
-def comparable(row: Mapping[str, Any]) -> tuple[object, Sequence[str]]:
-    """Of a decoded row what two decoders have to agree on: hashes of a schema are their own."""
-    layout = Layout.parse(row["layout"])
-    named = (layout.kind, bool(layout.schema_hash), layout.schema, layout.table, layout.columns)
-    values = tuple(map(loosely, row["line"].split("\t")))
-    return (row["offset"], named, row["key"], row["ts_ms"], row["sequence"], row["is_read"]), values
-
-
-def loosely(value: str) -> str:
-    """JSON within a value may be escaped in more than one way."""
-    with suppress(ValueError):
-        return repr(json.loads(value.replace("\\\\", "\\")))
-    return NUMBER.sub(lambda found: repr(float(found[0])), value)
+    reader = SpanReader(settings)
+    batches = reader.read(Span.of(TopicPartition(topic.name, 0), 0, topic.end))
+    reader.close()
+    one = DriverDecoder(scanner=scanner.loading().result()).decode(batches).to_pylist()
+    other = DriverDecoder(worth_compiling=None).decode(batches).to_pylist()
+    pairs = [(left, right) for left, right in zip(one, other, strict=True) if left != right]
+    return [f"{short(left)} is {short(right)} in Python" for left, right in pairs]
 
 
 def differences(modes: Modes, source: Source, target: Target, messages: Messages) -> list[str]:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.align.commit_order import CommitOrder
 from app.errors import ExitStatus, TooManyHeld
 from app.kafka.unread import First, Place
-from app.lane.commit_order import CommitOrder
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, Kind
 from tests.decoded import table_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.align.transactions import held_from
 from app.errors import ConfigInvalid
-from app.lane.transactions import held_from
 from app.model.offsets import Position, TopicPartition
 from tests import messages as m
 from tests.decoded import decoded

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 import pyarrow as pa
 
-from app.apply.last_delete import last_delete
+from app.align.last_delete import last_delete
 from app.errors import EnvironmentMissing, Unreachable
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, TopicPartition
