@@ -3,6 +3,7 @@
 cut      both sides see the connection end; new ones are refused
 lose     only the client sees it end: the server keeps its half, with the locks and the transaction it holds
 stall    nothing gets through, nobody is told
+limit    so many bytes a second get from each client to the server
 restore  the network is as it was; what was cut stays cut
 """
 
@@ -38,8 +39,9 @@ class _Link:
 class Proxy:
     """Listens on a port of its own and passes everything on to `upstream`; its loop runs in a thread of its own."""
 
-    def __init__(self, upstream: tuple[str, int]) -> None:
-        self._upstream = upstream
+    def __init__(self, upstream: tuple[str, int], limit: int | None = None) -> None:
+        """`limit`: bytes a second of each connection, on their way to the server."""
+        self._upstream, self._limit = upstream, limit
         self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
         self._flowing.set()
@@ -106,20 +108,23 @@ class Proxy:
         link = _Link(writer, server_writer)
         self._links.add(link)
         try:
-            await asyncio.gather(self._pump(reader, server_writer), self._pump(server_reader, writer))
+            there, back = self._pump(reader, server_writer, self._limit), self._pump(server_reader, writer, None)
+            await asyncio.gather(there, back)
         finally:
             if link in self._links:
                 self._links.remove(link)
                 _reset(server_writer)
             _reset(writer)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int | None) -> None:
         """Pass on until one side ends; then end the other, so that its pump ends too."""
         try:
             while data := await source.read(CHUNK_BYTES):
                 await self._flowing.wait()
                 sink.write(data)
                 await sink.drain()
+                if limit is not None:
+                    await asyncio.sleep(len(data) / limit)
         except OSError:
             pass  # ended by the other side, or by us
         finally:
@@ -160,12 +165,12 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 @contextmanager
-def proxy_to(url: str | URL) -> Iterator[Proxy]:
-    """A proxy in front of the server that a database URL names."""
+def proxy_to(url: str | URL, limit: int | None = None) -> Iterator[Proxy]:
+    """A proxy in front of the server that a database URL names. See Proxy for `limit`."""
     parsed = make_url(url)
     assert parsed.host is not None
     assert parsed.port is not None
-    proxy = Proxy((parsed.host, parsed.port))
+    proxy = Proxy((parsed.host, parsed.port), limit)
     try:
         yield proxy
     finally:

@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pyspark.sql import SparkSession
 
+from app.config.settings import Settings
 from app.embedded import Kafka
 from app.embedded.postgres_binaries import bin_dir
 from app.embedded.roles import LOGIN, OWNER
 from app.model.offsets import Offsets
+from app.replay import tasks
 from tests.fix_cli import Ended
 from tests.fix_lane import merged
 from tests.fix_recover import new_database
@@ -80,11 +84,18 @@ def replays(
     surelane: Callable[..., Ended],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Replays:
     """The lane need not ever have run: `replays.configure(**overrides)` writes its configuration anew.
 
-    Its role may make schemas, which no lane has to.
+    Its role may make schemas, which no lane has to. Calls in this process use its one Spark session.
     """
+
+    @contextmanager
+    def session(_: Settings) -> Iterator[SparkSession]:
+        yield request.getfixturevalue("spark")
+
+    monkeypatch.setattr(tasks, "session", session)
     target.execute(f'grant create on database "{target.database}" to {OWNER}')
 
     def configure(**overrides: Any) -> Path:

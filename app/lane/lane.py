@@ -233,7 +233,7 @@ class Lane:
     def _process_staged(self, number: int, planned: Span, source: Source, stage: Stager, steps: Steps) -> bool:
         """Process an epoch of which no row is looked at here: tasks stage it. False, with nothing of it left, where the
         rows are needed."""
-        if self._guard.is_suspicious or self._keeping.keys:
+        if self._guard.is_suspicious:
             return False
         # 3. Have it staged, under guard; it may have been staged ahead.
         whole = self._alignment.span(self._last, planned)

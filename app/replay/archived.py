@@ -44,6 +44,11 @@ class ArchivedOrigin:
         firsts = {tp: self._first_of(tp, timestamp_ms, low) for tp, (low, _) in marks.items() if found[tp] == low}
         return found.updated({tp: offset for tp, offset in firsts.items() if offset is not None})
 
+    def is_in_kafka(self, span: Span) -> bool:
+        """See `Origin`."""
+        marks = self._kafka.held()
+        return all(start >= marks[tp].low for tp, start in span.start.items() if span.end[tp] > start)
+
     def given(self, span: Span) -> list[RawMessage] | None:
         """See `Origin`."""
         lows = {tp: mark.low for tp, mark in self._kafka.held().items()}

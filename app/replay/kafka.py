@@ -23,6 +23,10 @@ class KafkaOrigin:
         """See `Origin`."""
         return self._broker.offsets_at(timestamp_ms)
 
+    def is_in_kafka(self, span: Span) -> bool:
+        """See `Origin`."""
+        return True
+
     def given(self, span: Span) -> None:
         """See `Origin`."""
 

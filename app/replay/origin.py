@@ -21,6 +21,10 @@ class Origin(Protocol):
         """Of every partition the first message that is not older; where there is none, its end."""
         ...
 
+    def is_in_kafka(self, span: Span) -> bool:
+        """Whether Kafka has all of it."""
+        ...
+
     def given(self, span: Span) -> list[RawMessage] | None:
         """Every message of the span, each partition's in order; None: Kafka has all of them. Raises Diverged for what
         is not there any more."""

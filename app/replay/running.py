@@ -185,9 +185,11 @@ class Run:
     def _ask(self, lane: Lane, start: Offsets, planned: list[Span]) -> None:
         """Have epochs staged ahead, the first from where the lane's next one begins; what the archive has is given to a
         task at its turn."""
+        if lane.stage is None or not planned:
+            return
         starts = [start, *(one.end for one in planned[:-1])]
         spans = [Span(start=begin, end=one.end) for begin, one in zip(starts, planned, strict=True)]
-        if lane.stage is not None and all(self._origin.given(span) is None for span in spans):
+        if self._origin.is_in_kafka(spans[0]):
             lane.stage.ask(spans)
 
     def _next(self, planned: Span, size: int) -> list[Span]:

@@ -2,23 +2,35 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 from app.config.settings import Settings
 from app.stage.pool import Pool
 from app.supervise.jvm import start_lanes_jvm
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @contextmanager
 def stage_tasks(settings: Settings) -> Iterator[Pool]:
     """Session and tasks end with it. Epochs keep the order within each topic only: all that Kafka has is read."""
-    jvm = start_lanes_jvm(settings)  # it comes up while Python imports
-    from app.spark.session import make_session, stop_session
-    from app.supervise.assembly import make_pool
+    with session(settings) as spark:
+        from app.supervise.assembly import make_pool
 
-    session = make_session(jvm)
-    try:
-        with closing(make_pool(settings, session.sparkContext, keeps_order=False)) as pool:
+        with closing(make_pool(settings, spark.sparkContext, keeps_order=False)) as pool:
             pool.start()
             yield pool
+
+
+@contextmanager
+def session(settings: Settings) -> "Iterator[SparkSession]":
+    """Of this process, which has no other one."""
+    jvm = start_lanes_jvm(settings)  # it comes up while Python imports
+    from app.spark.session import make_session, stop_session
+
+    made = make_session(jvm)
+    try:
+        yield made
     finally:
-        stop_session(session)
+        stop_session(made)

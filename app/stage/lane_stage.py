@@ -1,7 +1,7 @@
 """Staging for one lane: what is asked for ahead of its turn, and what its epochs take."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -59,10 +59,17 @@ class LaneStage:
     """Used by the lane's thread; grants are given by the threads of the stage processes, too."""
 
     def __init__(
-        self, lane: str, pool: Pool, shapes: Shapes, lending: Lending, still: Callable[[], None] = lambda: None
+        self,
+        lane: str,
+        pool: Pool,
+        shapes: Shapes,
+        lending: Lending,
+        held_keys: Callable[[], Iterable[str]] = tuple,
+        still: Callable[[], None] = lambda: None,
     ) -> None:
-        """`still` is called again and again while one waits for a task, whose own time is looked after here."""
-        self._still = still
+        """`held_keys`: message keys whose changes wait in quarantine; `still` is called again and again while one waits
+        for a task, whose own time is looked after here."""
+        self._held_keys, self._still = held_keys, still
         self._lane, self._pool, self._shapes, self._lending = lane, pool, shapes, lending
         self._asked: list[_Asked] = []
         #: layouts of the span before: the next one is likely to have the same
@@ -117,9 +124,9 @@ class LaneStage:
             """As far as all of it is known."""
             return bool(holder) and self._grant_known(holder[0], attempt, wanted)
 
-        messages = tuple(map(Stored.of, given))
+        messages, keys = tuple(map(Stored.of, given)), tuple(self._held_keys())
         attempt = self._pool.begin(
-            self._lane, ranges_of(span, self._terms), messages, _tables(lent), grants, self._last
+            self._lane, ranges_of(span, self._terms), messages, keys, _tables(lent), grants, self._last
         )
         self._last = attempt.process
         asked = _Asked(span, attempt, dict(lent))

@@ -276,13 +276,14 @@ class Pool:
         lane: str,
         ranges: tuple[Range, ...],
         given: tuple[Stored, ...],
+        held_keys: tuple[str, ...],
         tables: Tables,
         grants: Callable[[Attempt, Wanted], bool],
         last: "Process | None",
     ) -> Attempt:
         """Have a span staged, by the process that staged the span before it (`last`) unless another one is idle; by the
         first that connects where there is none."""
-        request = Request(next(self._ids), lane, ranges, tables, given=given)
+        request = Request(next(self._ids), lane, ranges, tables, given=given, held_keys=held_keys)
         return self._begun(self._attempt(request, ranges, grants), last)
 
     def read(self, lane: str, ranges: tuple[Range, ...]) -> Attempt:

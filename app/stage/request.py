@@ -83,6 +83,8 @@ class Request(msgspec.Struct, frozen=True, tag="request"):
     wants_rows: bool = False
     #: the messages of the span, where they are not to be read from Kafka
     given: tuple[Stored, ...] = ()
+    #: message keys whose changes wait in quarantine: an epoch that has one of them is for the driver
+    held_keys: tuple[str, ...] = ()
 
     @property
     def span(self) -> Span:

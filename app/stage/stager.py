@@ -4,10 +4,10 @@
         -> COPY, committed at once
 
 What only the driver can deal with is declined, with nothing staged: messages that are malformed, changes without a key,
-changes whose effect depends on their order.
+changes whose effect depends on their order, changes of keys that wait in quarantine.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +34,7 @@ from app.decode.driver import DriverDecoder
 from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
-from app.model.arrow import single
+from app.model.arrow import compute, single
 from app.model.rows import Kind
 from app.stage.reading import Reading
 from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted, places_of
@@ -135,6 +135,8 @@ class Stager:
         )
         if cut.held.num_rows:
             self._reading.hold(request, cut.end, cut.held)
+        if request.held_keys and _has_key(cut.rows, request.held_keys):
+            return Declined(request.id, "it has changes of keys that are held")
         epoch = Epoch.arrange(cut.rows)
         whole = None if _is_irregular(epoch) else epoch.completed()
         if whole is None:
@@ -236,6 +238,10 @@ class Stager:
 
 def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:
     return None if name is None else partial(over, load(name))
+
+
+def _has_key(rows: pa.Table, keys: Sequence[str]) -> bool:
+    return bool(compute.any(compute.is_in(rows["key"], value_set=pa.array(keys, pa.string()))).as_py())
 
 
 def _is_irregular(epoch: Epoch) -> bool:

@@ -151,7 +151,7 @@ def make_lane(
         metrics,
         Alignment(writer.name, settings.epoch.transaction_limit, _order(settings, writer, unread)),
         pool.tried,
-        LaneStage(writer.name, pool, shapes, lending, link.still),
+        LaneStage(writer.name, pool, shapes, lending, lambda: [key.text for key in keeping.keys], link.still),
     )
     writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)
