@@ -305,7 +305,7 @@ def test_the_connection_is_lost(replays: Replays, shop: Shop, tmp_path: Path) ->
     held = Held(tmp_path, "after-merge")
     with process(*replays.words("--from", "earliest"), failpoint=held.setting) as running:
         held.reached()
-        assert replays.target.cut_connections(f"surelane replay {replays.target.lane}") == 1
+        assert replays.target.cut_connections(f"surelane replay {replays.target.lane}")
         held.release()
         _, said = running.communicate(timeout=60)
     assert running.returncode == 0, said.decode()
@@ -314,7 +314,7 @@ def test_the_connection_is_lost(replays: Replays, shop: Shop, tmp_path: Path) ->
 
 @pytest.mark.full
 def test_a_message_that_kills(replays: Replays) -> None:
-    """Each call begins where the one before died, until the message is found and skipped."""
+    """A stage process; the call goes on, and skips the message."""
     replays.target.create(FLAT)
     replays.configure(
         transform={"function": "tests.transforms:obey"},
@@ -322,16 +322,9 @@ def test_a_message_that_kills(replays: Replays) -> None:
         epoch={"max_messages": 16},
     )
     replays.topic.send(row(n, "kill" if n == 20 else "good") for n in range(40))
-    calls = 0
-    while True:
-        calls += 1
-        with process(*replays.words("--from", "earliest"), failpoint="none") as running:
-            _, said = running.communicate(timeout=120)
-        if running.returncode != -signal.SIGKILL:
-            break
-        assert calls < 8
+    with process(*replays.words("--from", "earliest"), failpoint="none") as running:
+        _, said = running.communicate(timeout=240)
     assert running.returncode == 0, said.decode()
-    assert calls > 1
     assert replays.target.rows("shadow.flat").keys() == {(n,) for n in range(40)} - {(20,)}
     assert replays.target.execute('select "offset" from shadow_replay.quarantine') == [(20,)]
 
