@@ -34,6 +34,7 @@ from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.spans import Batch, SpanReader
 from app.model.activity import Activity
 from app.model.arrow import single
+from app.model.for_driver import ForDriver
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import NO_ROWS, Kind, is_of
 from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted
@@ -151,14 +152,14 @@ class Stager:
         epoch = Epoch.arrange(rows)
         whole = None if _is_irregular(epoch) else epoch.completed()
         if whole is None:
-            return Declined(request.id, "not every change of it can be compacted")
+            return Declined(request.id, "not every change of it can be compacted", ForDriver.IRREGULAR)
         whole.look_ahead()
         self._doing(Activity.SERVER)
         firsts = {**whole.firsts, **epoch.firsts}
         changed = {index: first for index, first in firsts.items() if epoch.layouts[index].kind in CHANGES}
         tables = self._tables(request, epoch, changed)
         if tables is None:
-            return Declined(request.id, "cancelled")
+            return Declined(request.id, "cancelled", ForDriver.CANCELLED)
         return self._receipt(request, epoch, changed, self._copy(request, whole, tables))
 
     def _reader(self, request: Request) -> SpanReader[Batch]:

@@ -51,6 +51,7 @@ from app.source.by_spark import SparkMessages
 from app.source.by_tasks import TaskMessages
 from app.source.messages import Messages
 from app.source.size import EpochSize
+from app.stage.ahead import Ahead
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
@@ -196,7 +197,7 @@ def make_lane(
         metrics,
         Alignment(writer.name, settings.epoch.transaction_limit, _order(settings, writer, unread)),
         trial_of(settings) if pool is None else pool.tried,
-        None if pool is None else _stage(writer, settings, pool, shapes, link or Link()),
+        None if pool is None else _stage(writer, settings, pool, shapes, link or Link(), metrics),
     )
     writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)
@@ -220,12 +221,14 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
         function=function,
         variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
     )
-    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds())
+    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds(), Ahead(settings.stage.ahead_bytes))
 
 
-def _stage(writer: Writer, settings: Settings, pool: Pool, shapes: Shapes, link: Link) -> LaneStage:
+def _stage(
+    writer: Writer, settings: Settings, pool: Pool, shapes: Shapes, link: Link, metrics: LaneMetrics
+) -> LaneStage:
     lending = Lending(writer.engine, settings.target.db_schema, writer.name)
-    return LaneStage(writer.name, pool, shapes, lending, link.still)
+    return LaneStage(writer.name, pool, shapes, lending, link.still, metrics.for_driver)
 
 
 def commit_at_once(lane: Lane, writer: Writer) -> None:

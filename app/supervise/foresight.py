@@ -7,13 +7,13 @@ from app.source.size import EpochSize
 
 
 class Foresight:
-    """Of one lane over one partition; of any other nothing is foreseen. Used by one thread."""
+    """Of lanes over one partition each; of any other nothing is foreseen. Used by one thread a partition."""
 
     def __init__(self, broker: Broker, size: EpochSize, stage: Stage, tasks: int) -> None:
         """`tasks`: how many stage at the same time."""
         self._broker, self._size, self._stage, self._tasks = broker, size, stage, tasks
-        #: behind the last message that was there when it was looked at
-        self._high = 0
+        #: behind the last message of each partition, when it was looked at
+        self._highs: dict[TopicPartition, int] = {}
 
     def first(self, start: Offsets) -> list[Span]:
         """The first epoch of a query that begins here."""
@@ -36,6 +36,6 @@ class Foresight:
         return [Span.of(tp, last - step, last) for last in ends]
 
     def _known(self, tp: TopicPartition, wanted: int) -> int:
-        if self._high < wanted:
-            self._high = self._broker.watermarks({tp})[tp].high
-        return self._high
+        if self._highs.get(tp, 0) < wanted:
+            self._highs[tp] = self._broker.watermarks({tp})[tp].high
+        return self._highs[tp]

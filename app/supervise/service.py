@@ -106,6 +106,7 @@ class Service:
         if pool is None:
             self._keep_running(None)
             return
+        pool.on_death = self._stage_died
         with closing(pool):
             pool.start()
             self._keep_running(pool)
@@ -133,6 +134,10 @@ class Service:
                         raise error from failure
                     raise
                 self._pause(error)
+
+    def _stage_died(self, cause: str) -> None:
+        for metrics in list(self._metrics.values()):
+            metrics.stage_died(cause)
 
     def _try_again(self, error: SurelaneError) -> bool:
         if error.verdict is not Verdict.RETRY:
