@@ -215,7 +215,7 @@ def test_spans_for_the_driver_are_counted(lane: MakeLane, target: Target, topic:
     """One that cannot be compacted, and those that are left to the driver after it."""
     target.create(FLAT)
     topic.send([*inserts(3), Debezium().truncate(FLAT), *inserts(6)])
-    made = lane("two-phase", epoch={"max_messages": 5}, stage={"tasks": 1})
+    made = lane("two-phase", epoch={"max_messages": 5}, stage={"tasks": 1}, target={"on_truncate": "apply"})
     made.run_until_caught_up()
     counted = {one: metric(made, "surelane_stage_for_driver_total", reason=one) for one in ForDriver}
     assert counted == {one: 1 if one in (ForDriver.IRREGULAR, ForDriver.PAUSED) else 0 for one in ForDriver}
