@@ -3,7 +3,7 @@
 import datetime
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import Connection, Engine, select
@@ -15,10 +15,12 @@ from app.db.prepared import prepared
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
+from app.ledger.in_flight import InFlightRows
 from app.ledger.store import Ledger
 from app.ledger.tables import Tables, lanes_of
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
+from app.model.in_flight import Seen
 from app.model.offsets import Offsets
 
 #: of several lanes the state that needs a look first
@@ -46,6 +48,35 @@ class Writer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageStatus:
+    """What stage processes have in hand, as the lane's monitor has written it within the last second or two."""
+
+    seen: Seen
+    #: bytes that may be staged ahead, as this configuration has them
+    limit: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "processes": [asdict(one) for one in self.seen.processes],
+            "spans": [
+                {
+                    "lane": one.lane,
+                    "process": asdict(one.process) if one.process else None,
+                    "start": one.span.start.nested(),
+                    "end": one.span.end.nested(),
+                    "state": one.state.value,
+                    "age_seconds": one.age_seconds,
+                    "bytes": one.size,
+                }
+                for one in self.seen.spans
+            ],
+            "ahead_bytes": self.seen.ahead_bytes,
+            "ahead_limit_bytes": self.limit,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaneStatus:
     """One lane, or all lanes of one configuration together. None: not known, or not there yet."""
 
@@ -63,12 +94,16 @@ class LaneStatus:
     last_error: str | None
     #: None, too, of several lanes together
     writer: Writer | None
+    #: None: it does not run, or the driver stages by itself
+    stage: StageStatus | None
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
         writer = self.writer.as_json() if self.writer else None
-        return plain | {"position": self.position.nested(), "in_doubt": list(self.in_doubt), "writer": writer}
+        stage = self.stage.as_json() if self.stage else None
+        shown = {"position": self.position.nested(), "in_doubt": list(self.in_doubt), "writer": writer, "stage": stage}
+        return plain | shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +120,7 @@ class Report:
 def read_report(settings: Settings, engine: Engine, broker: Broker) -> Report:
     """Everything about the lane of `settings`; only the target has to be reachable."""
     with translated("reading the ledger"), engine.connect() as connection:
-        lanes = [_read(connection, settings.target.db_schema, name) for name in _names(connection, settings)]
+        lanes = [_read(connection, settings, name) for name in _names(connection, settings)]
     status = lanes[0] if settings.source.order is Order.TOTAL else _together(settings.lane, lanes)
     several = () if settings.source.order is Order.TOTAL else tuple(lanes)
     try:
@@ -101,8 +136,8 @@ def _names(connection: Connection, settings: Settings) -> list[str]:
     return sorted(connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=True))).scalars())
 
 
-def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:
-    ledger = Ledger(schema, lane)
+def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
+    ledger = Ledger(settings.target.db_schema, lane)
     row, last, said = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
     gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
     state, error = (said.state, said.last_error) if said else ("stopped", None)
@@ -123,7 +158,14 @@ def _read(connection: Connection, schema: str, lane: str) -> LaneStatus:
         in_doubt=tuple(map(str, gids)),
         last_error=error,
         writer=_writer(connection, ledger, row.generation if row else None, holder),
+        stage=_stage(connection, settings, ledger) if holder is not None else None,
     )
+
+
+def _stage(connection: Connection, settings: Settings, ledger: Ledger) -> StageStatus:
+    newest = ledger.newest_generation(connection)
+    seen = InFlightRows(ledger.schema, ledger.lane).read(connection, newest)
+    return StageStatus(seen=seen, limit=settings.stage.ahead_bytes)
 
 
 def _writer(connection: Connection, ledger: Ledger, generation: int | None, holder: int | None) -> Writer | None:
@@ -154,7 +196,17 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
         in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
         last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),
         writer=None,
+        stage=_stages_together([one.stage for one in lanes if one.stage is not None]),
     )
+
+
+def _stages_together(stages: list[StageStatus]) -> StageStatus | None:
+    """A process stands with each lane that it does not work for."""
+    if not stages:
+        return None
+    processes = sorted({process for one in stages for process in one.seen.processes})
+    spans = tuple(span for one in stages for span in one.seen.spans)
+    return StageStatus(seen=Seen(processes=tuple(processes), spans=spans), limit=stages[0].limit)
 
 
 def _highest(numbers: Iterable[int | None]) -> int | None:

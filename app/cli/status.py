@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from sqlalchemy import Engine
 
-from app.cli.lane_status import LaneStatus, Report, Writer, read_report
+from app.cli.lane_status import LaneStatus, Report, StageStatus, Writer, read_report
 from app.cli.options import ConfigFile, Json
 from app.cli.terminal import console
 from app.config.load import load
@@ -21,6 +21,7 @@ from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import Unreachable
 from app.kafka.broker import Broker
+from app.model.in_flight import InFlight
 
 WATCH_SECONDS = 1.0
 COLOURS = {"running": "green", "starting": "yellow", "stopped": "yellow", "failed": "red"}
@@ -76,6 +77,8 @@ def _view(report: Report) -> Group:
     parts: list[Table | Text] = [_table(report.status)]
     if report.lanes:
         parts.append(_lanes(report.lanes))
+    if report.status.stage is not None and report.status.stage.seen.spans:
+        parts.append(_spans(report.status.stage.seen.spans))
     if report.trouble:
         parts.append(Text(f"the lag is not known: {report.trouble.message}", style="yellow"))
     return Group(*parts)
@@ -90,6 +93,8 @@ def _table(status: LaneStatus) -> Table:
     table.add_row("lag", _lag(status))
     plans = ", ".join(f"{plan} {count:,}" for plan, count in status.plans.items())
     table.add_row("plans", f"{plans} of the last {sum(status.plans.values()):,} epochs" if plans else "none")
+    if status.stage is not None:
+        table.add_row("stage", _stage(status.stage))
     table.add_row("in doubt", "\n".join(status.in_doubt) or "none")
     table.add_row("last error", status.last_error or "none")
     return table
@@ -102,6 +107,26 @@ def _lanes(lanes: tuple[LaneStatus, ...]) -> Table:
         numbers = (_or_dash(lane.generation), _or_dash(lane.epoch), str(lane.position))
         table.add_row(lane.lane, state, *numbers, lane.last_error or "")
     return table
+
+
+def _stage(stage: StageStatus) -> str:
+    hosts = ", ".join(f"{count} on {host}" for host, count in sorted(stage.seen.by_host.items()))
+    idle = len(stage.seen.idle)
+    processes = f"processes: {hosts}; {idle} idle" if hosts else "no process is connected"
+    return f"{processes}\n{_mib(stage.seen.ahead_bytes)} of {_mib(stage.limit)} MiB staged ahead"
+
+
+def _spans(spans: tuple[InFlight, ...]) -> Table:
+    table = Table("span in flight", "process", "state", "for", "MiB", title="stage", title_justify="left")
+    for one in spans:
+        ranges = "\n".join(f"{tp} {one.span.start[tp]} to {end}" for tp, end in one.span.end.items())
+        process = "-" if one.process is None else f"{one.process.pid} on {one.process.host}, slot {one.process.slot}"
+        table.add_row(ranges or "kept messages", process, one.state.value, f"{one.age_seconds:.1f} s", _mib(one.size))
+    return table
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):,.1f}"
 
 
 def _writer(writer: Writer | None) -> str:

@@ -156,6 +156,41 @@ class Families:
             "So long will they have that, at least, by the first message's timestamp and retention.ms; +Inf without a "
             "limit of time, NaN for a topic that is compacted or limited by bytes",
         )
+        self.stage_tasks = gauge(
+            "stage_tasks",
+            "Stage processes that there are to be, `stage.tasks`",
+        )
+        self.stage_processes = gauge(
+            "stage_processes",
+            "Stage processes that are connected, by the host of their executor; all that this process has, whichever "
+            "of its lanes they work for",
+            "host",
+        )
+        self.stage_spans = gauge(
+            "stage_spans",
+            "Spans that were given to stage processes, by host and state: waiting, fetch, decode, function, arrange, "
+            "server, staged (waits for its turn), answered, cancelled; without a host while there is no process",
+            "host",
+            "state",
+        )
+        self.stage_ahead = gauge(
+            "stage_ahead_bytes", "Bytes of decoded rows that are staged ahead of their turn, in staging tables"
+        )
+        self.stage_ahead_limit = gauge(
+            "stage_ahead_limit_bytes", "stage.ahead_bytes: as many may be, of all lanes of this process together"
+        )
+        self.stage_deaths = counter(
+            "stage_deaths",
+            "Stage processes that died, of all lanes of this process: by a signal, exit, hang, oom, or with their task",
+            "cause",
+        )
+        self.for_driver = counter(
+            "stage_for_driver",
+            "Spans that the driver had to process though tasks could have staged them: irregular (changes that cannot "
+            "be compacted, malformed messages), failed, cancelled, no-process, lost (its process died), changed (the "
+            "target's tables), refused (by the target, as it was staged), paused (after one of these)",
+            "reason",
+        )
         self.state = gauge("state", "1 for the state the lane is in: starting, running, stopped, failed", "state")
         self.up = gauge("up", "1 while the lane is running")
 

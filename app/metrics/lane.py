@@ -11,7 +11,10 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from app.metrics.families import families_of
 from app.model.counts import Counts
+from app.model.death import TASK_GONE, Cause
 from app.model.epoch import EpochRecord
+from app.model.for_driver import ForDriver
+from app.model.in_flight import Seen, SpanState
 from app.model.offsets import Offsets, TopicPartition
 
 #: as in the ledger's lane_state
@@ -34,6 +37,12 @@ class LaneMetrics:
             counter.labels(lane)  # a counter is there before it counts: else its first increase is none
         for outcome in OUTCOMES:
             self._outcome(outcome)
+        for reason in ForDriver:
+            self._families.for_driver.labels(lane, reason.value)
+        for cause in (*(one.value for one in Cause), TASK_GONE):
+            self._families.stage_deaths.labels(lane, cause)
+        #: of stage processes
+        self._hosts: set[str] = set()
         self._families.attempt_seconds.labels(lane).set_function(self._attempt_seconds)
         self.set_state("starting")
         for cause, count in (restarts or {}).items():
@@ -63,6 +72,32 @@ class LaneMetrics:
     def set_held(self, messages: int) -> None:
         """Messages that are read and not applied yet; see `app.lane.alignment`."""
         self._families.held.labels(self._lane).set(messages)
+
+    def set_stage(self, seen: Seen, *, processes: Mapping[str, int], tasks: int, limit: int) -> None:
+        """What is in flight of this lane; connected processes by host, and how many there are to be; bytes that may be
+        staged ahead."""
+        families, spans = self._families, seen.by_state
+        families.stage_tasks.labels(self._lane).set(tasks)
+        families.stage_ahead.labels(self._lane).set(seen.ahead_bytes)
+        families.stage_ahead_limit.labels(self._lane).set(limit)
+        hosts = {*processes, *(host for host, _ in spans)}
+        for gone in self._hosts - hosts:
+            families.stage_processes.remove(self._lane, gone)
+            for state in SpanState:
+                families.stage_spans.remove(self._lane, gone, state.value)
+        for host in hosts:
+            families.stage_processes.labels(self._lane, host).set(processes.get(host, 0))
+            for state in SpanState:
+                families.stage_spans.labels(self._lane, host, state.value).set(spans[host, state])
+        self._hosts = hosts
+
+    def stage_died(self, cause: str) -> None:
+        """A stage process is gone; `cause` is a short word, not a message."""
+        self._families.stage_deaths.labels(self._lane, cause).inc()
+
+    def for_driver(self, reason: ForDriver) -> None:
+        """The driver processes a span that tasks could have staged."""
+        self._families.for_driver.labels(self._lane, reason.value).inc()
 
     def set_lag(self, messages: Mapping[TopicPartition, int], seconds: float | None) -> None:
         """Offsets still to apply, and the age of the oldest of them; None when that is not known."""

@@ -10,6 +10,8 @@ from typing import Self
 
 #: seconds that each message of a span adds to what its processing may take
 SECONDS_A_MESSAGE = 0.010
+#: a task is gone, with the stage process that it kept: beside the values of `Cause`
+TASK_GONE = "task"
 
 
 class Cause(enum.StrEnum):

@@ -168,7 +168,7 @@ class Run:
                 found = None if lane.stage is None else lane.stage.take(whole, self._origin.given(whole) or ())
                 if found is not None:
                     sizes.append(found.receipt.size)
-                    self._ask(lane, found.receipt.end, self._next(own, found.receipt.size))
+                    self._ask(lane, found.receipt.end, self._next(own, found.receipt.size), found.receipt.size)
                 return found
 
             try:
@@ -182,7 +182,7 @@ class Run:
         self._number += 1
         self._failures = 0
 
-    def _ask(self, lane: Lane, start: Offsets, planned: list[Span]) -> None:
+    def _ask(self, lane: Lane, start: Offsets, planned: list[Span], size: int = 0) -> None:
         """Have epochs staged ahead, the first from where the lane's next one begins; what the archive has is given to a
         task at its turn."""
         if lane.stage is None or not planned:
@@ -190,15 +190,15 @@ class Run:
         starts = [start, *(one.end for one in planned[:-1])]
         spans = [Span(start=begin, end=one.end) for begin, one in zip(starts, planned, strict=True)]
         if self._origin.is_in_kafka(spans[0]):
-            lane.stage.ask(spans)
+            lane.stage.ask(spans, size)
 
     def _next(self, planned: Span, size: int) -> list[Span]:
         """What is likely to be planned after an epoch of one lane over everything, as many as may be staged ahead."""
         if None not in self._lanes:
             return []
         self._cutting.learn(planned, size)
-        found, most = list[Span](), min(self._pool.tasks + 1, self._settings.stage.ahead_bytes // max(size, 1))
-        while len(found) < most and _left(at := (found[-1] if found else planned).end, self._mark.goal):
+        found = list[Span]()
+        while len(found) <= self._pool.tasks and _left(at := (found[-1] if found else planned).end, self._mark.goal):
             found.append(self._cutting.next(at, self._mark.goal))
         return found
 

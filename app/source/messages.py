@@ -33,11 +33,11 @@ class TaskMessages:
         pool: Pool,
         lane: str,
         still: Callable[[], None],
-        foresee: Callable[[Span, Offsets, int], Sequence[Span]],
+        foresee: Callable[[Span, Offsets], Sequence[Span]],
         is_suspicious: Callable[[], bool],
     ) -> None:
         """`still` is called again and again while one waits for a task; `foresee`: epochs that are likely to follow one
-        of so many bytes; `is_suspicious`: whether the guard suspects anything."""
+        that ends there; `is_suspicious`: whether the guard suspects anything."""
         self._pool, self._lane, self._still = pool, lane, still
         self._foresee, self._is_suspicious = foresee, is_suspicious
         #: what is read ahead
@@ -60,7 +60,7 @@ class TaskMessages:
             self._pool.cancel(ahead[1], _nothing)
             ahead = None
         rows = self._read(span, ahead[1] if ahead else None)
-        if not self._is_suspicious() and (spans := self._foresee(span, span.end, rows.nbytes)):
+        if not self._is_suspicious() and (spans := self._foresee(span, span.end)):
             self._ahead = (spans[0], self._pool.read(self._lane, ranges_of(spans[0], self._known)))
         return rows
 

@@ -11,6 +11,7 @@ from app.apply.applier import StagedLayout
 from app.apply.shapes import Shape, Shapes
 from app.errors import SurelaneError
 from app.kafka.broker import RawMessage
+from app.model.for_driver import ForDriver
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import Layout
 from app.stage.lending import Lending, Lent
@@ -64,12 +65,16 @@ class LaneStage:
         pool: Pool,
         shapes: Shapes,
         lending: Lending,
+        *,
         held_keys: Callable[[], Iterable[str]] = tuple,
         still: Callable[[], None] = lambda: None,
+        for_driver: Callable[[ForDriver], None] = lambda _: None,
     ) -> None:
         """`held_keys`: message keys whose changes wait in quarantine; `still` is called again and again while one waits
-        for a task, whose own time is looked after here."""
-        self._held_keys, self._still = held_keys, still
+        for a task, whose own time is looked after here; `for_driver` counts spans that are not taken of tasks."""
+        self._held_keys, self._still, self._for_driver = held_keys, still, for_driver
+        #: bytes of a span that is not staged yet, about
+        self._each = 0
         self._lane, self._pool, self._shapes, self._lending = lane, pool, shapes, lending
         self._asked: list[_Asked] = []
         #: layouts of the span before: the next one is likely to have the same
@@ -81,8 +86,11 @@ class LaneStage:
         """Where the first epoch begins. `terms`: leader epoch of the message before it, where it is known."""
         self._terms = KnownTerms(start, terms)
 
-    def ask(self, spans: Sequence[Span]) -> None:
-        """Have these staged ahead of their turn, and nothing else."""
+    def ask(self, spans: Sequence[Span], each: int = 0) -> None:
+        """Have these staged ahead of their turn, and nothing else; as many of them as may be ahead, where one takes
+        about so many bytes."""
+        self._each = each
+        spans = spans[: self._book(spans)]
         kept = [one for one in self._asked if one.span in spans]
         self._drop([one for one in self._asked if one.span not in spans])
         self._asked = kept
@@ -94,6 +102,7 @@ class LaneStage:
         where they are not Kafka's."""
         if self._pause:
             self._pause -= 1
+            self._for_driver(ForDriver.PAUSED)
             return None
         asked = None if given else next((one for one in self._asked if one.span == span), None)
         if asked is None:
@@ -101,13 +110,15 @@ class LaneStage:
             asked = self._begin(span, given)
         else:
             self._asked.remove(asked)
+            self._book([one.span for one in self._asked])
         staged = self._wait(asked)
         if staged is None:
             self._usual = ()
         return staged
 
-    def pause(self) -> None:
+    def pause(self, because: ForDriver = ForDriver.REFUSED) -> None:
         """Leave the next epochs to the driver."""
+        self._for_driver(because)
         self._pause = PAUSE_EPOCHS
         self.ask([])
 
@@ -115,6 +126,10 @@ class LaneStage:
         """Cancel what was asked for; when nobody asks any more."""
         self.ask([])
         self._lending.close()
+
+    def _book(self, spans: Sequence[Span]) -> int:
+        sizes = {one.span: one.attempt.size for one in self._asked}
+        return self._pool.ahead.book(self._lane, [sizes.get(span, 0) or self._each for span in spans])
 
     def _begin(self, span: Span, given: Sequence[RawMessage] = ()) -> _Asked:
         lent = {text: self._lend(text, self._known(text)) for text in self._usual if self._knows(text)}
@@ -152,6 +167,7 @@ class LaneStage:
                 case None:
                     log.warning("no stage process has connected", lane=self._lane, within_seconds=PATIENCE_SECONDS)
                     self._drop([asked])
+                    self._for_driver(ForDriver.NO_PROCESS)
                     return None
                 case Wanted() as wanted:
                     self._grant(asked, wanted)
@@ -160,10 +176,11 @@ class LaneStage:
                 case Declined() as declined:
                     log.info("not staged by a task", lane=self._lane, because=declined.because)
                     self._return_all(asked)
-                    self.pause()
+                    self.pause(declined.reason)
                     return None
                 case Lost() as lost:  # what it was lent is not used again: it may still be writing
                     log.warning("a stage process is lost", lane=self._lane, because=str(lost.death))
+                    self._for_driver(ForDriver.LOST)
                     return None
                 case _:
                     raise AssertionError("it was asked for no rows")
@@ -200,6 +217,7 @@ class LaneStage:
             if text not in present or not is_current:
                 self._lending.take_back(one)
         if not is_current:
+            self._for_driver(ForDriver.CHANGED)
             return None
         self._usual = tuple(present)
         layouts = [

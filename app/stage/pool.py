@@ -27,8 +27,11 @@ from pyspark import SparkContext
 from app.db.engine import KEEPALIVES, TCP_USER_TIMEOUT_MS
 from app.kafka.broker import RawMessage
 from app.model.activity import OWN_WORK, Activity
-from app.model.death import SECONDS_A_MESSAGE, Cause, Death, ending
-from app.stage.receipt import Answer, Doing, Final, Wanted
+from app.model.death import SECONDS_A_MESSAGE, TASK_GONE, Cause, Death, ending
+from app.model.in_flight import InFlight, Seen, SpanState, StageProcess
+from app.model.offsets import Offsets, Span
+from app.stage.ahead import Ahead
+from app.stage.receipt import Answer, Doing, Final, Receipt, Wanted
 from app.stage.request import Cancel, Decode, Grant, Message, Range, Request, Stored, Tables
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
 from app.stage.stager import Told
@@ -77,8 +80,10 @@ class Attempt:
     process: "Process | None" = None
     #: None: it is not begun
     activity: Activity | None = None
-    #: monotonic: when that began
-    since: float = 0.0
+    #: monotonic: when that began, or it was answered
+    since: float = field(default_factory=time.monotonic)
+    #: what is in `answers` at the end
+    last: Final | Lost | None = None
 
     def grant(self, tables: Tables) -> None:
         """The answer to `Wanted`."""
@@ -89,6 +94,38 @@ class Attempt:
     def hangs(self) -> bool:
         """Whether the process has worked on it for too long; what it waits for does not count."""
         return self.activity in OWN_WORK and time.monotonic() - self.since > self.limit_seconds
+
+    def end(self, last: Final | Lost) -> None:
+        """Give the last answer."""
+        self.last, self.since = last, time.monotonic()
+        self.answers.put(last)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the decoded rows of a span that is staged; 0: it is not."""
+        return self.last.size if isinstance(self.last, Receipt) else 0
+
+    def seen(self) -> InFlight:
+        """From outside, now."""
+        request = self.request
+        span = request.span if isinstance(request, Request) else Span(start=Offsets(), end=Offsets())
+        return InFlight(
+            number=request.id,
+            lane=request.lane,
+            process=None if self.process is None else self.process.seen,
+            span=span,
+            state=self._state,
+            age_seconds=max(0.0, time.monotonic() - self.since),
+            size=self.size,
+        )
+
+    @property
+    def _state(self) -> SpanState:
+        if self.last is not None:
+            return SpanState.STAGED if isinstance(self.last, Receipt) else SpanState.ANSWERED
+        if self.afterwards is not None:
+            return SpanState.CANCELLED
+        return SpanState.WAITING if self.activity is None else SpanState(self.activity.value)
 
 
 class Process:
@@ -108,6 +145,21 @@ class Process:
         """Requests that it has not answered."""
         return len(self._attempts)
 
+    @property
+    def seen(self) -> StageProcess:
+        """From outside."""
+        return StageProcess(host=self.hello.host, slot=self.hello.slot, pid=self.hello.pid)
+
+    @property
+    def attempts(self) -> Sequence[Attempt]:
+        """Those that it has not answered."""
+        return tuple(self._attempts.values())
+
+    @property
+    def is_killed(self) -> bool:
+        """Whether its end was ordered, because it hung."""
+        return self._hang is not None
+
     def begin(self, attempt: Attempt) -> None:
         """Send the request."""
         attempt.process = self
@@ -116,7 +168,7 @@ class Process:
             if not is_gone:
                 self._attempts[attempt.request.id] = attempt
         if is_gone:
-            attempt.answers.put(Lost(self._death(None, attempt)))
+            attempt.end(Lost(self._death(None, attempt)))
         else:
             self.send(attempt.request)
 
@@ -172,7 +224,7 @@ class Process:
                 left, self._attempts = list(self._attempts.values()), {}
             how = ending(self) if left else None
             for attempt in left:
-                attempt.answers.put(Lost(self._death(how, attempt)))
+                attempt.end(Lost(self._death(how, attempt)))
             self.close()
 
     def close(self) -> None:
@@ -195,7 +247,7 @@ class Process:
             del self._attempts[answer.id]
             afterwards = attempt.afterwards
         if afterwards is None:
-            attempt.answers.put(answer)
+            attempt.end(answer)
         else:
             afterwards()
 
@@ -204,22 +256,23 @@ class Process:
         doing = {} if attempt.activity is None else {attempt.request.lane: attempt.activity.value}
         at = datetime.datetime.now(datetime.UTC)
         cause, detail = Cause.SIGNAL, "nobody knows how"
-        if ended is not None and self._hang is not None and ended.status == -signal.SIGKILL:
-            cause, detail = Cause.HANG, self._hang
-        elif ended is not None and ended.status < 0:
-            cause = Cause.OOM if ended.for_memory and ended.status == -signal.SIGKILL else Cause.SIGNAL
-            detail = ending(ended.status)
-        elif ended is not None:
-            cause, detail = Cause.EXIT, ending(ended.status)
+        if ended is not None:
+            cause = _cause(ended, is_hang=self._hang is not None)
+            detail = self._hang if cause is Cause.HANG and self._hang is not None else ending(ended.status)
         return Death(cause=cause, detail=detail, at=at, doing=doing)
 
 
 class Pool:
     """All of them. Opened once for a Spark session; lanes come and go."""
 
-    def __init__(self, spark: SparkContext, told: Told, tasks: int, timeout_seconds: float) -> None:
+    def __init__(
+        self, spark: SparkContext, told: Told, tasks: int, timeout_seconds: float, ahead: Ahead | None = None
+    ) -> None:
         """`tasks`: how many stage processes there are to be; `timeout_seconds`: for one message, see
-        `guard.message_timeout`."""
+        `guard.message_timeout`; `ahead`: how much may be staged ahead, None: nothing."""
+        self.ahead = ahead or Ahead(0)
+        #: called with a short word, of few, for each stage process that has died
+        self.on_death: Callable[[str], None] = lambda _: None
         self._timeout = timeout_seconds
         self._spark, self._told, self.tasks = spark, told, tasks
         self._key = secrets.token_bytes(_KEY_BYTES)
@@ -232,6 +285,8 @@ class Pool:
         self._processes: list[Process] = []
         #: begun while there was no process
         self._waiting: list[Attempt] = []
+        #: whose last answer was not taken yet
+        self._open: dict[int, Attempt] = {}
         #: how stage processes have ended, by host and pid
         self._ends: dict[tuple[str, int], Ended] = {}
         self._ended = threading.Condition()
@@ -242,6 +297,15 @@ class Pool:
     def processes(self) -> Sequence[Process]:
         """Those that are connected."""
         return tuple(self._processes)
+
+    def in_flight(self) -> Seen:
+        """One look; for any thread."""
+        with self._lock:
+            stagers, found = self._stagers(), dict(self._open)
+        for process in stagers:
+            found |= {one.request.id: one for one in process.attempts}
+        spans = tuple(found[number].seen() for number in sorted(found))
+        return Seen(processes=tuple(sorted(one.seen for one in stagers)), spans=spans)
 
     def start(self) -> None:
         """Submit the jobs. Returns at once: a process is there in a second or so."""
@@ -261,6 +325,7 @@ class Pool:
         self._listener.close()
         with self._lock:
             self._waiting.clear()
+            self._open.clear()
         for process in self.processes:
             process.close()
         deadline = time.monotonic() + _END_SECONDS
@@ -304,7 +369,10 @@ class Pool:
     def answer(self, attempt: Attempt, seconds: float) -> Wanted | Final | Lost | None:
         """The next one that is there within this time, else None. A process that hangs is ended."""
         with suppress(Empty):
-            return attempt.answers.get(timeout=seconds)
+            answer = attempt.answers.get(timeout=seconds)
+            if answer is attempt.last:
+                self._forget(attempt)
+            return answer
         if attempt.hangs and attempt.process is not None:
             self._end(attempt.process, f"{attempt.activity} of a span for {time.monotonic() - attempt.since:.0f} s")
         return None
@@ -317,12 +385,17 @@ class Pool:
 
     def _begun(self, attempt: Attempt, last: "Process | None") -> Attempt:
         with self._lock:
+            self._open[attempt.request.id] = attempt
             stagers = self._stagers()
             if stagers:
                 min(stagers, key=lambda one: (one.load, one is not last)).begin(attempt)
             else:
                 self._waiting.append(attempt)
         return attempt
+
+    def _forget(self, attempt: Attempt) -> None:
+        with self._lock:
+            self._open.pop(attempt.request.id, None)
 
     def _end(self, process: Process, hang: str) -> None:
         slot, host = process.hello.slot, process.hello.host
@@ -331,6 +404,9 @@ class Pool:
                 one.kill(process, hang)
 
     def _note_end(self, host: str, ended: Ended) -> None:
+        if not self._closed.is_set():
+            own = [one for one in self.processes if (one.hello.host, one.hello.pid) == (host, ended.pid)]
+            self.on_death(_cause(ended, is_hang=any(one.is_killed for one in own)).value)
         with self._ended:
             self._ends[host, ended.pid] = ended
             while len(self._ends) > _REMEMBERED:
@@ -348,6 +424,7 @@ class Pool:
         """Nobody wants it any more. `afterwards` is called when its process has done with it, by any thread; never for
         a process that is lost."""
         with self._lock:
+            self._open.pop(attempt.request.id, None)
             is_waiting = attempt in self._waiting
             if is_waiting:
                 self._waiting.remove(attempt)
@@ -399,6 +476,8 @@ class Pool:
         finally:
             with self._lock:
                 self._processes.remove(process)
+            if hello.watches and not self._closed.is_set():
+                self.on_death(TASK_GONE)
             connection.close()
 
     def _keep(self, slot: int) -> None:
@@ -419,6 +498,14 @@ class Pool:
     @staticmethod
     def _group(slot: int) -> str:
         return f"surelane stage {slot}"
+
+
+def _cause(ended: Ended, *, is_hang: bool) -> Cause:
+    if ended.status == -signal.SIGKILL and is_hang:
+        return Cause.HANG
+    if ended.status == -signal.SIGKILL and ended.for_memory:
+        return Cause.OOM
+    return Cause.SIGNAL if ended.status < 0 else Cause.EXIT
 
 
 def _socket(connection: Connection) -> socket.socket:

@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from app.model.activity import Activity
+from app.model.for_driver import ForDriver
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Position, TopicPartition
 
@@ -130,6 +131,8 @@ class Declined(msgspec.Struct, frozen=True, tag="declined"):
 
     id: int
     because: str
+    #: the same, fit to count by
+    reason: ForDriver = ForDriver.FAILED
 
 
 #: the last word on a request

@@ -35,6 +35,7 @@ from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import compute, single
+from app.model.for_driver import ForDriver
 from app.model.rows import Kind
 from app.stage.reading import Reading
 from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted, places_of
@@ -136,18 +137,18 @@ class Stager:
         if cut.held.num_rows:
             self._reading.hold(request, cut.end, cut.held)
         if request.held_keys and _has_key(cut.rows, request.held_keys):
-            return Declined(request.id, "it has changes of keys that are held")
+            return Declined(request.id, "it has changes of keys that wait in quarantine", ForDriver.HELD)
         epoch = Epoch.arrange(cut.rows)
         whole = None if _is_irregular(epoch) else epoch.completed()
         if whole is None:
-            return Declined(request.id, "not every change of it can be compacted")
+            return Declined(request.id, "not every change of it can be compacted", ForDriver.IRREGULAR)
         whole.look_ahead()
         self._doing(Activity.SERVER)
         firsts = {**whole.firsts, **epoch.firsts}
         changed = {index: first for index, first in firsts.items() if epoch.layouts[index].kind in CHANGES}
         tables = self._tables(request, epoch, changed)
         if tables is None:
-            return Declined(request.id, "cancelled")
+            return Declined(request.id, "cancelled", ForDriver.CANCELLED)
         copied = self._copy(request, whole, tables)
         return self._receipt(request, cut, order, epoch, changed, copied)
 

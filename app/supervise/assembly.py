@@ -41,6 +41,7 @@ from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import TopicPartition
+from app.stage.ahead import Ahead
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
@@ -151,7 +152,15 @@ def make_lane(
         metrics,
         Alignment(writer.name, settings.epoch.transaction_limit, _order(settings, writer, unread)),
         pool.tried,
-        LaneStage(writer.name, pool, shapes, lending, lambda: [key.text for key in keeping.keys], link.still),
+        LaneStage(
+            writer.name,
+            pool,
+            shapes,
+            lending,
+            held_keys=lambda: [key.text for key in keeping.keys],
+            still=link.still,
+            for_driver=metrics.for_driver,
+        ),
     )
     writer.guard.open(writer.generation, lane.position, death)
     metrics.set_position(lane.position)
@@ -174,7 +183,7 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
         function=function,
         variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
     )
-    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds())
+    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds(), Ahead(settings.stage.ahead_bytes))
 
 
 def commit_at_once(lane: Lane, writer: Writer) -> None:

@@ -23,7 +23,9 @@ from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
 from app.recover.archived import archive_reach
 from app.snapshot.record import Recorded, Records
+from app.stage.pool import Pool
 from app.supervise.opening import Writer
+from app.supervise.stage_seen import StageSeen
 from app.verify.record import Verifications
 
 log = structlog.get_logger()
@@ -41,7 +43,16 @@ REPLAYABLE_EVERY_ROUNDS = 60
 class Monitor:
     """A thread that updates the metrics every second; what it cannot reach it leaves as it was."""
 
-    def __init__(self, settings: Settings, writers: Mapping[str, Writer], metrics: Mapping[str, LaneMetrics]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        writers: Mapping[str, Writer],
+        metrics: Mapping[str, LaneMetrics],
+        pool: Pool | None = None,
+    ) -> None:
+        """`pool`: of the tasks that stage, None: there are none."""
+        schema = settings.target.db_schema
+        self._stage = None if pool is None else StageSeen(schema, writers, metrics, pool, self._engine)
         self._settings, self._writers, self._metrics = settings, writers, metrics
         self._broker = Broker(settings.source)
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
@@ -66,11 +77,15 @@ class Monitor:
         """Stop the thread."""
         self._stop.set()
         self._thread.join()
+        if self._stage is not None:
+            self._stage.clear()
         self._broker.close()
 
     def _run(self) -> None:
         while not self._stop.wait(ROUND_SECONDS):
             try:
+                if self._stage is not None:
+                    self._stage.look()
                 self._round()
             except SurelaneError as error:
                 if error.verdict is not Verdict.RETRY:

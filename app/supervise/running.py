@@ -140,7 +140,7 @@ class Running:
         self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
         self._watcher.start()
-        monitor = Monitor(self._settings, self._writers, self._metrics)
+        monitor = Monitor(self._settings, self._writers, self._metrics, self._pool)
         self._closing.callback(monitor.stop)
         monitor.start()
         reached = {tp: offset for lane in self._lanes.values() for tp, offset in lane.read.items()}
@@ -324,7 +324,7 @@ class Running:
             if found is not None:
                 asked.ask(last_messages(found.receipt.lasts))
                 self._size.learn(span, found.receipt.size)
-                stage.ask(self._foresight.after(planned, found.receipt.end, found.receipt.size))
+                stage.ask(self._foresight.after(planned, found.receipt.end), found.receipt.size)
             return found
 
         return staged

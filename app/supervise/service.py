@@ -100,6 +100,7 @@ class Service:
     def keep_running(self) -> None:
         """Run, and run again after each failure that a retry may mend."""
         with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
+            pool.on_death = self._stage_died
             pool.start()
             self._keep_running(pool)
 
@@ -126,6 +127,10 @@ class Service:
                         raise error from failure
                     raise
                 self._pause(error)
+
+    def _stage_died(self, cause: str) -> None:
+        for metrics in list(self._metrics.values()):
+            metrics.stage_died(cause)
 
     def _try_again(self, error: SurelaneError) -> bool:
         if error.verdict is not Verdict.RETRY:

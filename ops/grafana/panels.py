@@ -185,6 +185,41 @@ ROWS: dict[str, list[Panel]] = {
             queries={'process_resident_memory_bytes{job="surelane"}': "{{instance}}"},
         ),
     ],
+    "Stage processes": [
+        Panel(
+            title="Connected",
+            text="By the host of their executor. None where there are to be some: nothing is read.",
+            unit="none",
+            queries={
+                f"max by (lane, host) (surelane_stage_processes{{{LANES}}})": "{{lane}} {{host}}",
+                f"lane:surelane_stage_processes:sum{{{LANES}}}": "{{lane}} together",
+            },
+        ),
+        Panel(
+            title="Spans in flight",
+            text="By state. Many that are staged: the target is slow. Many that wait: the processes are.",
+            unit="none",
+            queries={f"sum by (lane, state) (surelane_stage_spans{{{LANES}}})": "{{lane}} {{state}}"},
+            stacked=True,
+        ),
+        Panel(
+            title="Staged ahead, of stage.ahead_bytes",
+            text="100% while the target is slower than what stages: then no more is read.",
+            unit="percentunit",
+            queries={f"lane:surelane_stage_ahead:ratio{{{LANES}}}": LANE},
+        ),
+        Panel(
+            title="Deaths and spans for the driver in 15 minutes",
+            text="Processes by the cause of their end, and spans that tasks did not stage by reason.",
+            unit="none",
+            queries={
+                f"sum by (lane, cause) (increase(surelane_stage_deaths_total{{{LANES}}}[15m]))": "{{lane}} {{cause}}",
+                f"sum by (lane, reason) (increase(surelane_stage_for_driver_total{{{LANES}}}[15m]))": (
+                    "{{lane}} driver: {{reason}}"
+                ),
+            },
+        ),
+    ],
     "In doubt": [
         Panel(
             title="Prepared transactions",

@@ -5,8 +5,10 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
+from prometheus_client import REGISTRY
 
 from app.db.engine import SESSION
+from app.stage.pool import Pool
 from tests.fix_bare_lane import Death
 from tests.fix_cli import Ended
 from tests.fix_clusters import superuser_url
@@ -67,6 +69,39 @@ def in_the_way(target: Target) -> Iterator[str]:
             yield str(blocking.exec_driver_sql("select pg_backend_pid()").scalar_one())
         finally:
             blocking.invalidate()
+
+
+def test_no_stage_process_connects(
+    lane: MakeLane,
+    surelane: Callable[..., Ended],
+    target: Target,
+    topic: Topic,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where the session has no core for the resident jobs; the page finds it."""
+    target.create(COUNTER)
+    topic.send(counted(0))
+    made = lane("two-phase")
+    with monkeypatch.context() as patched:
+        patched.setattr(Pool, "_keep", lambda *_: None)
+        made.start()
+        waits = f"select from surelane.in_flight where lane = '{made.name}' and state = 'waiting' and host is null"
+        eventually(partial(target.execute, waits), why="a span that waits for a process")
+
+        def call(*words: str) -> Ended:
+            return surelane(*words, "--config", str(made.config_file))
+
+        values = {"target": superuser_url(target), "lane": made.name}
+        ended = play(PAGE, "Stage processes", runner(call), **values)
+        assert [one.status for one in ended] == [0, 0]
+        tasks, spans = (
+            REGISTRY.get_sample_value(f"surelane_stage_{name}", {"lane": made.name, **labels})
+            for name, labels in (("tasks", {}), ("spans", {"host": "", "state": "waiting"}))
+        )
+        assert (tasks, spans) == (1, 1)
+        made.give_up()
+    made.run_until_caught_up()
+    questions(target, topic)
 
 
 def test_kafka_is_away(doubt: Doubt, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ KEYS = [
     "in_doubt",
     "last_error",
     "writer",
+    "stage",
 ]
 
 
