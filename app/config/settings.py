@@ -226,6 +226,8 @@ class Source(_Section):
     format: Format = Format.DEBEZIUM_JSON
     #: None: in the driver, unless the user's code or SQL runs on workers, or the session has other machines
     decode: Decode | None = None
+    #: whether compiled code decodes what is ordinary, once there is enough of it
+    compiled: bool = True
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES
     security: Annotated[Security, BeforeValidator(values.security)] = Security()

@@ -57,7 +57,7 @@ class _BySpark:
 def decoding(settings: Settings) -> Iterator[Decodes]:
     """Whatever is started for it ends with it."""
     if not settings.sql:
-        decoder = DriverDecoder(transactions=_transactions(settings))
+        decoder = DriverDecoder.of(settings.source, transactions=_transactions(settings))
         yield Decoding(decoder, in_driver(settings.transform))
         return
     from app.spark.session import stop_session

@@ -82,7 +82,8 @@ class Stager:
         same, while it is read; `doing` is told what is being done."""
         self._told, self._ask, self._is_cancelled, self._doing = told, ask, is_cancelled, doing
         self._has_function = told.function is not None
-        self._decoding = Decoding(DriverDecoder(transactions=told.transactions), _function(told.function))
+        decoder = DriverDecoder.of(told.source, transactions=told.transactions)
+        self._decoding = Decoding(decoder, _function(told.function))
         self._readers: OrderedDict[str, SpanReader[Batch]] = OrderedDict()
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None

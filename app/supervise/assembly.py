@@ -84,11 +84,10 @@ def make_messages(
         return TaskMessages(pool, settings.lane, link.still, foresee, is_suspicious)
     transactions, doing = settings.epoch.align is Align.SOURCE_TRANSACTION, link.doing
     if settings.decode is Decode.DRIVER:
-        function, decoder = in_driver(settings.transform), DriverDecoder(transactions=transactions)
         return DriverMessages(
             settings.source,
-            decoder,
-            function,
+            DriverDecoder.of(settings.source, transactions=transactions),
+            in_driver(settings.transform),
             size=size,
             is_suspicious=is_suspicious,
             stage_ahead=stage_ahead,
