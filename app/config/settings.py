@@ -217,6 +217,8 @@ class Source(_Section):
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
+    #: whether compiled code decodes what is ordinary, once there is enough of it
+    compiled: bool = True
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES
     security: Annotated[Security, BeforeValidator(values.security)] = Security()

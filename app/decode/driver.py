@@ -9,13 +9,14 @@ Most messages are taken by compiled code (`app.decode.scanner`), once there were
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import structlog
 
+from app.config.settings import Source
 from app.decode import scanner
 from app.decode.scanner import Scanned, Scanner
 from app.kafka.spans import Batch
@@ -160,6 +161,11 @@ class DriverDecoder:
         self._change = msgspec.json.Decoder(shape, float_hook=_Number).decode
         self._anything = msgspec.json.Decoder(float_hook=_Number).decode
         self._forget()
+
+    @classmethod
+    def of(cls, source: Source, *, transactions: bool) -> Self:
+        """With compiled code unless `source.compiled` is false: then it is never loaded."""
+        return cls(transactions=transactions, worth_compiling=WORTH_COMPILING if source.compiled else None)
 
     def decode(self, batches: Sequence[Batch]) -> pa.Table:
         """One row for each message, as `app.model.rows` says; never fails on what a message contains."""

@@ -46,7 +46,10 @@ _ZERO, _NINE, _MINUS, _PLUS, _POINT = ord("0"), ord("9"), ord("-"), ord("+"), or
 _TAB, _NEWLINE, _RETURN, _BLANK = ord("\t"), ord("\n"), ord("\r"), ord(" ")
 _SMALL_E, _LARGE_E, _SMALL_T, _SMALL_F, _SMALL_N, _LARGE_N = ord("e"), ord("E"), ord("t"), ord("f"), ord("n"), ord("N")
 _SMALL_B, _SMALL_R, _SMALL_U, _SLASH = ord("b"), ord("r"), ord("u"), ord("/")
-_SMALL_A, _LARGE_A, _LARGE_F = ord("a"), ord("A"), ord("F")
+_SMALL_A, _SMALL_D, _LARGE_A, _LARGE_F = ord("a"), ord("d"), ord("A"), ord("F")
+_EIGHT = ord("8")
+#: the bit that small letters have, and large ones not
+_SMALLER = 0x20
 _BACKSPACE, _FORM_FEED = 0x08, 0x0C
 #: what `op` is for the changes that give a row, and for those that take it
 _CREATED, _UPDATED, _READ, _DELETED = ord("c"), ord("u"), ord("r"), ord("d")
@@ -186,7 +189,8 @@ def _is_hexadecimal(byte: int) -> bool:
 
 @_part
 def _escape(data: Bytes, at: int, end: int) -> int:
-    """Behind an escape that begins at `at`."""
+    """Behind an escape that begins at `at`. One half of a character alone is a fault of its message, which halves those
+    are is for others to find: a message with any is left."""
     if at + 1 >= end:
         return -1
     which = data[at + 1]
@@ -196,7 +200,8 @@ def _escape(data: Bytes, at: int, end: int) -> int:
         for index in range(at + 2, at + 6):
             if not _is_hexadecimal(data[index]):
                 return -1
-        return at + 6
+        is_half = data[at + 2] | _SMALLER == _SMALL_D and data[at + 3] >= _EIGHT
+        return -1 if is_half else at + 6
     simple = which in (_QUOTE, _BACKSLASH, _SLASH, _SMALL_B, _SMALL_F)
     return at + 2 if simple or which in (_SMALL_N, _SMALL_R, _SMALL_T) else -1
 
@@ -630,6 +635,8 @@ def scan(
                 which, at = _OP_SEEN, -1
                 if value + 2 < end and data[value] == _QUOTE and data[value + 2] == _QUOTE:
                     kind, at = data[value + 1], value + 3
+            elif name == _SCHEMA:  # it may have an envelope
+                at = -1
             else:
                 at = _skip(data, value, end)
             if at < 0 or seen & which:

@@ -76,8 +76,7 @@ class Scanner:
         read = (data, *places, own, *key_places)
         arrays = (*read, lines, line_ends, sequences, sequence_ends, has_sequence, times, are_read)
         slots = np.zeros(2 << count.bit_length(), np.int64)
-        arrays = (*arrays, layouts, texts, text_ends, np.empty(self._origin, np.int64), slots)
-        found = self._call(count, *(array.ctypes.data for array in arrays), len(slots) - 1)
+        found = self._run((*arrays, layouts, texts, text_ends, np.empty(self._origin, np.int64), slots))
         line_array = _strings(lines, line_ends)
         sequence_array = _strings(sequences, sequence_ends, has_sequence)
         try:
@@ -88,6 +87,11 @@ class Scanner:
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
         return Scanned(layouts, known, line_array, sequence_array, times, are_read)
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> int:
+        """The compiled code over them: the first six are read, the others written."""
+        messages, slots = len(arrays[1]), len(arrays[-1])
+        return self._call(messages, *(array.ctypes.data for array in arrays), slots - 1)
 
 
 @cache

@@ -81,7 +81,7 @@ class Stager:
         """`ask`: tables for layouts that none were lent for, None: nobody wants the span any more; `is_cancelled`: the
         same, while it is read; `doing` is told what is being done."""
         self._told, self._ask, self._doing = told, ask, doing
-        decoder = DriverDecoder(transactions=told.transaction_limit is not None)
+        decoder = DriverDecoder.of(told.source, transactions=told.transaction_limit is not None)
         decoding, has_function = Decoding(decoder, _function(told.function)), told.function is not None
         self._reading = Reading(told.source, decoding, is_cancelled, doing, has_function=has_function)
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")

@@ -13,6 +13,7 @@ from sqlalchemy import Row
 from sqlalchemy.engine import make_url
 
 from app.config.settings import Source
+from app.decode.driver import WORTH_COMPILING
 from app.embedded import Kafka, Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
@@ -105,6 +106,26 @@ def test_tasks_that_are_killed_at_random(
     assert killed >= 6
     questions(target, topic, reader=reader)
     assert not target.execute("select * from surelane.quarantine")
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_compiled_code_is_loaded_where_it_may_be(
+    compiled: bool, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    """`source.compiled`: the rows are the same."""
+    target.create(FLAT)
+    chance, made = random.Random(4), lane("two-phase", source={"compiled": compiled}, stage={"tasks": 1})
+    topic.send(changes_of_few(FLAT, chance, WORTH_COMPILING + 2 * EPOCH_MESSAGES))
+    process = lane_process(made).start()
+    process.until(lambda: made.caught_up(topic), why="enough to be worth it")
+    for _ in range(3):  # the first of them asks for it
+        topic.send(changes_of_few(FLAT, chance, EPOCH_MESSAGES))
+        process.until(lambda: made.caught_up(topic), why="some more")
+    if compiled:
+        process.until(lambda: _has_compiler(process), why="the compiler in a process that stages")
+    assert _has_compiler(process) == compiled
+    assert process.stop() == 0
+    questions(target, topic)
 
 
 def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,3 +288,9 @@ def _pythons(process: LaneProcess) -> list[psutil.Process]:
     jvm = process.jvm
     found = [] if jvm is None else jvm.children(recursive=True)
     return [one for one in found if "python" in one.name()]
+
+
+def _has_compiler(process: LaneProcess) -> bool:
+    """Whether a process of the lane has loaded what runs compiled code."""
+    processes = [one for one in (process.worker, *_pythons(process)) if one is not None]
+    return any("llvmlite" in file.path for one in processes for file in one.memory_maps())

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from app.config.settings import Source
 from app.decode import scanner
-from app.decode.driver import DriverDecoder
+from app.decode.driver import WORTH_COMPILING, DriverDecoder
 from app.decode.scanner import Scanner
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
@@ -138,6 +139,10 @@ def change(after: str, **others: str) -> bytes:
     [change('{"id":tru}'), change('{"id":truee}'), change('{"id":nul}'), change('{"i\\u0064":1}'), b"", b" ", b"{"]
 )
 @example([change('{"id":1}', before="[" * 70 + "]" * 70), change('{"id":1}', before='{"a":[1,{"b":[]},2.5e+3]}')])
+@example(
+    [change('{"id":1}', before=f'"{text}"') for text in ("\\ud800", "\\uDfFf", "\\ud83d\\ude00", "\\ud7ff", "\\ue000")]
+)
+@example([change('{"id":1}'), b'{"schema":{},"payload":{},' + change('{"id":1}')[1:]])
 @example([change('{"id":123456789012345678}'), change('{"id":1234567890123456789}'), change('{"id":1E400,"b":0.0}')])
 def test_the_rows_are_those_that_python_makes(compiled: Scanner, values: list[bytes | None]) -> None:
     expected = decoded(DriverDecoder(worth_compiling=None), values)
@@ -206,6 +211,18 @@ def test_it_is_loaded_once_there_is_enough_to_decode(compiled: Scanner, monkeypa
     tables += [decoded(decoder, values) for _ in range(3)]
     assert len(asked) == 3
     assert all(one.equals(tables[0]) for one in tables)
+
+
+def test_it_is_not_loaded_where_the_configuration_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    loading = Future[Scanner]()
+    monkeypatch.setattr(scanner, "loading", lambda: loading.set_result(scanner.load()) or loading)
+    values = [change('{"id":1}')] * (WORTH_COMPILING + 1)
+    source = Source(bootstrap_servers="127.0.0.1:9092", topics=("t",), compiled=False)
+    assert decoded(DriverDecoder.of(source, transactions=False), values).num_rows == len(values)
+    assert not loading.done()
+    with_it = source.model_copy(update={"compiled": True})
+    assert decoded(DriverDecoder.of(with_it, transactions=False), values).num_rows == len(values)
+    assert loading.done()
 
 
 def test_without_it_decoding_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
