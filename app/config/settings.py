@@ -602,11 +602,11 @@ class Settings(BaseSettings):
             )
         return epoch
 
-    @field_validator("transform", "sql")
+    @field_validator("transform")
     @classmethod
     def _on_workers_where_messages_are(cls, given: Any, info: ValidationInfo) -> Any:
         source = info.data.get("source")
-        on_workers = given.where is Where.WORKERS if isinstance(given, Transform) else bool(given)
+        on_workers = isinstance(given, Transform) and given.where is Where.WORKERS
         if on_workers and isinstance(source, Source) and source.decode is Decode.DRIVER:
             raise values.fault(
                 f"{info.field_name} runs on Spark's workers, but source.decode is driver",
@@ -619,13 +619,22 @@ class Settings(BaseSettings):
     def _checkpoint_of_lane(cls, checkpoint: str, info: ValidationInfo) -> str:
         return values.location(checkpoint or f"./var/checkpoints/{info.data.get('lane', '')}")
 
+    @field_validator("sql")
+    @classmethod
+    def _sql_is_not_for_workers(cls, sql: dict[str, TableSql], info: ValidationInfo) -> dict[str, TableSql]:
+        source = info.data.get("source")
+        if sql and isinstance(source, Source) and source.decode is Decode.WORKERS:
+            raise values.fault("source.decode: workers knows no sql", "leave source.decode out")
+        return sql
+
     @property
     def decode(self) -> Decode:
         """Where messages are read and decoded."""
         if self.source.decode is not None:
             return self.source.decode
-        transforms = self.transform is not None and self.transform.where is Where.WORKERS and self.stage.tasks == 0
-        on_workers = self.sql or transforms
+        if self.sql:
+            return Decode.DRIVER
+        on_workers = self.transform is not None and self.transform.where is Where.WORKERS and self.stage.tasks == 0
         return Decode.WORKERS if on_workers or not self.spark.master.startswith("local") else Decode.DRIVER
 
     @property

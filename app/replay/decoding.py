@@ -1,7 +1,6 @@
-"""Who decodes a replay's messages: this process, whoever does it for the lane; Spark only where there is SQL of its."""
+"""Who decodes a replay's messages: this process. Spark says what SQL means, where there is some, and ends."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from app.decode.decoding import Decoding
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
-from app.model.offsets import Position
+from app.transform.sql import Rule, Sql
 from app.transform.stage import in_driver
 
 
@@ -27,52 +26,28 @@ class Decodes(Protocol):
         ...
 
 
-class _BySpark:
-    """Each span is a job of its own."""
-
-    def __init__(self, settings: Settings) -> None:
-        from app.supervise.jvm import start_lanes_jvm
-
-        jvm = start_lanes_jvm(settings)
-        from app.decode.debezium import DebeziumJson  # Spark's imports take long, and few replays need them
-        from app.source.by_spark import SparkMessages
-        from app.spark.session import make_session
-        from app.transform.sql import Sql
-        from app.transform.stage import collector
-
-        self.session = make_session(jvm)
-        decoder = DebeziumJson(Sql(self.session, settings.sql), transactions=_transactions(settings))
-        self._messages = SparkMessages(self.session, settings.source, decoder, collector(settings.transform))
-
-    def rows(self, batches: Sequence[Batch]) -> pa.Table:
-        """See `Decodes`."""
-        return self._messages.stored([one for batch in batches for one in _messages(batch)])
-
-    def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """See `Decodes`."""
-        return self._messages.stored(messages)
-
-
-@contextmanager
-def decoding(settings: Settings) -> Iterator[Decodes]:
-    """Whatever is started for it ends with it."""
+def _rules(settings: Settings) -> tuple[Rule, ...]:
+    """Of the SQL."""
     if not settings.sql:
-        decoder = DriverDecoder(transactions=_transactions(settings))
-        yield Decoding(decoder, in_driver(settings.transform))
-        return
-    from app.spark.session import stop_session
+        return ()
+    from app.supervise.jvm import start_lanes_jvm
 
-    by_spark = _BySpark(settings)
+    jvm = start_lanes_jvm(settings)
+    from app.spark.session import make_session, stop_session  # Spark's imports take long, and few replays need them
+    from app.transform.sql.analysis import rules_of
+
+    session = make_session(jvm)
     try:
-        yield by_spark
+        return rules_of(session, settings.sql)
     finally:
-        stop_session(by_spark.session)
+        stop_session(session)
+
+
+def decoding(settings: Settings) -> Decodes:
+    """As the lane's."""
+    decoder, rules = DriverDecoder(transactions=_transactions(settings)), _rules(settings)
+    return Decoding(decoder, in_driver(settings.transform), Sql(rules, decoder.gone) if rules else None)
 
 
 def _transactions(settings: Settings) -> bool:
     return settings.epoch.align is Align.SOURCE_TRANSACTION
-
-
-def _messages(batch: Batch) -> Iterator[RawMessage]:
-    for offset, key, value in zip(batch.offsets, batch.keys, batch.values, strict=True):
-        yield RawMessage(position=Position(*batch.tp, offset), key=key, value=value, headers=(), timestamp_ms=None)

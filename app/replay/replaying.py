@@ -84,7 +84,7 @@ class Replaying:
             with translated("replay: reading the target's quarantine"):
                 known = within(target, settings.target.db_schema, lanes, mark.span)
             told = self._place.replaying(len(known))
-            decodes = stack.enter_context(decoding(told))
+            decodes = decoding(told)
             run = Run(told, mark, origin, decodes, identity, opening, self._stop, self._progress)
             begun_at = time.monotonic()
             run.to_the_end()

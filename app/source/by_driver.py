@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from app.apply.arrange import Epoch
 from app.config.settings import Source
-from app.decode.decoding import Decoding, as_batches
+from app.decode.decoding import Decoding, Sql, as_batches
 from app.decode.driver import DriverDecoder
 from app.kafka.broker import RawMessage
 from app.kafka.spans import SpanReader
@@ -33,6 +33,7 @@ class DriverMessages:
         decoder: DriverDecoder,
         transform: Callable[[pa.Table], pa.Table] | None = None,
         *,
+        sql: Sql | None = None,
         size: EpochSize | None = None,
         is_suspicious: Callable[[], bool] = lambda: False,
         stage_ahead: Callable[[Epoch], None] = lambda _: None,
@@ -40,7 +41,7 @@ class DriverMessages:
     ) -> None:
         """`size`: as many messages are decoded ahead, behind an epoch of so many; `is_suspicious`: whether the guard
         suspects anything; `stage_ahead` is shown what will be an epoch, `doing` what the calling thread does."""
-        self._reader, self._decoding = SpanReader(source), Decoding(decoder, transform)
+        self._reader, self._decoding = SpanReader(source), Decoding(decoder, transform, sql)
         self._size, self._is_suspicious, self._doing = size, is_suspicious, doing
         self._has_function = transform is not None
         self._ahead = Ahead(self._reader, self._decoding.decoded, stage_ahead if transform is None else None)

@@ -39,6 +39,7 @@ from app.model.rows import NO_ROWS, Kind, is_of
 from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted
 from app.stage.request import Clearing, Decode, Request, Table, Tables
 from app.transform.function import load, over
+from app.transform.sql import Rule, Sql
 
 #: kinds that are neither staged nor of no consequence
 _IRREGULAR = (Kind.MALFORMED, Kind.FAILED, Kind.UNFIT, Kind.KEYLESS, Kind.TRUNCATE)
@@ -64,6 +65,7 @@ class Told:
     transactions: bool = False
     #: the user's, module:function
     function: str | None = None
+    sql: tuple[Rule, ...] = ()
     #: of the environment, with secrets that the JVM is not to have: not shown in a repr
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -82,7 +84,9 @@ class Stager:
         same, while it is read; `doing` is told what is being done."""
         self._told, self._ask, self._is_cancelled, self._doing = told, ask, is_cancelled, doing
         self._has_function = told.function is not None
-        self._decoding = Decoding(DriverDecoder(transactions=told.transactions), _function(told.function))
+        decoder = DriverDecoder(transactions=told.transactions)
+        sql = Sql(told.sql, decoder.gone) if told.sql else None
+        self._decoding = Decoding(decoder, _function(told.function), sql)
         self._readers: OrderedDict[str, SpanReader[Batch]] = OrderedDict()
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None

@@ -61,6 +61,7 @@ from app.supervise.stored import StoredMessages
 from app.supervise.trial import trial_of
 from app.transform.function import load
 from app.transform.sql import Sql
+from app.transform.sql.analysis import rules_of
 from app.transform.stage import collector, in_driver
 
 #: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
@@ -85,17 +86,18 @@ def make_messages(
     transactions, doing = settings.epoch.align is Align.SOURCE_TRANSACTION, link.doing
     if settings.decode is Decode.DRIVER:
         function, decoder = in_driver(settings.transform), DriverDecoder(transactions=transactions)
+        rules = rules_of(spark, settings.sql)
         return DriverMessages(
             settings.source,
             decoder,
             function,
+            sql=Sql(rules, decoder.gone) if rules else None,
             size=size,
             is_suspicious=is_suspicious,
             stage_ahead=stage_ahead,
             doing=doing,
         )
-    rewrite = Sql(spark, settings.sql) if settings.sql else None
-    by_spark = DebeziumJson(rewrite, transactions=transactions)
+    by_spark = DebeziumJson(transactions=transactions)
     return SparkMessages(spark, settings.source, by_spark, collector(settings.transform), doing)
 
 
@@ -218,6 +220,7 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
         target.owner_role,
         transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
         function=function,
+        sql=rules_of(SparkSession(spark), settings.sql),
         variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
     )
     return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds())

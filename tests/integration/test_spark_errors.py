@@ -14,16 +14,14 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from app.config.settings import TableSql, Transform
+from app.config.settings import Transform
 from app.decode.debezium import DebeziumJson
 from app.decode.interface import KAFKA
 from app.embedded import Kafka
 from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable, Verdict
 from app.model.rows import Kind, Layout
 from app.spark.errors import meaning, spark_errors
-from app.transform.sql import Sql
 from app.transform.stage import collector
-from tests.fix_decode import decoded_by
 from tests.fix_topic import Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.waiting import eventually
@@ -76,13 +74,6 @@ def test_no_words_of_a_row_are_a_verdict(spark: SparkSession, select: str) -> No
         error = judged(spark.createDataFrame([(text,)], "v string").selectExpr(SELECTS[select]).toArrow)
         found[text] = (type(error), error.verdict)
     assert found == dict.fromkeys(HOSTILE, (JobFailed, Verdict.POISON))
-
-
-@pytest.mark.parametrize("select", SELECTS.values(), ids=SELECTS)
-def test_whatever_fails_for_a_row_is_the_rows_fault(spark: SparkSession, select: str) -> None:
-    decoder = DebeziumJson(Sql(spark, {"public.note": TableSql(select=select)}))
-    message = Debezium().create(NOTE, {"id": 1, "v": ALL})
-    assert type(judged(lambda: decoded_by(decoder, spark, [message]))) is JobFailed
 
 
 def transformed(spark: SparkSession, function: str, *texts: str) -> list[str]:
