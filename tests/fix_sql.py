@@ -18,21 +18,24 @@ FAILS = "fails"
 Values = Sequence[str | None]
 Evaluate = Callable[[Values], str | None]
 COLUMNS = ("a", "b")
-_HOW = "spark.sql.codegen.factoryMode"
+#: and all of an expression in one step
+_HOW = {"spark.sql.codegen.factoryMode": "NO_CODEGEN", "spark.sql.alwaysInlineCommonExpr": "true"}
 
 
 def by_spark(spark: SparkSession, expression: str) -> Evaluate:
     """Out of its optimizer, without compiling it: py4j mixes up classes that Spark compiles under one name."""
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
     rows = spark.createDataFrame(spark.sparkContext.emptyRDD(), "a string, b string")
-    asked: Any = rows.select(sf.expr(expression).cast("string"))
-    plan = asked._jdf.queryExecution().optimizedPlan()
-    catalyst = jvm.org.apache.spark.sql.catalyst
-    spark.conf.set(_HOW, "NO_CODEGEN")
+    for name, value in _HOW.items():
+        spark.conf.set(name, value)
     try:
+        asked: Any = rows.select(sf.expr(expression).cast("string"))
+        plan = asked._jdf.queryExecution().optimizedPlan()
+        catalyst = jvm.org.apache.spark.sql.catalyst
         project = catalyst.expressions.UnsafeProjection.create(plan.projectList(), plan.child().output())
     finally:
-        spark.conf.unset(_HOW)
+        for name in _HOW:
+            spark.conf.unset(name)
     place = {name: at for at, name in enumerate(_names(plan.child().output()))}
     text = jvm.org.apache.spark.unsafe.types.UTF8String
 

@@ -244,7 +244,7 @@ PATTERNS = [
     ),
     *(
         "regexp_replace(a, '[^0-9]', '')",
-        "regexp_replace(a, 'x*', '-')",
+        "regexp_replace(a, 'x+', '-')",
         "regexp_replace(a, '(b|c)+?', 'z')",
         "a regexp '(?:a|b),'",
     ),
@@ -267,7 +267,7 @@ ARITHMETIC = [
     *(f"{name}({_DECIMAL}, {_DECIMAL_B})" for name in ("try_add", "try_multiply", "try_divide")),
     *(f"{name}({one})" for name in ("abs", "-", "floor", "ceil", "round") for one in (_INT, _BIG, _DOUBLE, _DECIMAL)),
     *(f"round({one}, {places})" for one in (_DOUBLE, _DECIMAL, "cast(a as double)") for places in (0, 1, 2, 5)),
-    *("a + 1", "a * b", "a / b", "a % 3", "-a", "1 / cast(a as int)", "null / 0", "abs(a)", "ceiling(a)"),
+    *("a + 1", "a * 2", "a / 2", "a % 3", "-a", "1 / cast(a as int)", "null / 0", "abs(a)", "ceiling(a)"),
     "10 / coalesce(try_cast(a as int), 0)",
 ]
 DATES = [

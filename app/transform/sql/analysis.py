@@ -31,6 +31,8 @@ _HINT = (
     "between SELECT and FROM, each computed column with a name (`... as name`), `where` as after WHERE"
 )
 
+_OTHERWISE = 'docs/CONFIG.md, "SQL for a table", lists what is known; for everything else there is `transform`'
+
 
 def rules_of(spark: SparkSession, tables: Mapping[str, TableSql]) -> tuple[Rule, ...]:
     """Raises ConfigInvalid for what is no SQL, and for what is not known to give the same result without Spark."""
@@ -43,6 +45,8 @@ def _rule(spark: SparkSession, pattern: str, sql: TableSql) -> Rule:
     asked, columns = _asked(spark, pattern, sql)
     frame: Any = asked
     plan = frame._jdf.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "Project" or plan.child().children().length():
+        raise _invalid(pattern, "windows, aggregates and whatever makes other rows are not known here", _OTHERWISE)
     _, made, kept = (one.child() if one.children().length() else one for one in each(plan.projectList()))
     schema, _, table = pattern.partition(".")
     outputs = _outputs(pattern, made, columns)
@@ -90,8 +94,7 @@ def _node(pattern: str, what: str, expression: Any, columns: list[str]) -> Node:
         node = node_of(expression)
         compiled(node, {name: at for at, name in enumerate(columns)})
     except (Unknown, UnknownPattern) as error:
-        hint = 'docs/CONFIG.md, "SQL for a table", lists what is known; for everything else there is `transform`'
-        raise _invalid(pattern, f"{what}: {error}", hint) from error
+        raise _invalid(pattern, f"{what}: {error}", _OTHERWISE) from error
     return node
 
 

@@ -158,7 +158,7 @@ _KNOWN: dict[tuple[str, str], Callable[[str, str], Function]] = {
     ("boolean", "decimal"): _fit_decimal,
     ("boolean", "double"): _plain(float),
     ("date", "string"): _plain(date_text),
-    ("date", "timestamp"): _plain(lambda value: value * DAY),
+    ("date", "timestamp"): _plain(lambda value: integer("bigint")(value * DAY)),
     ("timestamp", "string"): _plain(timestamp_text),
     ("timestamp", "date"): _plain(lambda value: value // DAY),
 }

@@ -414,7 +414,10 @@ def _regexp_replace(node: Node, places: Mapping[str, int]) -> Evaluate:
     pattern, by, first = map(constant, rest)
     if pattern is None or by is None or first != 1 or "$" in by or "\\" in by:
         raise Unknown("regexp_replace is known without $ and \\ in what it puts in, and without a position")
-    replaced = patterns.regex(pattern).sub
+    found = patterns.regex(pattern)
+    if found.search(""):
+        raise Unknown("regexp_replace of nothing, which the pattern matches, is not known here")
+    replaced = found.sub
     return _of_one(lambda value: replaced(lambda _: by, value), [_texts(text, places)])
 
 

@@ -155,7 +155,9 @@ def double_text(value: float) -> str:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return format(Decimal(repr(value)), "f") if value else repr(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    shortest, two_digits = repr(value), f"{value:.1e}"
+    best = two_digits if float(two_digits) == value else shortest  # of two digits it takes the nearest: 4.9E-324
+    sign, digits, exponent = Decimal(best).as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits)).rstrip("0") or "0"
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{exponent + len(digits) - 1}"

@@ -48,6 +48,8 @@ def split_part(text: str, delimiter: str, number: int) -> str:
     """From 1, or from the end; "" where there is none."""
     if number == 0:
         raise SqlFailure("INVALID_INDEX_OF_ZERO: split_part counts from 1")
+    if number < -_MOST:
+        raise SqlFailure("INVALID_INDEX: Java has no such number without its sign")
     parts = text.split(delimiter) if delimiter else [text]
     at = number - 1 if number > 0 else len(parts) + number
     return parts[at] if 0 <= at < len(parts) else ""
