@@ -1,4 +1,4 @@
-"""Messages decoded by this process, and sent through the user's function if there is one."""
+"""Messages decoded by this process, and sent through the user's SQL and function if there are any."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,16 +9,21 @@ from app.errors import JobFailed, SurelaneError
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
 
+#: the user's SQL: decoded rows, and the messages that they are of
+Sql = Callable[[pa.Table, Sequence[Batch]], pa.Table]
+
 
 class Decoding:
     """Batches become rows (`app.model.rows`). Not safe for several threads at once."""
 
-    def __init__(self, decoder: DriverDecoder, transform: Callable[[pa.Table], pa.Table] | None = None) -> None:
-        self._decoder, self._transform = decoder, transform
+    def __init__(
+        self, decoder: DriverDecoder, transform: Callable[[pa.Table], pa.Table] | None = None, sql: Sql | None = None
+    ) -> None:
+        self._decoder, self._transform, self._sql = decoder, transform, sql
 
     def decoded(self, batches: Sequence[Batch]) -> pa.Table:
         """Without the user's function; raises a SurelaneError of verdict POISON where a message may be the cause."""
-        return _poison(lambda: self._decoder.decode(batches))
+        return _poison(lambda: self._rewritten(batches))
 
     def transformed(self, rows: pa.Table) -> pa.Table:
         """With it; raises the same."""
@@ -28,6 +33,10 @@ class Decoding:
     def rows(self, batches: Sequence[Batch]) -> pa.Table:
         """Both."""
         return self.transformed(self.decoded(batches))
+
+    def _rewritten(self, batches: Sequence[Batch]) -> pa.Table:
+        rows = self._decoder.decode(batches)
+        return rows if self._sql is None else self._sql(rows, batches)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
         """The rows of messages that somebody has kept."""

@@ -38,6 +38,8 @@ OPERATIONS = {
     "m": Kind.FILTERED,
 }
 _UPSERTS = frozenset(op for op, kind in OPERATIONS.items() if kind is Kind.UPSERT)
+#: of a row that was not there before
+_FIRST = ("c", "r")
 #: how Connect's converter begins a message with schema, and what stands between the two
 _ENVELOPE, _PAYLOAD = b'{"schema":', b',"payload":'
 #: layouts that are remembered; more come only from a source that changes its tables all the time
@@ -172,6 +174,17 @@ class DriverDecoder:
         if max(len(self._texts), len(self._scanned_codes)) > _MOST_LAYOUTS:
             self._forget()
         return pa.concat_tables([SCHEMA.empty_table(), *map(self._batch, batches)])
+
+    def gone(self, key: bytes | None, value: bytes | None, *, enveloped: bool) -> tuple[Kind, tuple[str, ...], str]:
+        """What deletes the row that a change has written: kind, columns, line. FILTERED: it was never there before."""
+        kind, row = (Kind.KEYLESS, None) if key is None else self._key(key, enveloped=enveloped)
+        if kind is Kind.KEYLESS and value is not None:
+            whole = self._anything(value)
+            body = whole["payload"] if isinstance(whole.get("payload"), dict) else whole
+            kind, row = _before(body.get("before")) if key is None else (kind, None)
+            if kind is Kind.KEYLESS and body.get("op") in _FIRST:
+                kind = Kind.FILTERED
+        return kind, tuple(row or ()), line_of(row) if row else ""
 
     def _forget(self) -> None:
         self._texts: list[str] = []

@@ -41,6 +41,7 @@ from app.stage.reading import Reading
 from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted, places_of
 from app.stage.request import Clearing, Decode, Request, Table, Tables
 from app.transform.function import load, over
+from app.transform.sql import Rule, Sql
 
 #: kinds that are neither staged nor of no consequence
 _IRREGULAR = (Kind.MALFORMED, Kind.FAILED, Kind.UNFIT, Kind.KEYLESS, Kind.TRUNCATE)
@@ -64,6 +65,7 @@ class Told:
     max_held: int = 0
     #: the user's, module:function
     function: str | None = None
+    sql: tuple[Rule, ...] = ()
     #: of the environment, with secrets that the JVM is not to have: not shown in a repr
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -82,7 +84,8 @@ class Stager:
         same, while it is read; `doing` is told what is being done."""
         self._told, self._ask, self._doing = told, ask, doing
         decoder = DriverDecoder.of(told.source, transactions=told.transaction_limit is not None)
-        decoding, has_function = Decoding(decoder, _function(told.function)), told.function is not None
+        sql = Sql(told.sql, decoder.gone) if told.sql else None
+        decoding, has_function = Decoding(decoder, _function(told.function), sql), told.function is not None
         self._reading = Reading(told.source, decoding, is_cancelled, doing, has_function=has_function)
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None

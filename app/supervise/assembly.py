@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from app.align.commit_order import CommitOrder, Unread
 from app.apply.applier import Applier
@@ -50,6 +51,7 @@ from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
 from app.transform.function import load
+from app.transform.sql.analysis import rules_of
 
 #: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
 USUAL_TASKS = 4
@@ -181,6 +183,7 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
         transaction_limit=settings.epoch.transaction_limit,
         max_held=settings.epoch.max_held_messages if keeps_order else 0,
         function=function,
+        sql=rules_of(SparkSession(spark), settings.sql) if settings.sql else (),
         variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
     )
     return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds(), Ahead(settings.stage.ahead_bytes))

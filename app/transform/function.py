@@ -13,13 +13,9 @@ import pyarrow as pa
 from app.errors import ConfigInvalid
 from app.model.rows import SCHEMA, SEPARATOR, Kind, Layout
 from app.transform.change import Change
+from app.transform.lines import field_of, value_of
 
 Function = Callable[[Change], Change | None]
-
-_NULL = "\\N"
-_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_ESCAPE = str.maketrans(_ESCAPES)
-_UNESCAPE = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 
 def load(name: str) -> Function:
@@ -57,7 +53,7 @@ def _row(function: Function, row: dict[str, Any], layouts: dict[str, Layout]) ->
         schema=layout.schema,
         table=layout.table,
         is_delete=layout.kind is Kind.DELETE,
-        row=dict(zip(layout.columns, map(_value, values), strict=True)),
+        row=dict(zip(layout.columns, map(value_of, values), strict=True)),
         ts_ms=row["ts_ms"],
     )
     try:
@@ -74,24 +70,4 @@ def _rendered(change: Change | None, layout: Layout) -> dict[str, str]:
         return {"layout": SEPARATOR.join([Kind.FILTERED, "", "", ""]), "line": ""}
     kind = Kind.DELETE if change.is_delete else Kind.UPSERT
     named = SEPARATOR.join([kind, layout.schema_hash, change.schema, change.table, *change.row])
-    return {"layout": named, "line": "\t".join(map(_field, change.row.values())) + "\n"}
-
-
-def _field(value: str | None) -> str:
-    if value is None:
-        return _NULL
-    if not isinstance(value, str):
-        raise TypeError(f"a value must be a text or None, not {type(value).__name__}")
-    return value.translate(_ESCAPE)
-
-
-def _value(field: str) -> str | None:
-    if field == _NULL:
-        return None
-    if "\\" not in field:
-        return field
-    parts, at = [], 0
-    while (found := field.find("\\", at)) >= 0:
-        parts += [field[at:found], _UNESCAPE[field[found + 1]]]
-        at = found + 2
-    return "".join([*parts, field[at:]])
+    return {"layout": named, "line": "\t".join(map(field_of, change.row.values())) + "\n"}

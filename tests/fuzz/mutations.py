@@ -7,6 +7,7 @@ tools would not: names twice, numbers of any length, broken escapes, white space
 import json
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,8 @@ def _other(chance: random.Random, part: bytes | None, pool: Sequence[Pair], whic
     if part is None or chance.random() < 0.01:
         return chance.choice((None, b"", b" ", b"{", b"{}", b"null", chance.choice(pool)[which]))
     if chance.random() < 0.4 and (tree := parsed(part)) is not None:
-        return written(chance, _other_tree(chance, tree))[: 2 * MOST_BYTES]
+        with suppress(RecursionError):  # mutations have nested it deeper than Python goes
+            return written(chance, _other_tree(chance, tree))[: 2 * MOST_BYTES]
     return chance.choice(_OF_BYTES)(chance, part, chance.choice(pool)[which] or b"")[: 2 * MOST_BYTES]
 
 

@@ -1,16 +1,23 @@
 """SQL for some tables: the target holds what the query over the source's table holds; a row it fails for is poison."""
 
+import pickle
 import random
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from app.config.settings import CommitMode, TableSql
-from app.decode.debezium import DebeziumJson
+from app.decode import scanner
+from app.decode.decoding import Decoding
+from app.decode.driver import DriverDecoder
 from app.errors import ConfigInvalid, TargetMismatch
+from app.kafka.spans import Batch
+from app.model.offsets import TopicPartition
 from app.model.rows import Kind, Layout
 from app.transform.sql import Sql
-from tests.fix_decode import decoded_by
+from app.transform.sql.analysis import rules_of
+from tests.fix_decode import TOPIC
 from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -26,8 +33,24 @@ QUERY = TableSql(
 
 
 def _decoded(spark: SparkSession, sql: dict[str, TableSql], messages: list[Message]) -> list[tuple[Layout, str]]:
-    rows = decoded_by(DebeziumJson(Sql(spark, sql)), spark, messages)
-    return [(Layout.parse(one["layout"]), one["line"]) for one in rows.to_pylist()]
+    """By the driver's decoder in Python, and by its compiled code, which have to say the same."""
+    found: list[list[tuple[Layout, str]]] = []
+    for decoder in (DriverDecoder(worth_compiling=None), DriverDecoder(scanner=scanner.loading().result())):
+        rows = _rewritten(decoder, spark, sql, messages)
+        layouts, lines = rows["layout"].to_pylist(), rows["line"].to_pylist()
+        found.append([(Layout.parse(text), line) for text, line in zip(layouts, lines, strict=True)])
+    assert found[0] == found[1]
+    return found[0]
+
+
+def _rewritten(
+    decoder: DriverDecoder, spark: SparkSession, sql: dict[str, TableSql], messages: list[Message]
+) -> pa.Table:
+    """As a stage process does, which gets the rules by pickle."""
+    rules = pickle.loads(pickle.dumps(rules_of(spark, sql)))  # its own
+    keys, values = [one.key for one in messages], [one.value for one in messages]
+    batch = Batch(TopicPartition(TOPIC, 0), list(range(len(messages))), keys, values)
+    return Decoding(decoder, sql=Sql(rules, decoder.gone)).decoded([batch])
 
 
 def _order(number: int, state: str | None, note: str | None = None) -> dict[str, object]:
@@ -128,8 +151,7 @@ def test_a_broken_message_stays_one(spark: SparkSession) -> None:
         Message(key=b'{"id":1}', value=b'{"op":"c","after":{},%s}' % source),
         Message(key=b'{"id":"\xff"}', value=b'{"op":"u","after":{"id":1,"state":"x"},%s}' % source),
     ]
-    found = decoded_by(DebeziumJson(Sql(spark, sql)), spark, messages)
-    assert {Layout.parse(text).kind for text in found["layout"].to_pylist()} == {Kind.MALFORMED}
+    assert {layout.kind for layout, _ in _decoded(spark, sql, messages)} == {Kind.MALFORMED}
 
 
 @pytest.mark.parametrize(
@@ -138,16 +160,29 @@ def test_a_broken_message_stays_one(spark: SparkSession) -> None:
         (TableSql(select="id,, state"), "PARSE"),
         (TableSql(select="* except (state)"), "except"),
         (TableSql(select="count(*) as n"), "GROUP_BY"),
+        (TableSql(select="row_number() over (order by id) as n"), "windows"),
+        (TableSql(select="(select 1) as n"), "scalarsubquery"),
+        (TableSql(where="rand() < 0.5"), "where: rand is not known here"),
+        (TableSql(select="current_timestamp() as now"), "current_timestamp"),
+        (TableSql(select="cast(id as timestamp) as at"), "cast from string to timestamp is not known here"),
+        (TableSql(where="state like Note"), "made of columns"),
+        (TableSql(where="state like 'a\\\\b'"), "has to stand before"),
+        (TableSql(where="state rlike '(?i)open'"), "(?:"),
+        (TableSql(where="state rlike 'a\\\\b'"), "is not known here"),
+        (TableSql(select="regexp_replace(state, '(a)', '$1') as s"), "regexp_replace is known without"),
+        (TableSql(select="regexp_replace(state, 'x*', '-') as s"), "regexp_replace of nothing"),
+        (TableSql(select="round(cast(id as int), -1) as n"), "round is known with 0 to 38 places"),
+        (TableSql(select="md5(id) as n, cast(id as binary) as b"), "b is of type binary"),
         (TableSql(select="no_such_function(id) as n"), "no_such_function"),
         (TableSql(select="o.id as n"), "o"),
-        (TableSql(select="split(state, ',') as parts"), "parts is of type array<string>"),
+        (TableSql(select="split(state, ',') as parts"), "parts: split is not known here"),
         (TableSql(where="concat(id, 'x')"), "where"),
         (TableSql(where="state = "), "PARSE"),
     ],
 )
 def test_what_is_no_sql_is_a_fault_of_the_configuration(spark: SparkSession, sql: TableSql, said: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
-        Sql(spark, {"public.orders": sql})
+        rules_of(spark, {"public.orders": sql})
     assert "sql: public.orders: " in caught.value.message
     assert said in caught.value.message
 
@@ -179,8 +214,7 @@ def test_the_target_is_what_the_query_over_the_source_is(
 
 @pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
 def test_a_row_that_the_sql_fails_for_is_poison(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
-    """Spark's job dies of it; the row is found, and the others arrive. Its words are those of a broker that is away, or
-    has lost messages, in Spark's own."""
+    """It is found, and the others arrive. Its words are those of a broker that is away, or has lost messages."""
     target.execute("create table flat (id int primary key, v text)")
     bad = [row(1000, "org.apache.kafka.common.errors.TimeoutException"), row(1001, "Some data may have been lost")]
     messages = [row(number, str(number)) for number in range(100)]
@@ -190,7 +224,7 @@ def test_a_row_that_the_sql_fails_for_is_poison(mode: CommitMode, lane: MakeLane
     made = lane(mode, epoch={"max_messages": 64}, sql={"public.flat": {"select": "id, cast(v as int) as v"}})
     with Reader(target, topic) as reader:
         made.run_until_caught_up()
-        expected = {offset: (message, Expected(3, None, "decode")) for offset, message in offsets.items()}
+        expected = {offset: (message, Expected(3, None, "transform")) for offset, message in offsets.items()}
         check(made, target, topic, expected, reader)
 
 
