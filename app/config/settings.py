@@ -625,8 +625,7 @@ class Settings(BaseSettings):
         if self.source.decode is not None:
             return self.source.decode
         transforms = self.transform is not None and self.transform.where is Where.WORKERS and self.stage.tasks == 0
-        on_workers = self.sql or transforms
-        return Decode.WORKERS if on_workers or not self.spark.master.startswith("local") else Decode.DRIVER
+        return Decode.WORKERS if self.sql or transforms else Decode.DRIVER
 
     @property
     def stages(self) -> bool:

@@ -51,10 +51,13 @@ from app.source.by_spark import SparkMessages
 from app.source.by_tasks import TaskMessages
 from app.source.messages import Messages
 from app.source.size import EpochSize
+from app.spark.options import is_local
+from app.spark.package import ship
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
 from app.stage.stager import Told
+from app.supervise.cluster import check_channel, tasks_of
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
@@ -62,9 +65,6 @@ from app.supervise.trial import trial_of
 from app.transform.function import load
 from app.transform.sql import Sql
 from app.transform.stage import collector, in_driver
-
-#: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
-USUAL_TASKS = 4
 
 
 def make_messages(
@@ -207,8 +207,11 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
     """Of the tasks that stage; None where the driver does it."""
     if not settings.stages:
         return None
-    target, cores = settings.target, spark.defaultParallelism
-    tasks = settings.stage.tasks or max(1, min(cores - 1, USUAL_TASKS))
+    tasks = tasks_of(settings)
+    if not is_local(settings.spark.master):
+        check_channel(settings)
+        ship(spark)
+    target = settings.target
     function = settings.transform.function if settings.transform else None
     if function is not None:
         load(function)  # whatever is wrong with it is said here
@@ -220,7 +223,7 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
         function=function,
         variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
     )
-    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds())
+    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds(), settings.stage.tasks or 1)
 
 
 def _stage(writer: Writer, settings: Settings, pool: Pool, shapes: Shapes, link: Link) -> LaneStage:
