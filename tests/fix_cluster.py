@@ -68,7 +68,7 @@ class Cluster:
 
     def tasks(self) -> list[psutil.Process]:
         """Python workers that PySpark's daemons have forked, one for each task."""
-        return [one for daemon in self._daemons() for one in _children(daemon)]
+        return [one for daemon in self.daemons() for one in _children(daemon)]
 
     def stage_processes(self) -> list[psutil.Process]:
         """What those have forked."""
@@ -78,17 +78,18 @@ class Cluster:
         """Daemons, their workers and what those have forked, whether their parents live or not."""
         return [one for one in self._all() if one.name().startswith("python")]
 
+    def daemons(self) -> list[psutil.Process]:
+        """PySpark's, one of each executor."""
+        executors = set(self.executors())
+        pythons = [one for one in self.pythons() if _DAEMON in _words(one)]
+        return [one for one in pythons if one.parent() in executors]
+
     def end(self) -> None:
         """SIGKILL of all of it."""
         for one in self._all():
             with suppress(psutil.NoSuchProcess):
                 one.kill()
         psutil.wait_procs(self._all(), 30)
-
-    def _daemons(self) -> list[psutil.Process]:
-        executors = set(self.executors())
-        pythons = [one for one in self.pythons() if _DAEMON in _words(one)]
-        return [one for one in pythons if one.parent() in executors]
 
     def _all(self) -> list[psutil.Process]:
         return [one for one in psutil.process_iter() if _is_of(one, self.mark)]

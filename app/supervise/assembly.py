@@ -1,6 +1,5 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from app.archive.participant import Archive
 from app.archive.rotation import Policy, Rotation
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.commit.target import OneCommitTarget
-from app.config.credentials import variables_with_secrets
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
@@ -57,7 +55,7 @@ from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
 from app.stage.stager import Told
-from app.supervise.cluster import check_channel, tasks_of
+from app.supervise.cluster import check_channel, tasks_of, variables_of_tasks
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
@@ -208,8 +206,8 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
     if not settings.stages:
         return None
     tasks = tasks_of(settings)
+    check_channel(settings)
     if not is_local(settings.spark.master):
-        check_channel(settings)
         ship(spark)
     target = settings.target
     function = settings.transform.function if settings.transform else None
@@ -221,7 +219,7 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
         target.owner_role,
         transactions=settings.epoch.align is Align.SOURCE_TRANSACTION,
         function=function,
-        variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
+        variables=variables_of_tasks(settings),
     )
     return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds(), settings.stage.tasks or 1)
 

@@ -1,10 +1,17 @@
 """What resident tasks want of a Spark session: cores, and on a cluster a channel that nobody listens to."""
 
+import os
+from collections.abc import Mapping
+
+from app.config.credentials import variables_with_secrets
 from app.config.settings import Settings
 from app.errors import ConfigInvalid
 from app.spark.cores import cores
 from app.spark.options import EXECUTOR, authenticates, encrypts, is_local
 
+#: variables of libpq, and those that Amazon's libraries log in with: this machine's processes have them anyway
+_LIBPQ = "PG"
+_AMAZON = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION")
 #: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
 USUAL_TASKS = 4
 
@@ -30,6 +37,8 @@ def tasks_of(settings: Settings) -> int:
 def check_channel(settings: Settings) -> None:
     """Settings of source and target go to the tasks, with their passwords. Raises ConfigInvalid."""
     master, conf = settings.spark.master, settings.spark.conf
+    if is_local(master):
+        return
     if not authenticates(master, conf):
         raise ConfigInvalid(
             f"Spark at {master} takes any connection, and passwords of source and target go to its tasks",
@@ -41,3 +50,11 @@ def check_channel(settings: Settings) -> None:
             f"what goes to Spark at {master} is not encrypted, and passwords of source and target are among it",
             hint='leave spark.network.crypto.enabled out of spark.conf, or write "true"',
         )
+
+
+def variables_of_tasks(settings: Settings) -> Mapping[str, str]:
+    """Of the environment: what tasks log in with as this process does, and do not have by themselves."""
+    wanted = variables_with_secrets(settings)
+    if not is_local(settings.spark.master):
+        wanted |= {*_AMAZON, *(name for name in os.environ if name.startswith(_LIBPQ))}
+    return {name: os.environ[name] for name in wanted if name in os.environ}

@@ -127,7 +127,7 @@ def test_a_server_cut_off_is_waited_for(compose: Compose) -> None:
 
 
 def test_a_lane_on_a_cluster(compose: Compose) -> None:
-    """The lane goes on with a master and two workers, where messages are decoded then."""
+    """The lane goes on with a master and two workers, whose tasks stage then."""
     up = ("up", "--detach", "--no-build")
     compose(*PROFILES, *up, "--scale", "spark-worker=2", "spark-master", "spark-worker")
     eventually(lambda: len(_master(compose)["workers"]) == 2, 60, "both workers")
@@ -135,6 +135,7 @@ def test_a_lane_on_a_cluster(compose: Compose) -> None:
     eventually(lambda: compose.state("surelane", "Health.Status") == "healthy", 300, "the lane to be healthy")
     (application,) = _master(compose)["activeapps"]
     assert (application["name"], application["cores"]) == ("surelane shop", 2)
+    eventually(lambda: len(compose.stagers()) == 2, 120, "a session of each worker's tasks at the target")
     compose.flows()
     compose.equal()
 
