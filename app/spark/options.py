@@ -37,6 +37,8 @@ EXECUTOR = {
 #: where the package is
 _HERE = str(Path(__file__).resolve().parents[2])
 AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
+#: where it is given, `SparkContext.defaultParallelism` does not say the session's cores
+PARALLELISM = "spark.default.parallelism"
 _ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 _ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
 #: masters for which Spark makes the secret itself, one for each application

@@ -49,7 +49,7 @@ from app.source.by_spark import SparkMessages
 from app.source.by_tasks import TaskMessages
 from app.source.messages import Messages
 from app.source.size import EpochSize
-from app.spark.options import is_local
+from app.spark.options import PARALLELISM, is_local
 from app.spark.package import ship
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
@@ -205,9 +205,11 @@ def make_pool(settings: Settings, spark: SparkContext) -> Pool | None:
     """Of the tasks that stage; None where the driver does it."""
     if not settings.stages:
         return None
-    tasks = tasks_of(settings)
     check_channel(settings)
-    if not is_local(settings.spark.master):
+    if is_local(settings.spark.master):  # Java counts the cores that a container may use
+        tasks = tasks_of(settings, None if PARALLELISM in settings.spark.conf else spark.defaultParallelism)
+    else:
+        tasks = tasks_of(settings)
         ship(spark)
     target = settings.target
     function = settings.transform.function if settings.transform else None

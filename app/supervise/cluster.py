@@ -16,13 +16,13 @@ _AMAZON = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "A
 USUAL_TASKS = 4
 
 
-def tasks_of(settings: Settings) -> int:
+def tasks_of(settings: Settings, has: int | None = None) -> int:
     """How many there are to be. One core of this machine is the driver's; on a cluster a task waits until it has one.
 
-    Raises ConfigInvalid where the session will never have so many.
+    `has`: cores of a session that is there and gets no more. Raises ConfigInvalid where it will never have so many.
     """
     master, wanted = settings.spark.master, settings.stage.tasks
-    most = cores(master, settings.spark.conf)
+    most = cores(master, settings.spark.conf) if has is None else has
     if wanted is not None and most is not None and wanted > most:
         raise ConfigInvalid(
             f"stage.tasks: {wanted}, but Spark at {master} gives the session {most} cores, and each task takes one",

@@ -81,6 +81,24 @@ def test_a_lane_for_each_partition(
     questions(target, topic)
 
 
+def test_a_cluster_that_has_no_core_yet(
+    cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    """The log says so, with what to do; once there is one, the lane goes on."""
+    target.create(FLAT)
+    cluster.start(workers=0)
+    topic.send(changes_of_few(FLAT, random.Random(5), 20))
+    made = lane("two-phase", spark=cluster.spark())
+    process = lane_process(made).start()
+    process.until(lambda: process.events("stage tasks have no core of the Spark session yet"), why="a word")
+    (said,) = process.events("stage tasks have no core of the Spark session yet")
+    assert (said["running"], "spark.cores.max" in said["hint"]) == (0, True)
+    cluster.add_worker()
+    process.until(lambda: made.caught_up(topic), why="all of it")
+    assert process.stop() == 0
+    questions(target, topic)
+
+
 def test_whatever_is_killed(
     cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
@@ -101,6 +119,9 @@ def test_whatever_is_killed(
                 process.until(lambda kind=kind: victims.kill(kind), why=f"a {kind} to kill")
                 process.until(lambda epochs=epochs: progress.epochs >= epochs + 20, why="to go on")
                 process.until(lambda: len(cluster.stage_processes()) == 2, why="another one")
+                process.until(
+                    lambda: len(cluster.pythons()) == 6, why="no orphans: two daemons, tasks, stage processes"
+                )
                 pauses.setdefault(kind, []).append(progress.longest(since=at))
     process.until(lambda: made.caught_up(topic), why="the rest")
     assert process.worker == driver, "the driver has not died"

@@ -61,6 +61,12 @@ def test_how_many_tasks(master: str, conf: dict[str, str], told: int | None, wan
     assert tasks_of(settings(master, told, **conf)) == wanted
 
 
+def test_a_container_has_fewer_cores_than_its_machine() -> None:
+    assert tasks_of(settings("local[*]"), has=2) == 1
+    with pytest.raises(ConfigInvalid):
+        tasks_of(settings("local[*]", 3), has=2)
+
+
 @pytest.mark.parametrize(("master", "conf"), [("local[2]", {}), (STANDALONE, {"spark.cores.max": "2"})])
 def test_more_tasks_than_cores_are_refused(master: str, conf: dict[str, str]) -> None:
     with pytest.raises(ConfigInvalid, match=r"stage\.tasks: 3, but Spark at .* 2 cores") as refused:
