@@ -23,6 +23,7 @@ pytest_plugins = [
     "tests.fix_locked",
     "tests.fix_topic",
     "tests.fix_spark",
+    "tests.fix_cluster",
     "tests.fix_decode",
     "tests.fix_lane",
     "tests.fix_http",

@@ -31,6 +31,7 @@ PROFILES = ("--profile", "chaos", "--profile", "spark")
 #: seconds for one call: the first one waits for health checks and one-shots
 CALL_SECONDS = 900.0
 _ORDERS = "select count(*), coalesce(max(id), 0) from orders"
+_STAGERS = "select distinct host(client_addr) from pg_stat_activity where application_name = 'surelane stage'"
 _WORKER = "import psutil; print(*[p.pid for p in psutil.process_iter(['cmdline']) if '--worker' in p.info['cmdline']])"
 
 
@@ -94,6 +95,13 @@ class Compose:
     def worker(self) -> str:
         """The pid of the lane's worker in its container; empty when there is none."""
         return self.inside("python", "-c", _WORKER).strip()
+
+    def stagers(self) -> set[str]:
+        """Addresses from which stage processes have sessions at the target."""
+        url = f"postgresql://postgres:{self.values['TARGET_PASSWORD']}@127.0.0.1:{self.ports['TARGET']}/shop"
+        with closing(psycopg2.connect(url)) as connection, connection.cursor() as cursor:
+            cursor.execute(_STAGERS)
+            return {address for (address,) in cursor.fetchall()}
 
     def orders(self, name: str) -> tuple[int, int]:
         """Of `source` or `target`: how many, and the highest number of one."""

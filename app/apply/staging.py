@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from app.apply.conversion import staged_type
 from app.apply.encoding import Encoding
@@ -34,6 +35,9 @@ RECLAIM_AFTER_BYTES = 4 << 20
 #: bytes that VACUUM may leave of one, as long as somebody's old snapshot keeps it from taking dead rows
 KEEP_BYTES = 64 << 20
 
+#: milliseconds that it takes to find out that a session has a table locked
+UNLOCKED_MS = 50
+_LOCK_NOT_AVAILABLE = "55P03"
 #: what a row may have until Postgres moves values out of it, as many as a page takes: it is read once, soon
 INLINE_BYTES = 8160
 #: columns whose values it tries to compress before; the target's do that
@@ -94,6 +98,19 @@ def drop(connection: Connection, names: Iterable[str]) -> None:
     """Drop these staging tables."""
     if quoted_names := ", ".join(names):
         run(connection, f"drop table if exists {quoted_names}")
+
+
+def drop_unlocked(connection: Connection, names: Sequence[str]) -> list[str]:
+    """Drop these staging tables, on a connection that commits each statement; gives those that a session has locked."""
+    locked: list[str] = []
+    for name in names:
+        try:
+            run(connection, f"set lock_timeout = '{UNLOCKED_MS}ms'; drop table if exists {name}; reset lock_timeout")
+        except OperationalError as error:
+            if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
+                raise
+            locked.append(name)
+    return locked
 
 
 def free(name: str, taken: Container[str]) -> str:

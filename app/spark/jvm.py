@@ -25,6 +25,8 @@ LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: signals that are for this process, also when they come to the whole group; the JVM ends when its stdin closes
 _NOT_FOR_THE_JVM = (signal.SIGTERM, signal.SIGINT)
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t", **{character: f"\\{character}" for character in "\\ =:#!"}}
+#: of the executors' machines; Spark itself sees it only where it starts the driver's Python, too
+PYTHON = "spark.pyspark.python"
 #: seconds between two looks at whether it is up
 _LOOK_SECONDS = 0.01
 
@@ -70,8 +72,9 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
     EnvironmentMissing when Spark's script cannot be started.
     """
     is_local = options["spark.master"].startswith("local")
-    if is_local:  # Python workers run in what this process runs in
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    python = sys.executable if is_local else options.get(PYTHON)  # local workers run in what this process runs in
+    if python:
+        os.environ.setdefault("PYSPARK_PYTHON", python)
     home, folder = spark_home(), tempfile.TemporaryDirectory(prefix="surelane-jvm-")
     file = Path(folder.name, "options")
     file.write_text("".join(f"{_escaped(name)} {_escaped(value)}\n" for name, value in options.items()), "utf-8")

@@ -9,9 +9,9 @@ from app.spark.class_archive import archive, class_path, options_to_use
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-#: the JVM plans epochs and keeps the checkpoint: what it saves by compiling well is less than compiling costs.
+#: of one that plans epochs and keeps the checkpoint: what it saves by compiling well is less than compiling costs.
 #: Measured over 500,000 messages: 6.4 CPU seconds instead of 11.9
-_SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_FOR_PLANNING = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 #: Hadoop's own starts the program `chmod` for each file, twice for an entry of the checkpoint; this one asks Java.
 #: Measured over 200 empty epochs: 20 to 24 ms instead of 36 to 42, 18 to 20 CPU ms instead of 30 to 33
 _FILES = {
@@ -21,12 +21,24 @@ _FILES = {
 #: of a session that only plans: none of its plans is run, so no code is compiled for one, which is 0.4 s of the 1.9 s
 #: from the query's start to its first epoch; and each is written out in Spark's shorter way
 _PLANS = {"spark.sql.codegen.wholeStage": "false", "spark.sql.ui.explainMode": "simple"}
-#: of Python workers on this machine: what the tasks that stage import is imported before they are forked, and numpy
-#: needs no pool of threads
+#: of Python workers: what the tasks that stage import is imported before they are forked, and numpy needs no pool of
+#: threads
 _PYTHON = {"spark.python.daemon.module": "app.stage.daemon", "spark.executorEnv.OPENBLAS_NUM_THREADS": "1"}
+#: in the working directory of an executor of a cluster: this package (`app.spark.package`)
+FOLDER = "surelane-package"
+_PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
+#: of an executor: its JVM does nothing but keep Python workers, and is there again after it was killed the sooner
+EXECUTOR = {
+    "spark.executor.extraJavaOptions": _FOR_PLANNING,
+    "spark.network.crypto.enabled": "true",  # settings with their secrets go to the tasks
+}
 #: where the package is
 _HERE = str(Path(__file__).resolve().parents[2])
 AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
+#: where it is given, `SparkContext.defaultParallelism` does not say the session's cores
+PARALLELISM = "spark.default.parallelism"
+_ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
+_ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
 #: masters for which Spark makes the secret itself, one for each application
 _MAKES_SECRET = ("local[", "yarn", "k8s://")
 _CLASSPATH = "spark.driver.extraClassPath"
@@ -69,12 +81,11 @@ def options(
     *,
     more: Sequence[Path] = (),
 ) -> dict[str, str]:
-    """Of a session with the Kafka connector's `jars`.
+    """Of a session with the Kafka connector's `jars`; it only plans.
 
     `more` jars come behind Spark's own, with what they have inside (netty) not in front of Spark's.
     """
-    is_local = master.startswith("local")
-    told = _local(java_home, jars, more, conf) if is_local else _cluster([*jars, *more], conf)
+    told = _driver(java_home, jars, more, conf, master)
     is_known = {AUTHENTICATE: "true"} if authenticates(master, conf) else {}
     return {"spark.app.name": f"surelane {lane}", **is_known, **told, **REQUIRED, "spark.master": master}
 
@@ -88,25 +99,41 @@ def authenticates(master: str, conf: Mapping[str, str]) -> bool:
     return conf.get(AUTHENTICATE, str(has_secret).lower()).strip().lower() == "true"
 
 
-def _local(java_home: Path, jars: Sequence[Path], more: Sequence[Path], conf: Mapping[str, str]) -> dict[str, str]:
-    """One JVM does everything: the jars are on its class path, where the class archive can have them too."""
-    java_options = f"{_SMALL} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
+def encrypts(conf: Mapping[str, str]) -> bool:
+    """Whether nobody on the way between driver and executors can read what they send each other."""
+    return any(conf.get(name, "").strip().lower() == "true" for name in _ENCRYPTS)
+
+
+def is_local(master: str) -> bool:
+    """Whether the session is this machine's alone."""
+    return master.startswith("local")
+
+
+def _driver(
+    java_home: Path,
+    jars: Sequence[Path],
+    more: Sequence[Path],
+    conf: Mapping[str, str],
+    master: str,
+) -> dict[str, str]:
+    """The JVM on this machine: the jars are on its class path, where the class archive can have them too. Executors, if
+    there are any, need none."""
+    java_options = f"{_FOR_PLANNING} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
-    path = os.pathsep.join([_HERE, *filter(None, [os.environ.get("PYTHONPATH")])])
     defaults = {
-        **DEFAULTS,
+        **(DEFAULTS if is_local(master) else EXECUTOR | _without_addresses(DEFAULTS)),
         **_FILES,
         **_PYTHON,
-        "spark.executorEnv.PYTHONPATH": path,
         **_PLANS,
         "spark.driver.extraJavaOptions": java_options,
     }
-    told = {**defaults, **conf, _CLASSPATH: classpath}
+    path = [_HERE, os.environ.get("PYTHONPATH")] if is_local(master) else [FOLDER]
+    path = os.pathsep.join(filter(None, [*path, conf.get(_PYTHON_PATH)]))
+    told = {**defaults, **conf, _CLASSPATH: classpath, _PYTHON_PATH: path}
     behind = ",".join([*map(str, more), *filter(None, [conf.get(_JARS)])])
     return {**told, _JARS: behind} if behind else told
 
 
-def _cluster(jars: Sequence[Path], conf: Mapping[str, str]) -> dict[str, str]:
-    """The driver's JVM is the cluster's business; the jars are sent to the executors."""
-    defaults = {key: value for key, value in DEFAULTS.items() if "driver." not in key}
-    return {**defaults, _JARS: ",".join(map(str, jars)), **conf}
+def _without_addresses(defaults: Mapping[str, str]) -> dict[str, str]:
+    """Executors on other machines have to reach the driver."""
+    return {name: value for name, value in defaults.items() if name not in _ADDRESSES}

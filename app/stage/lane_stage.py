@@ -178,8 +178,9 @@ class LaneStage:
                     self._return_all(asked)
                     self.pause(declined.reason)
                     return None
-                case Lost() as lost:  # what it was lent is not used again: it may still be writing
+                case Lost() as lost:
                     log.warning("a stage process is lost", lane=self._lane, because=str(lost.death))
+                    self._lose_all(asked)
                     self._for_driver(ForDriver.LOST)
                     return None
                 case _:
@@ -247,12 +248,17 @@ class LaneStage:
     def _drop(self, asked: Sequence[_Asked]) -> None:
         """What they were lent comes back when their processes have done with it."""
         for one in asked:
-            self._pool.cancel(one.attempt, partial(self._return_all, one))
+            self._pool.cancel(one.attempt, partial(self._return_all, one), partial(self._lose_all, one))
 
     def _return_all(self, asked: _Asked) -> None:
         for one in asked.lent.values():
             if one is not None:
                 self._lending.take_back(one)
+
+    def _lose_all(self, asked: _Asked) -> None:
+        for one in asked.lent.values():
+            if one is not None:
+                self._lending.lose(one)
 
 
 def _tables(lent: Mapping[str, Lent | None]) -> Tables:

@@ -2,8 +2,10 @@
 
 A table goes to an attempt before its span is staged, and comes back when the epoch that has merged its rows is
 committed, or when the attempt has ended without an epoch. What is left in it is deleted by who stages into it next. A
-table whose process is gone does not come back: it may still be written by one that is only believed to be. The next
-start of the lane drops them all.
+table whose process is gone does not come back: it may still be written by one that is only believed to be. It is
+dropped with the next one that is made, unless a session has it locked, and then with the one after. That is safe at any
+time: its name is never given again, and whoever copies into it is refused. What is left is dropped by the lane's next
+start.
 """
 
 import threading
@@ -59,6 +61,8 @@ class Lending:
         self._engine, self._schema, self._lane = engine, schema, lane
         self._lock = threading.Lock()
         self._free: dict[str, list[Lent]] = defaultdict(list)
+        #: names of tables that nobody is lent any more
+        self._lost: list[str] = []
         self._connection: Connection | None = None
 
     def close(self) -> None:
@@ -69,7 +73,9 @@ class Lending:
                 return
             with suppress(SQLAlchemyError):  # it may be gone: so does the next start
                 staging.drop(connection, [one.shape.staging.name for free in self._free.values() for one in free])
+                staging.drop_unlocked(connection, self._lost)
             self._free.clear()
+            self._lost.clear()
             connection.invalidate()
             connection.close()
 
@@ -81,6 +87,7 @@ class Lending:
                 lent = free.pop()
                 if lent.made_for is shape:
                     return lent
+                self._lost.append(lent.shape.staging.name)
             with translated(f"lane {self._lane}: making a staging table"):
                 return self._make(layout, shape)
 
@@ -91,9 +98,16 @@ class Lending:
             lent.written = before + max(size, 1)
             self._free[lent.layout].append(lent)
 
+    def lose(self, lent: Lent) -> None:
+        """The process that it was lent to is gone."""
+        with self._lock:
+            self._lost.append(lent.shape.staging.name)
+
     def _make(self, layout: str, shape: Shape) -> Lent:
         if self._connection is None:
             self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        if self._lost:
+            self._lost = staging.drop_unlocked(self._connection, self._lost)
         own = uuid.uuid4().hex
         table = staging.create(self._connection, self._schema, self._lane, shape.target, shape.staging.fields, own)
         return Lent(layout, shape, replace(shape, staging=table, merge=Merge(self._schema, shape.target, table)))

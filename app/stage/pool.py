@@ -6,7 +6,6 @@ was lost with its executor another one, and a job that has failed all its tries 
 
 import datetime
 import itertools
-import os
 import secrets
 import signal
 import socket
@@ -24,7 +23,6 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from app.db.engine import KEEPALIVES, TCP_USER_TIMEOUT_MS
 from app.kafka.broker import RawMessage
 from app.model.activity import OWN_WORK, Activity
 from app.model.death import SECONDS_A_MESSAGE, TASK_GONE, Cause, Death, ending
@@ -35,6 +33,7 @@ from app.stage.receipt import Answer, Doing, Final, Receipt, Wanted
 from app.stage.request import Cancel, Decode, Grant, Message, Range, Request, Stored, Tables
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
 from app.stage.stager import Told
+from app.stage.wire import keep_alive, socket_of
 
 log = structlog.get_logger()
 
@@ -42,6 +41,10 @@ log = structlog.get_logger()
 _KEY_BYTES = 32
 #: seconds until a job that has failed is submitted again, at first and at most
 _AGAIN_SECONDS = (0.2, 10.0)
+#: seconds for which a job's process was connected, after which its failure is none of its start
+_SETTLED_SECONDS = 1.0
+#: seconds after the start when there is a word about tasks that have no core yet
+_PLACED_SECONDS = 20.0
 #: seconds from the end of a stage process to the report of it
 _REPORT_SECONDS = 3.0
 #: ends of processes that nobody asks for
@@ -49,11 +52,6 @@ _REMEMBERED = 100
 #: seconds for the jobs to end by themselves when the pool is closed
 _END_SECONDS = 5.0
 _DECODER = msgspec.msgpack.Decoder(Hello | Ended | Tried | Answer)
-_OPTIONS = (
-    ("keepalives_idle", "TCP_KEEPIDLE"),
-    ("keepalives_interval", "TCP_KEEPINTVL"),
-    ("keepalives_count", "TCP_KEEPCNT"),
-)
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,8 @@ class Attempt:
     answers: "SimpleQueue[Wanted | Final | Lost]" = field(default_factory=SimpleQueue)
     #: asked first, by the thread that reads from the process: whether the tables were granted at once
     grants: Callable[["Attempt", Wanted], bool] = lambda *_: False
-    #: called instead of the last answer, once nobody wants it
-    afterwards: Callable[[], None] | None = None
+    #: called instead of the last answer, once nobody wants it: when its process has done with it, and when it is lost
+    afterwards: tuple[Callable[[], None], Callable[[], None]] | None = None
     #: None: there was no process yet
     process: "Process | None" = None
     #: None: it is not begun
@@ -141,6 +139,11 @@ class Process:
         self._hang: str | None = None
 
     @property
+    def is_gone(self) -> bool:
+        """Whether its connection has ended."""
+        return self._is_gone
+
+    @property
     def load(self) -> int:
         """Requests that it has not answered."""
         return len(self._attempts)
@@ -172,15 +175,16 @@ class Process:
         else:
             self.send(attempt.request)
 
-    def cancel(self, attempt: Attempt, afterwards: Callable[[], None]) -> None:
+    def cancel(self, attempt: Attempt, afterwards: Callable[[], None], lost: Callable[[], None]) -> None:
         """See `Pool.cancel`."""
         with self._sending:
             is_open = self._attempts.get(attempt.request.id) is attempt
-            attempt.afterwards = afterwards
+            if is_open:
+                attempt.afterwards = (afterwards, lost)
         if is_open:
             self.send(Cancel(attempt.request.id))
-        elif not isinstance(attempt.answers.get(), Lost):
-            afterwards()
+        else:
+            (lost if isinstance(attempt.answers.get(), Lost) else afterwards)()
 
     def send(self, message: Message) -> None:
         """One whose process is gone is lost; whoever waits for an answer hears of it."""
@@ -224,12 +228,15 @@ class Process:
                 left, self._attempts = list(self._attempts.values()), {}
             how = ending(self) if left else None
             for attempt in left:
-                attempt.end(Lost(self._death(how, attempt)))
+                if attempt.afterwards is None:
+                    attempt.end(Lost(self._death(how, attempt)))
+                else:
+                    attempt.afterwards[1]()
             self.close()
 
     def close(self) -> None:
         """It ends when it sees that."""
-        with suppress(OSError), _socket(self._connection) as own:
+        with suppress(OSError), socket_of(self._connection) as own:
             own.shutdown(socket.SHUT_RDWR)
 
     def _hand_out(self, answer: Answer) -> None:
@@ -249,7 +256,7 @@ class Process:
         if afterwards is None:
             attempt.end(answer)
         else:
-            afterwards()
+            afterwards[0]()
 
     def _death(self, ended: Ended | None, attempt: Attempt) -> Death:
         """What is known of it; None: nobody has said how it ended."""
@@ -266,14 +273,22 @@ class Pool:
     """All of them. Opened once for a Spark session; lanes come and go."""
 
     def __init__(
-        self, spark: SparkContext, told: Told, tasks: int, timeout_seconds: float, ahead: Ahead | None = None
+        self,
+        spark: SparkContext,
+        told: Told,
+        tasks: int,
+        timeout_seconds: float,
+        *,
+        ahead: Ahead | None = None,
+        least: int = 1,
     ) -> None:
         """`tasks`: how many stage processes there are to be; `timeout_seconds`: for one message, see
-        `guard.message_timeout`; `ahead`: how much may be staged ahead, None: nothing."""
+        `guard.message_timeout`; `ahead`: how much may be staged ahead, None: nothing; `least`: with fewer processes
+        something is wrong."""
         self.ahead = ahead or Ahead(0)
         #: called with a short word, of few, for each stage process that has died
         self.on_death: Callable[[str], None] = lambda _: None
-        self._timeout = timeout_seconds
+        self._timeout, self._least = timeout_seconds, least
         self._spark, self._told, self.tasks = spark, told, tasks
         self._key = secrets.token_bytes(_KEY_BYTES)
         conf = spark.getConf()
@@ -291,6 +306,8 @@ class Pool:
         self._ends: dict[tuple[str, int], Ended] = {}
         self._ended = threading.Condition()
         self._jobs: list[threading.Thread] = []
+        #: until when processes of a job were connected, by slot
+        self._settled: dict[int, float] = {}
         self._closed = threading.Event()
 
     @property
@@ -314,6 +331,7 @@ class Pool:
             job = threading.Thread(target=self._keep, args=(slot,), name=f"stage job {slot}", daemon=True)
             self._jobs.append(job)
             job.start()
+        threading.Thread(target=self._look_for_cores, name="stage cores", daemon=True).start()
 
     def close(self) -> None:
         """End the jobs."""
@@ -398,10 +416,8 @@ class Pool:
             self._open.pop(attempt.request.id, None)
 
     def _end(self, process: Process, hang: str) -> None:
-        slot, host = process.hello.slot, process.hello.host
-        for one in self.processes:
-            if one.hello.watches and (one.hello.slot, one.hello.host) == (slot, host):
-                one.kill(process, hang)
+        if (watcher := self._watcher(process)) is not None:
+            watcher.kill(process, hang)
 
     def _note_end(self, host: str, ended: Ended) -> None:
         if not self._closed.is_set():
@@ -416,13 +432,23 @@ class Pool:
     def _ending(self, process: Process) -> Ended | None:
         """How it has ended; None when nobody says so in time."""
         place = (process.hello.host, process.hello.pid)
+
+        def is_known() -> bool:
+            return place in self._ends or self._closed.is_set() or self._watcher(process) is None
+
         with self._ended:
-            self._ended.wait_for(lambda: place in self._ends or self._closed.is_set(), _REPORT_SECONDS)
+            self._ended.wait_for(is_known, _REPORT_SECONDS)
             return self._ends.pop(place, None)
 
-    def cancel(self, attempt: Attempt, afterwards: Callable[[], None]) -> None:
-        """Nobody wants it any more. `afterwards` is called when its process has done with it, by any thread; never for
-        a process that is lost."""
+    def _watcher(self, process: Process) -> Process | None:
+        """The task's own process, which sees how this one ends; None where it is gone, too."""
+        wanted = (process.hello.host, process.hello.task)
+        watching = (one for one in self.processes if one.hello.watches and not one.is_gone)
+        return next((one for one in watching if (one.hello.host, one.hello.pid) == wanted), None)
+
+    def cancel(self, attempt: Attempt, afterwards: Callable[[], None], lost: Callable[[], None] = lambda: None) -> None:
+        """Nobody wants it any more. When its process has done with it `afterwards` is called, by any thread; when its
+        process is gone, `lost`."""
         with self._lock:
             self._open.pop(attempt.request.id, None)
             is_waiting = attempt in self._waiting
@@ -431,10 +457,10 @@ class Pool:
         if is_waiting:
             afterwards()
         elif attempt.process is not None:
-            attempt.process.cancel(attempt, afterwards)
+            attempt.process.cancel(attempt, afterwards, lost)
 
     def _stagers(self) -> list[Process]:
-        return [process for process in self._processes if not process.hello.watches]
+        return [one for one in self._processes if not one.hello.watches and not one.is_gone]
 
     def _accept(self) -> None:
         while not self._closed.is_set():
@@ -451,7 +477,7 @@ class Pool:
     def _serve(self, connection: Connection) -> None:
         """Of one connection, until it ends."""
         try:
-            _keep_alive(connection)
+            keep_alive(connection)
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
             hello = _DECODER.decode(connection.recv_bytes())
@@ -462,7 +488,7 @@ class Pool:
         if not isinstance(hello, Hello):
             connection.close()
             return
-        process = Process(hello, connection)
+        process, begin = Process(hello, connection), time.monotonic()
         with self._lock:
             self._processes.append(process)
             if not hello.watches:
@@ -478,6 +504,10 @@ class Pool:
                 self._processes.remove(process)
             if hello.watches and not self._closed.is_set():
                 self.on_death(TASK_GONE)
+            if time.monotonic() - begin > _SETTLED_SECONDS:
+                self._settled[hello.slot] = time.monotonic()
+            with self._ended:  # what it has not said of a stage process, it says no more
+                self._ended.notify_all()
             connection.close()
 
     def _keep(self, slot: int) -> None:
@@ -492,8 +522,21 @@ class Pool:
                 if self._closed.is_set():
                     return
                 log.warning("a resident job ended", slot=slot, because=f"{type(error).__name__}: {error}"[:500])
-            pause = _AGAIN_SECONDS[0] if time.monotonic() - begin > longest else min(longest, 2 * pause)
+            has_settled = self._settled.get(slot, 0.0) > begin
+            pause = _AGAIN_SECONDS[0] if has_settled else min(longest, 2 * pause)
             self._closed.wait(pause)
+
+    def _look_for_cores(self) -> None:
+        if self._closed.wait(_PLACED_SECONDS):
+            return
+        placed = {one.hello.slot for one in self.processes if one.hello.watches}
+        if len(placed) < self._least:
+            log.warning(
+                "stage tasks have no core of the Spark session yet",
+                running=len(placed),
+                wanted=self.tasks,
+                hint="give the session more cores (spark.cores.max, executors, workers), or make stage.tasks smaller",
+            )
 
     @staticmethod
     def _group(slot: int) -> str:
@@ -506,18 +549,3 @@ def _cause(ended: Ended, *, is_hang: bool) -> Cause:
     if ended.status == -signal.SIGKILL and ended.for_memory:
         return Cause.OOM
     return Cause.SIGNAL if ended.status < 0 else Cause.EXIT
-
-
-def _socket(connection: Connection) -> socket.socket:
-    """Another handle of the same."""
-    return socket.socket(fileno=os.dup(connection.fileno()))
-
-
-def _keep_alive(connection: Connection) -> None:
-    """A peer that is gone without a word is noticed."""
-    with _socket(connection) as own:
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, TCP_USER_TIMEOUT_MS)
-        for name, option in _OPTIONS:
-            own.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), KEEPALIVES[name])

@@ -28,6 +28,7 @@ from app.parent import signal_at_parents_end
 from app.stage.receipt import Answer, Doing, Wanted
 from app.stage.request import Cancel, Decode, Grant, Message, Request, Stored, Tables
 from app.stage.stager import Stager, Told
+from app.stage.wire import keep_alive
 
 #: seconds that a stage process has to live for the next one to be started at once
 _AGAIN_SECONDS = 0.2
@@ -47,8 +48,13 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     slot: int
     host: str
     pid: int
-    #: True: of the task's own process, which says how stage processes end; False: of a stage process
-    watches: bool
+    #: the task's own process, which says how stage processes end
+    task: int
+
+    @property
+    def watches(self) -> bool:
+        """Whether this is of the task's own process."""
+        return self.pid == self.task
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
@@ -98,8 +104,9 @@ class Task:
         """Serve until the driver closes the connection."""
         for _ in nothing:  # a worker is used again only when its task has read its input to the end
             pass
+        _end_with(os.getppid())  # PySpark's daemon, which ends with its executor
         with self._connect() as control:
-            control.send_bytes(msgspec.msgpack.encode(self._hello(watches=True)))
+            control.send_bytes(msgspec.msgpack.encode(self._hello(os.getpid())))
             while True:
                 begin = time.monotonic()
                 ended = self._attended(control)
@@ -167,10 +174,11 @@ class Task:
 
     def _connect(self) -> Connection:
         connection: Any = Client(self.address, authkey=self.key)
+        keep_alive(connection)
         return connection
 
-    def _hello(self, *, watches: bool) -> Hello:
-        return Hello(self.slot, socket.gethostname(), os.getpid(), watches)
+    def _hello(self, task: int) -> Hello:
+        return Hello(self.slot, socket.gethostname(), os.getpid(), task)
 
     def _begin(self, parent: int, control: Connection) -> None:
         """Of a process that was forked."""
@@ -187,7 +195,7 @@ class Task:
         try:
             self._begin(parent, control)
             with self._connect() as connection:
-                connection.send_bytes(msgspec.msgpack.encode(self._hello(watches=False)))
+                connection.send_bytes(msgspec.msgpack.encode(self._hello(parent)))
                 serve(connection, self.told)
             status = 0
         except (EOFError, OSError) as error:  # the driver is gone, or has closed its end

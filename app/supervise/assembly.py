@@ -1,6 +1,5 @@
 """Putting lanes together from the settings: which lanes there are, and what each is made of."""
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from app.archive.participant import Archive
 from app.archive.rotation import Policy, Rotation
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.commit.target import OneCommitTarget
-from app.config.credentials import variables_with_secrets
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
@@ -42,19 +40,19 @@ from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import TopicPartition
+from app.spark.options import PARALLELISM, is_local
+from app.spark.package import ship
 from app.stage.ahead import Ahead
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
 from app.stage.stager import Told
+from app.supervise.cluster import check_channel, tasks_of, variables_of_tasks
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.stored import StoredMessages
 from app.transform.function import load
 from app.transform.sql.analysis import rules_of
-
-#: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
-USUAL_TASKS = 4
 
 
 def add_writers(
@@ -171,8 +169,13 @@ def make_lane(
 
 def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = True) -> Pool:
     """Of the tasks that stage. `keeps_order`: between topics, too."""
-    target, cores = settings.target, spark.defaultParallelism
-    tasks = settings.stage.tasks or max(1, min(cores - 1, USUAL_TASKS))
+    check_channel(settings)
+    if is_local(settings.spark.master):  # Java counts the cores that a container may use
+        tasks = tasks_of(settings, None if PARALLELISM in settings.spark.conf else spark.defaultParallelism)
+    else:
+        tasks = tasks_of(settings)
+        ship(spark)
+    target = settings.target
     function = settings.transform.function if settings.transform else None
     if function is not None:
         load(function)  # whatever is wrong with it is said here
@@ -184,9 +187,16 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
         max_held=settings.epoch.max_held_messages if keeps_order else 0,
         function=function,
         sql=rules_of(SparkSession(spark), settings.sql) if settings.sql else (),
-        variables={name: os.environ[name] for name in variables_with_secrets(settings) if name in os.environ},
+        variables=variables_of_tasks(settings),
     )
-    return Pool(spark, told, tasks, settings.guard.message_timeout.total_seconds(), Ahead(settings.stage.ahead_bytes))
+    return Pool(
+        spark,
+        told,
+        tasks,
+        settings.guard.message_timeout.total_seconds(),
+        ahead=Ahead(settings.stage.ahead_bytes),
+        least=settings.stage.tasks or 1,
+    )
 
 
 def commit_at_once(lane: Lane, writer: Writer) -> None:

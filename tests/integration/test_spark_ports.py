@@ -2,24 +2,18 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
-import psutil
 import pytest
 
 from app.cli.checks.finding import Level
 from app.cli.checks.machine import ports
 from app.config.settings import Spark
-from app.java import java_home
-from app.spark.home import spark_home
+from tests.fix_cluster import SECRET, Cluster
 from tests.fix_lane import MakeLane
-from tests.waiting import eventually
 
-SECRET = "m4rked-for-a-cluster"
+SECRET_NAME, CRYPTO = "spark.authenticate.secret", "spark.network.crypto.enabled"
 #: a session as a lane has it, with its UI; then calls at the driver's port, with its secret and without
 _PROGRAM = """
 import json, sys
@@ -85,44 +79,9 @@ def test_without_a_secret_a_stranger_comes_in() -> None:
     assert session("local[2]", **{"spark.authenticate": "false"})["stranger"] is True
 
 
-Start = Callable[..., str]
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Start]:
-    """Starts master or worker of a standalone cluster, as docs/SECURITY.md has it; gives what it logs up to a word."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(kind: str, *words: str, until: str) -> str:
-        log = tmp_path / f"{kind}.log"
-        environment = {
-            **os.environ,
-            "JAVA_HOME": str(java_home()),
-            "SPARK_HOME": str(spark_home()),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_JAVA_OPTS": "-Dspark.authenticate=true -Dspark.network.crypto.enabled=true",
-            "_SPARK_AUTH_SECRET": SECRET,
-        }
-        command = [spark_home() / "bin/spark-class", f"org.apache.spark.deploy.{kind.lower()}.{kind}"]
-        with log.open("wb") as out:
-            started.append(subprocess.Popen([*command, *words], env=environment, stdout=out, stderr=out))
-        (found, *_) = eventually(lambda: re.findall(until, log.read_text()), 120, f"{kind}: {until}")
-        return found
-
-    yield start
-    for process in reversed(started):
-        children = psutil.Process(process.pid).children(recursive=True)
-        for one in [*children, process]:
-            one.kill()
-        process.wait()
-
-
-def test_a_standalone_cluster_with_a_secret(daemon: Start, tmp_path: Path) -> None:
-    master = daemon("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", until=r"spark://127\S+\d")
-    worker = ("--host", "127.0.0.1", "--webui-port", "0", "--work-dir", str(tmp_path), "--cores", "1", "--memory", "1g")
-    daemon("Worker", *worker, master, until="Successfully registered")
-    here = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
-    found = session(master, **here, **{"spark.authenticate.secret": SECRET, "spark.network.crypto.enabled": "true"})
+def test_a_standalone_cluster_with_a_secret(cluster: Cluster) -> None:
+    told = cluster.start(workers=1, cores=1).spark()
+    found = session(told["master"], **told["conf"])
     assert (found["rows"], found["friend"], found["stranger"]) == (100, True, False)
     assert SECRET not in str(found["lines"])
 
@@ -133,7 +92,8 @@ def test_a_standalone_cluster_with_a_secret(daemon: Start, tmp_path: Path) -> No
         (Spark(), Level.OK),
         (Spark(conf={"spark.authenticate": "false"}), Level.FAULT),
         (Spark(master="spark://master:7077"), Level.FAULT),
-        (Spark(master="spark://master:7077", conf={"spark.authenticate.secret": SECRET}), Level.OK),
+        (Spark(master="spark://master:7077", conf={SECRET_NAME: SECRET}), Level.OK),
+        (Spark(master="spark://master:7077", conf={SECRET_NAME: SECRET, CRYPTO: "false"}), Level.FAULT),
         (Spark(master="yarn"), Level.OK),
         (Spark(master="yarn", conf={"spark.ui.enabled": "true"}), Level.WARN),
         (Spark(master="k8s://https://host", conf={"spark.authenticate": "false"}), Level.FAULT),

@@ -12,15 +12,19 @@ from pyspark.sql import SparkSession
 from sqlalchemy import Row
 from sqlalchemy.engine import make_url
 
+from app.apply.rules import TargetRules
+from app.apply.shapes import Shapes
 from app.config.settings import Source
+from app.db.engine import make_engine
 from app.decode.driver import WORTH_COMPILING
 from app.embedded import Kafka, Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
-from app.model.rows import Kind, Layout
+from app.model.rows import SEPARATOR, Kind, Layout
 from app.source import messages as task_messages
 from app.stage import lane_stage
 from app.stage.lane_stage import LaneStage, StagedSpan
+from app.stage.lending import Lending
 from app.stage.pool import Pool
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Request, Tables, ranges_of
@@ -281,6 +285,33 @@ def _raw(message: Message) -> RawMessage:
     return RawMessage(
         position=Position("made-up", 0, 0), key=message.key, value=message.value, headers=(), timestamp_ms=None
     )
+
+
+def test_tables_of_lost_processes_are_dropped(lane: MakeLane, target: Target) -> None:
+    """With the next one that is made; one that a session has locked later. However many are lost, few are there."""
+    target.create(FLAT)
+    told = lane("two-phase", topics=(), source={"topics": ["any"]}).settings
+    engine, schema = make_engine(target.url, OWNER), told.target.db_schema
+    rules, text = TargetRules(told.target, told.source.modes), SEPARATOR.join([Kind.UPSERT, "", "public", "flat", "id"])
+    shapes, lending = Shapes(engine, schema, told.lane, rules, lambda *_: {}), Lending(engine, schema, told.lane)
+    shape = shapes.shape(Layout.parse(text), Position("any", 0, 0))
+    assert shape is not None
+    locked = lending.lend(text, shape)
+    with engine.begin() as other:
+        other.exec_driver_sql(f"lock table {locked.shape.staging.name} in row exclusive mode")
+        lending.lose(locked)
+        for _ in range(5):
+            lending.lose(lending.lend(text, shape))
+            assert len(_staging_tables(target)) == 3, "the driver's own, the locked one, and the one that was made last"
+    kept = lending.lend(text, shape)
+    names = [one.staging.name.rpartition(".")[2].strip('"') for one in (shape, kept.shape)]
+    assert _staging_tables(target) == sorted(names)
+    lending.close()
+
+
+def _staging_tables(target: Target) -> Sequence[str]:
+    named = "select relname from pg_class where relname like 'stage_%' and relkind = 'r' order by 1"
+    return [row.relname for row in target.execute(named)]
 
 
 def _pythons(process: LaneProcess) -> list[psutil.Process]:

@@ -25,7 +25,15 @@ SILENT = {
 }
 #: orders that are placed while a server stands still
 ORDERS_MEANWHILE = 30
-_MASTER = "import urllib.request as r; print(r.urlopen('http://localhost:8080/json/').read().decode())"
+_ADDRESS = "import socket; print(socket.gethostbyname(socket.gethostname()))"
+#: its page comes up after its port
+_MASTER = """
+import urllib.error, urllib.request
+try:
+    print(urllib.request.urlopen("http://localhost:8080/json/").read().decode())
+except urllib.error.URLError:
+    print('{"workers": [], "activeapps": []}')
+"""
 
 
 def test_the_file_is_valid() -> None:
@@ -127,7 +135,7 @@ def test_a_server_cut_off_is_waited_for(compose: Compose) -> None:
 
 
 def test_a_lane_on_a_cluster(compose: Compose) -> None:
-    """The lane goes on with a master and two workers, where messages are decoded then."""
+    """The lane goes on with a master and two workers, whose tasks stage then."""
     up = ("up", "--detach", "--no-build")
     compose(*PROFILES, *up, "--scale", "spark-worker=2", "spark-master", "spark-worker")
     eventually(lambda: len(_master(compose)["workers"]) == 2, 60, "both workers")
@@ -135,6 +143,8 @@ def test_a_lane_on_a_cluster(compose: Compose) -> None:
     eventually(lambda: compose.state("surelane", "Health.Status") == "healthy", 300, "the lane to be healthy")
     (application,) = _master(compose)["activeapps"]
     assert (application["name"], application["cores"]) == ("surelane shop", 2)
+    driver = compose.inside("python", "-c", _ADDRESS).strip()
+    eventually(lambda: compose.stagers() - {driver}, 120, "a session of a worker's task at the target")
     compose.flows()
     compose.equal()
 

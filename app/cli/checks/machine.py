@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 
 from app.cli.checks.finding import Finding, failed, fault, ok, warn
 from app.config.settings import SecurityProtocol, Settings
-from app.errors import EnvironmentMissing
+from app.errors import ConfigInvalid, EnvironmentMissing
 from app.jars import LOCK_FOLDER, jars, read_lock
 from app.java import java_home
 from app.spark.options import authenticates
+from app.supervise.cluster import check_channel, tasks_of
 
 #: what the lane stands on; their versions are the first question of every report
 PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-binary", "pydantic", "alembic")
@@ -20,7 +21,15 @@ PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-bin
 
 def machine(settings: Settings) -> list[Finding]:
     """All checks of this machine."""
-    return [java(), spark_jars(settings), packages(), connector(), ports(settings), checkpoint(settings)]
+    return [
+        java(),
+        spark_jars(settings),
+        packages(),
+        connector(),
+        ports(settings),
+        tasks(settings),
+        checkpoint(settings),
+    ]
 
 
 def java() -> Finding:
@@ -74,10 +83,22 @@ def ports(settings: Settings) -> Finding:
             "leave spark.authenticate on; a standalone cluster has a secret of its own: spark.authenticate.secret in "
             "spark.conf, as docs/SECURITY.md has it below Spark's ports",
         )
+    try:
+        check_channel(settings)
+    except ConfigInvalid as error:
+        return failed("spark ports", error)
     if not spark.master.startswith("local") and spark.conf.get("spark.ui.enabled", "false").lower() == "true":
         hint = "leave spark.ui.enabled off, or put spark.ui.filters in front of it"
         return warn("spark ports", "Spark's UI has no login and listens on every address", hint)
     return ok("spark ports", "a connection to Spark needs its secret")
+
+
+def tasks(settings: Settings) -> Finding:
+    """Whether the session has a core for each task that stages."""
+    try:
+        return ok("stage tasks", f"{tasks_of(settings)}, each with a core of Spark at {settings.spark.master}")
+    except ConfigInvalid as error:
+        return failed("stage tasks", error)
 
 
 def _version(package: str) -> str | None:
