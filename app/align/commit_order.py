@@ -163,7 +163,7 @@ class CommitOrder:
         raise TooManyHeld(
             f"lane {self._lane}: {held} messages, from {begin} on, are from later in the source than what is unread in "
             f"{behind}; epoch.max_held_messages is {self._limit}. Nothing of the epoch was applied.",
-            hint="raise epoch.max_held_messages (they are held in the driver's memory), or let Debezium route all "
+            hint="raise epoch.max_held_messages (a stage process keeps them in memory), or let Debezium route all "
             "tables to one topic. 0: epochs keep the order within each topic only, and a message whose foreign key "
             "comes too early goes into quarantine",
         )

@@ -29,7 +29,7 @@ from app.config.on_skip import OnSkip
 from app.model.offsets import Offsets, TopicPartition
 
 DEFAULT_METRICS_PORT = 9108
-#: an epoch is held in the driver's memory: at 1 kB a message this is 2 GB
+#: a stage process has an epoch in memory: at 1 kB a message this is 2 GB
 MAX_EPOCH_MESSAGES = 2_000_000
 #: each is a process with connections of its own
 MAX_STAGE_TASKS = 64

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from app.decode.driver import DriverDecoder
+from app.decode.debezium import DebeziumJson
 from app.errors import JobFailed, SurelaneError
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
@@ -17,7 +17,7 @@ class Decoding:
     """Batches become rows (`app.model.rows`). Not safe for several threads at once."""
 
     def __init__(
-        self, decoder: DriverDecoder, transform: Callable[[pa.Table], pa.Table] | None = None, sql: Sql | None = None
+        self, decoder: DebeziumJson, transform: Callable[[pa.Table], pa.Table] | None = None, sql: Sql | None = None
     ) -> None:
         self._decoder, self._transform, self._sql = decoder, transform, sql
 

@@ -29,8 +29,8 @@ from app.config.settings import Source
 from app.db.engine import KEEPALIVES, make_engine
 from app.db.failures import translated
 from app.db.sql import run
+from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
-from app.decode.driver import DriverDecoder
 from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
@@ -83,7 +83,7 @@ class Stager:
         """`ask`: tables for layouts that none were lent for, None: nobody wants the span any more; `is_cancelled`: the
         same, while it is read; `doing` is told what is being done."""
         self._told, self._ask, self._doing = told, ask, doing
-        decoder = DriverDecoder.of(told.source, transactions=told.transaction_limit is not None)
+        decoder = DebeziumJson.of(told.source, transactions=told.transaction_limit is not None)
         sql = Sql(told.sql, decoder.gone) if told.sql else None
         decoding, has_function = Decoding(decoder, _function(told.function), sql), told.function is not None
         self._reading = Reading(told.source, decoding, is_cancelled, doing, has_function=has_function)

@@ -23,7 +23,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from app.decode import scan
-from app.decode.driver import DriverDecoder
+from app.decode.debezium import DebeziumJson
 from app.decode.scanner import load
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
@@ -124,7 +124,7 @@ class Campaign:
         return self._rows(pairs).equals(_by_python(pairs))
 
     def _rows(self, pairs: Sequence[Pair]) -> pa.Table:
-        return _decoded(DriverDecoder(scanner=self._chance.choice(self._scanners)), pairs)
+        return _decoded(DebeziumJson(scanner=self._chance.choice(self._scanners)), pairs)
 
     def _fewest(self, pairs: list[Pair]) -> list[Pair]:
         """Without messages, and parts of their values, that it does not take."""
@@ -160,10 +160,10 @@ def _is_utf8(pair: Pair) -> bool:
 
 
 def _by_python(pairs: Sequence[Pair]) -> pa.Table:
-    return _decoded(DriverDecoder(worth_compiling=None), pairs)
+    return _decoded(DebeziumJson(worth_compiling=None), pairs)
 
 
-def _decoded(decoder: DriverDecoder, pairs: Sequence[Pair]) -> pa.Table:
+def _decoded(decoder: DebeziumJson, pairs: Sequence[Pair]) -> pa.Table:
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]
     return decoder.decode([Batch(TopicPartition("t", 0), list(range(len(pairs))), keys, values)])
 

@@ -20,7 +20,7 @@ from app.config.on_skip import OnSkip
 from app.db.engine import make_engine
 from app.db.prepared import end
 from app.db.sql import run
-from app.decode.driver import DriverDecoder
+from app.decode.debezium import DebeziumJson
 from app.embedded.roles import READER
 from app.errors import SurelaneError
 from app.kafka.spans import Batch
@@ -101,7 +101,7 @@ def fuzzed(bare_lane: MakeBareLane, target: Target, monkeypatch: pytest.MonkeyPa
 
     def by_driver(sent: Sequence[Sent]) -> pa.Table:
         batches = [Batch(one.tp, [one.position.offset], [one.message.key], [one.message.value]) for one in sent]
-        return DriverDecoder().decode(batches)
+        return DebeziumJson().decode(batches)
 
     monkeypatch.setattr(tests.fix_bare_lane, "decoded", by_driver)
     target.create(CANARY)

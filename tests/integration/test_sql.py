@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from app.config.settings import CommitMode, TableSql
 from app.decode import scanner
+from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
-from app.decode.driver import DriverDecoder
 from app.errors import ConfigInvalid, TargetMismatch
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
@@ -35,7 +35,7 @@ QUERY = TableSql(
 def _decoded(spark: SparkSession, sql: dict[str, TableSql], messages: list[Message]) -> list[tuple[Layout, str]]:
     """By the driver's decoder in Python, and by its compiled code, which have to say the same."""
     found: list[list[tuple[Layout, str]]] = []
-    for decoder in (DriverDecoder(worth_compiling=None), DriverDecoder(scanner=scanner.loading().result())):
+    for decoder in (DebeziumJson(worth_compiling=None), DebeziumJson(scanner=scanner.loading().result())):
         rows = _rewritten(decoder, spark, sql, messages)
         layouts, lines = rows["layout"].to_pylist(), rows["line"].to_pylist()
         found.append([(Layout.parse(text), line) for text, line in zip(layouts, lines, strict=True)])
@@ -44,7 +44,7 @@ def _decoded(spark: SparkSession, sql: dict[str, TableSql], messages: list[Messa
 
 
 def _rewritten(
-    decoder: DriverDecoder, spark: SparkSession, sql: dict[str, TableSql], messages: list[Message]
+    decoder: DebeziumJson, spark: SparkSession, sql: dict[str, TableSql], messages: list[Message]
 ) -> pa.Table:
     """As a stage process does, which gets the rules by pickle."""
     rules = pickle.loads(pickle.dumps(rules_of(spark, sql)))  # its own

@@ -16,7 +16,7 @@ from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.config.settings import Source
 from app.db.engine import make_engine
-from app.decode.driver import WORTH_COMPILING
+from app.decode.debezium import WORTH_COMPILING
 from app.embedded import Kafka, Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span, TopicPartition

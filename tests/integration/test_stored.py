@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from app.config.settings import CommitMode
+from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
-from app.decode.driver import DriverDecoder
 from app.guard.operator import Operator
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position
@@ -53,7 +53,7 @@ def test_stored_messages_decode_like_others(decode: Decoded) -> None:
         for number, one in enumerate(messages)
     ]
     forgotten = cast("Broker", None)  # Kafka does not have them any more
-    stored = StoredMessages(Decoding(DriverDecoder()), forgotten)
+    stored = StoredMessages(Decoding(DebeziumJson()), forgotten)
     found = stored.decode(kept).sort_by("offset")
     assert found["line"].to_pylist() == decode(messages)["line"].to_pylist()
     fields: Any = stored.schema(kept[0].position, Layout.parse(found["layout"][0].as_py()))

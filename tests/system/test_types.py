@@ -20,7 +20,7 @@ from confluent_kafka import Consumer
 
 from app.config.settings import Source as Settings
 from app.decode import scanner
-from app.decode.driver import DriverDecoder
+from app.decode.debezium import DebeziumJson
 from app.embedded import Stack
 from app.kafka.spans import SpanReader
 from app.model.offsets import Span, TopicPartition
@@ -201,8 +201,8 @@ def decoded_otherwise(topic: Topic) -> list[str]:
     reader = SpanReader(settings)
     batches = reader.read(Span.of(TopicPartition(topic.name, 0), 0, topic.end))
     reader.close()
-    one = DriverDecoder(scanner=scanner.loading().result()).decode(batches).to_pylist()
-    other = DriverDecoder(worth_compiling=None).decode(batches).to_pylist()
+    one = DebeziumJson(scanner=scanner.loading().result()).decode(batches).to_pylist()
+    other = DebeziumJson(worth_compiling=None).decode(batches).to_pylist()
     pairs = [(left, right) for left, right in zip(one, other, strict=True) if left != right]
     return [f"{short(left)} is {short(right)} in Python" for left, right in pairs]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app.config.settings import Source
 from app.decode import scanner
-from app.decode.driver import WORTH_COMPILING, DriverDecoder
+from app.decode.debezium import WORTH_COMPILING, DebeziumJson
 from app.decode.scanner import Scanner
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
@@ -112,7 +112,7 @@ def compiled() -> Scanner:
 
 
 def decoded(
-    decoder: DriverDecoder, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
+    decoder: DebeziumJson, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
 ) -> pa.Table:
     keys = [b'{"id":1}'] * len(values) if keys is None else list(keys)
     return decoder.decode([Batch(TopicPartition("t", 0), list(range(len(values))), list(keys), list(values))])
@@ -145,8 +145,8 @@ def change(after: str, **others: str) -> bytes:
 @example([change('{"id":1}'), b'{"schema":{},"payload":{},' + change('{"id":1}')[1:]])
 @example([change('{"id":123456789012345678}'), change('{"id":1234567890123456789}'), change('{"id":1E400,"b":0.0}')])
 def test_the_rows_are_those_that_python_makes(compiled: Scanner, values: list[bytes | None]) -> None:
-    expected = decoded(DriverDecoder(worth_compiling=None), values)
-    assert decoded(DriverDecoder(scanner=compiled), values).to_pylist() == expected.to_pylist()
+    expected = decoded(DebeziumJson(worth_compiling=None), values)
+    assert decoded(DebeziumJson(scanner=compiled), values).to_pylist() == expected.to_pylist()
 
 
 @settings(max_examples=300, deadline=None)
@@ -154,8 +154,8 @@ def test_the_rows_are_those_that_python_makes(compiled: Scanner, values: list[by
 @example([(change('{"id":"\xff"}', op='"d"'), b'{"id":1}'), (change("null", op='"d"'), b'{"id":1}')])
 def test_a_delete_is_what_python_makes_of_it(compiled: Scanner, pairs: list[tuple[bytes | None, bytes | None]]) -> None:
     keys, values = [key for _, key in pairs], [value for value, _ in pairs]
-    expected = decoded(DriverDecoder(worth_compiling=None), values, keys)
-    assert decoded(DriverDecoder(scanner=compiled), values, keys).equals(expected)
+    expected = decoded(DebeziumJson(worth_compiling=None), values, keys)
+    assert decoded(DebeziumJson(scanner=compiled), values, keys).equals(expected)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -172,7 +172,7 @@ def test_a_workload_is_taken(compiled: Scanner, kind: Kind) -> None:
         [*keys],
         [one.encode() if isinstance(one, str) else one for one in values],
     )
-    one, other = DriverDecoder(scanner=compiled), DriverDecoder(worth_compiling=None)
+    one, other = DebeziumJson(scanner=compiled), DebeziumJson(worth_compiling=None)
     assert one.decode([batch]).equals(other.decode([batch]))
 
 
@@ -183,16 +183,16 @@ def test_layouts_are_told_apart(compiled: Scanner) -> None:
     rows = [json.dumps(dict.fromkeys(columns, 1)) for columns in names]
     values = [change(row).replace(b'"one"', b'"one_%d"' % chance.randrange(100)) for row in rows * 100]
     chance.shuffle(values)
-    expected = decoded(DriverDecoder(worth_compiling=None), values)
+    expected = decoded(DebeziumJson(worth_compiling=None), values)
     assert len(expected["layout"].unique()) > 2_000
-    assert decoded(DriverDecoder(scanner=compiled), values).equals(expected)
+    assert decoded(DebeziumJson(scanner=compiled), values).equals(expected)
 
 
 def test_what_is_not_utf8_does_not_disturb_its_neighbours(compiled: Scanner) -> None:
     good, bad = change('{"id":"é"}'), change('{"id":"x"}').replace(b"x", b"\xff")
     for values in ([good, bad, good], [good, good], [bad]):
-        expected = decoded(DriverDecoder(worth_compiling=None), values)
-        assert decoded(DriverDecoder(scanner=compiled), values).equals(expected)
+        expected = decoded(DebeziumJson(worth_compiling=None), values)
+        assert decoded(DebeziumJson(scanner=compiled), values).equals(expected)
 
 
 def test_it_is_loaded_once_there_is_enough_to_decode(compiled: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def test_it_is_loaded_once_there_is_enough_to_decode(compiled: Scanner, monkeypa
         return loading
 
     monkeypatch.setattr(scanner, "loading", ask)
-    decoder, values = DriverDecoder(worth_compiling=30), [change('{"id":1}')] * 10
+    decoder, values = DebeziumJson(worth_compiling=30), [change('{"id":1}')] * 10
     tables = [decoded(decoder, values) for _ in range(4)]
     assert len(asked) == 2  # with the 30th message and the 40th: it is not there yet
     loading.set_result(compiled)
@@ -218,10 +218,10 @@ def test_it_is_not_loaded_where_the_configuration_says_so(monkeypatch: pytest.Mo
     monkeypatch.setattr(scanner, "loading", lambda: loading.set_result(scanner.load()) or loading)
     values = [change('{"id":1}')] * (WORTH_COMPILING + 1)
     source = Source(bootstrap_servers="127.0.0.1:9092", topics=("t",), compiled=False)
-    assert decoded(DriverDecoder.of(source, transactions=False), values).num_rows == len(values)
+    assert decoded(DebeziumJson.of(source, transactions=False), values).num_rows == len(values)
     assert not loading.done()
     with_it = source.model_copy(update={"compiled": True})
-    assert decoded(DriverDecoder.of(with_it, transactions=False), values).num_rows == len(values)
+    assert decoded(DebeziumJson.of(with_it, transactions=False), values).num_rows == len(values)
     assert loading.done()
 
 
@@ -229,7 +229,7 @@ def test_without_it_decoding_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: py
     loading = Future[Scanner]()
     loading.set_exception(OSError("no space left"))
     monkeypatch.setattr(scanner, "loading", lambda: loading)
-    decoder = DriverDecoder(worth_compiling=1)
+    decoder = DebeziumJson(worth_compiling=1)
     assert [decoded(decoder, [change('{"id":1}')]).num_rows for _ in range(3)] == [1, 1, 1]
     assert capsys.readouterr().out.count("no space left") == 1
 

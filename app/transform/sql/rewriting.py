@@ -18,7 +18,7 @@ _MOST_LAYOUTS = 10_000
 
 
 class Gone(Protocol):
-    """What deletes the row that a message has written; see `app.decode.driver.DriverDecoder.gone`."""
+    """What deletes the row that a message has written; see `app.decode.debezium.DebeziumJson.gone`."""
 
     def __call__(self, key: bytes | None, value: bytes | None, *, enveloped: bool) -> tuple[Kind, tuple[str, ...], str]:
         """Kind, columns, line."""

@@ -1,9 +1,6 @@
-"""Debezium JSON in the driver's own process: one pass over the bytes, into exactly the fields that are needed.
+"""Debezium's JSON: one pass over the bytes, into exactly the fields that are needed.
 
-Gives the same rows as `app.decode.debezium` gives with Spark, at a fraction of the cost of a message: nothing is handed
-from the broker to a JVM, from there to a task, and from the task to Python. What it cannot know is more than one core.
-
-Most messages are taken by compiled code (`app.decode.scanner`), once there were enough of them; every other one here.
+Compiled code (`app.decode.scanner`) takes most messages, once there were enough of them; the others are decoded here.
 """
 
 import re
@@ -142,8 +139,8 @@ class _Columns:
         return {name: pa.concat_arrays([taken[name], own[name]]).take(pa.array(places)) for name in own}
 
 
-class DriverDecoder:
-    """`source.format: debezium-json`, decoded by this process. Not safe for several threads at once."""
+class DebeziumJson:
+    """`source.format: debezium-json`. Not safe for several threads at once."""
 
     def __init__(
         self,
