@@ -3,8 +3,8 @@
 One pass over a message, without an object made for anything in it. It knows the messages that nearly all are: an upsert
 with the whole row, or a delete with a key; values that are texts, numbers, true, false or null, no name twice, no `\\u`
 in what is needed.
-Whatever else there is, also what is no JSON at all, is left: a message is either taken as `app.decode.debezium` takes it
-in Python, or not at all. UTF-8 is for the caller to check where there is more than ASCII.
+Whatever else there is, also what is no JSON at all, is left: a message is either taken as `app.decode.debezium` takes
+it in Python, or not at all. UTF-8 is for the caller to check where there is more than ASCII.
 
 Eight bytes are looked at together: what a run of characters ends with is found without a branch for each of them, whose
 outcomes a processor guesses wrong. So behind what is read and written there have to be `MORE` bytes of anything.
