@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from sqlalchemy import Connection, Engine
@@ -141,6 +142,8 @@ class Stager:
             self._reading.hold(request, cut.end, cut.held)
         if request.held_keys and _has_key(cut.rows, request.held_keys):
             return Declined(request.id, "it has changes of keys that wait in quarantine", ForDriver.HELD)
+        if not cut.rows.num_rows:  # all of it waits
+            return self._receipt(request, cut, order, cut.rows.nbytes)
         epoch = Epoch.arrange(cut.rows)
         whole = None if _is_irregular(epoch) else epoch.completed()
         if whole is None:
@@ -153,7 +156,8 @@ class Stager:
         if tables is None:
             return Declined(request.id, "cancelled", ForDriver.CANCELLED)
         copied = self._copy(request, whole, tables)
-        return self._receipt(request, cut, order, epoch, changed, copied)
+        receipt = self._receipt(request, cut, order, epoch.rows.nbytes)
+        return msgspec.structs.replace(receipt, messages=len(epoch), **_contents(epoch, changed, copied))
 
     def _order(self, request: Request) -> CommitOrder | None:
         """Too many messages that wait, or that the target may refuse for now: the driver sees to it."""
@@ -191,39 +195,19 @@ class Stager:
             staging.empty(connection, [table.name])
         return staging.copy_lines(connection, table.name, table.columns, lines), lines.size
 
-    def _receipt(
-        self,
-        request: Request,
-        cut: Cut,
-        order: CommitOrder | None,
-        epoch: Epoch,
-        changed: Mapping[int, int],
-        copied: Mapping[int, tuple[int, int]],
-    ) -> Receipt:
-        messages = np.bincount(epoch.codes, minlength=len(epoch.layouts))
-        staged = tuple(
-            Staged(
-                epoch.layouts[index].text,
-                Place(*epoch.position(first)),
-                tuple(sorted(epoch.key_columns(first))),
-                int(messages[index]),
-                *copied.get(index, (0, 0)),
-            )
-            for index, first in changed.items()
-        )
-        times = single(epoch.rows["ts_ms"]).take(pa.array(epoch.of_kind(*CHANGES))).drop_null()
-        distinct, counts = np.unique(times.to_numpy(zero_copy_only=False).astype(np.int64), return_counts=True)
+    def _receipt(self, request: Request, cut: Cut, order: CommitOrder | None, size: int) -> Receipt:
+        """Of a span of which nothing is staged."""
         return Receipt(
             id=request.id,
-            messages=len(epoch),
+            messages=0,
             ends=places_of(cut.end),
             held=cut.held.num_rows,
             waiting=places_of(order.waiting if order is not None else {}),
-            staged=staged,
-            times=distinct.tobytes(),
-            counts=counts.astype(np.int64).tobytes(),
+            staged=(),
+            times=b"",
+            counts=b"",
             lasts=self._reading.lasts(request, cut.end),
-            size=epoch.rows.nbytes,
+            size=size,
         )
 
     def _connected(self) -> Connection:
@@ -242,6 +226,24 @@ class Stager:
 
 def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:
     return None if name is None else partial(over, load(name))
+
+
+def _contents(epoch: Epoch, changed: Mapping[int, int], copied: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
+    """Fields of the receipt: what is staged, and source times."""
+    messages = np.bincount(epoch.codes, minlength=len(epoch.layouts))
+    staged = tuple(
+        Staged(
+            epoch.layouts[index].text,
+            Place(*epoch.position(first)),
+            tuple(sorted(epoch.key_columns(first))),
+            int(messages[index]),
+            *copied.get(index, (0, 0)),
+        )
+        for index, first in changed.items()
+    )
+    times = single(epoch.rows["ts_ms"]).take(pa.array(epoch.of_kind(*CHANGES))).drop_null()
+    distinct, counts = np.unique(times.to_numpy(zero_copy_only=False).astype(np.int64), return_counts=True)
+    return {"staged": staged, "times": distinct.tobytes(), "counts": counts.astype(np.int64).tobytes()}
 
 
 def _has_key(rows: pa.Table, keys: Sequence[str]) -> bool:

@@ -4,6 +4,7 @@ import random
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -32,7 +33,7 @@ from app.stage.request import Table as RequestTable
 from app.stage.stager import Stager, Told
 from tests.fix_lane import MODES, LaneProcess, MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
-from tests.fix_topic import Topic
+from tests.fix_topic import NewTopic, Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import Reader, questions
 from tests.poison import row
@@ -41,6 +42,7 @@ from tests.workload import TABLES, Shop, changes_of_few
 
 FLAT = Table("flat", {"id": INT, "v": TEXT})
 EPOCH_MESSAGES = 200
+_REFERENCE = "foreign key (parent) references parent"
 
 
 @pytest.fixture
@@ -71,6 +73,54 @@ def test_every_mode_applies_what_tasks_have_staged(
             made.run_until_caught_up()
     questions(target, topic, reader=reader, exactly_once=made.exactly_once)
     assert sum(one.receipt.messages for one in taken) >= 20 * EPOCH_MESSAGES
+
+
+def test_epochs_that_end_where_source_transactions_do(
+    lane: MakeLane, target: Target, topic: Topic, taken: list[StagedSpan]
+) -> None:
+    """The task finds the end, and has the rows behind it for the next epoch."""
+    target.create(FLAT)
+    chance, d = random.Random(4), Debezium()
+    made = lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES, "align": "source-transaction"})
+    with Reader(target, topic) as reader:
+        for _ in range(2):
+            for count in (10, 150, 700, 3, 90) * 3:
+                begin = d.begin()
+                changes = [d.update(FLAT, {"id": chance.randrange(60), "v": str(n)}) for n in range(count)]
+                topic.send([begin, *changes, d.end()])
+            made.run_until_caught_up()
+    questions(target, topic, reader=reader)
+    assert sum(one.receipt.messages for one in taken) >= topic.end - 2 * EPOCH_MESSAGES
+    assert [one for one in taken if one.receipt.held], "epochs that were cut"
+
+
+def test_several_topics_of_one_lane(
+    lane: MakeLane, target: Target, new_topic: NewTopic, taken: list[StagedSpan]
+) -> None:
+    """The task asks the broker what is unread, and stages what may be applied."""
+    parent, child = Table("parent", {"id": INT}), Table("child", {"id": INT, "parent": INT}, constraints=(_REFERENCE,))
+    target.create(parent, child)
+    parents, children, d = new_topic(), new_topic(), Debezium()
+    for first in range(0, 20 * EPOCH_MESSAGES, EPOCH_MESSAGES):
+        numbers = range(first, first + EPOCH_MESSAGES)
+        parents.send([d.create(parent, {"id": n}) for n in numbers])
+        children.send([d.create(child, {"id": n, "parent": n}) for n in numbers])
+    made = lane("two-phase", topics=(parents, children), epoch={"max_messages": EPOCH_MESSAGES})
+    made.run_until_caught_up()
+    questions(target, parents, children)
+    assert sum(one.receipt.messages for one in taken) >= 30 * EPOCH_MESSAGES
+    assert [one for one in taken if one.receipt.waiting], "children that wait for their parents"
+
+
+def test_a_lane_for_each_partition(
+    lane: MakeLane, target: Target, new_topic: NewTopic, taken: list[StagedSpan]
+) -> None:
+    target.create(FLAT)
+    topic, d = new_topic(partitions=4), Debezium()
+    topic.send([replace(d.create(FLAT, {"id": n, "v": "a"}), partition=n % 4) for n in range(4 * EPOCH_MESSAGES)])
+    made = lane("two-phase", topics=(topic,), source={"order": "partition"}, epoch={"max_messages": EPOCH_MESSAGES})
+    made.run_until_caught_up()
+    assert len(target.rows("public.flat")) == sum(one.receipt.messages for one in taken) == 4 * EPOCH_MESSAGES
 
 
 def test_a_shop_with_everything(lane: MakeLane, target: Target, topic: Topic, taken: list[StagedSpan]) -> None:

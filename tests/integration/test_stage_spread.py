@@ -42,6 +42,7 @@ def _seconds(lane: MakeLane, lane_process: MakeProcess, target: Target, tasks: i
         "two-phase",
         lane=f"{target.lane}-{tasks}",
         target={"url": url},
+        checkpoint=f"./checkpoint-{tasks}",
         epoch={"max_messages": EPOCH_MESSAGES},
         stage={"tasks": tasks},
         spark={"master": "local[3]"},
