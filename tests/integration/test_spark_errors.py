@@ -4,11 +4,10 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
@@ -79,38 +78,38 @@ def one_row(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([(ALL,)], "v string")
 
 
-def _raises(batches: Any) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        raise RuntimeError(batch["v"][0].as_py())
+def _raises(rows: Iterable[Any]) -> Iterator[Any]:
+    for row in rows:
+        raise RuntimeError(row.v)
     yield from ()
 
 
-def _dies(batches: Any) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        os._exit(len(batch))
+def _dies(rows: Iterable[Any]) -> Iterator[Any]:
+    for _ in rows:
+        os._exit(1)
     yield from ()
 
 
-def _dies_late(batches: Any) -> Iterator[pa.RecordBatch]:
+def _dies_late(rows: Iterable[Any]) -> Iterator[Any]:
     """With so much unread that the connection is reset."""
-    for batch in batches:
-        yield batch
+    for row in rows:
+        yield row
         os._exit(1)
 
 
 @pytest.mark.parametrize("function", [_raises, _dies])
 def test_a_python_worker_that_raises_or_dies_is_the_rows_fault(spark: SparkSession, function: Any) -> None:
-    assert type(judged(lambda: one_row(spark).mapInArrow(function, "v string").toArrow())) is JobFailed
+    assert type(judged(lambda: one_row(spark).rdd.mapPartitions(function).collect())) is JobFailed
 
 
 def test_a_python_worker_that_dies_with_its_connection(spark: SparkSession) -> None:
     rows = spark.range(0, 1_000_000, 1, 1).selectExpr("repeat('x', 100) as v")
-    assert type(judged(lambda: rows.mapInArrow(_dies_late, "v string").toArrow())) is JobFailed
+    assert type(judged(lambda: rows.rdd.mapPartitions(_dies_late).collect())) is JobFailed
 
 
 def test_a_python_that_cannot_be_started_is_not(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
-    assert type(judged(lambda: one_row(spark).mapInArrow(_raises, "v string").toArrow())) is SparkFailed
+    assert type(judged(lambda: one_row(spark).rdd.mapPartitions(_raises).collect())) is SparkFailed
 
 
 def test_a_job_that_is_cancelled(spark: SparkSession) -> None:
@@ -212,26 +211,24 @@ def test_kafka_away_while_a_task_reads(spark: SparkSession, topic: Topic, kafka:
     frame = read(spark, topic, end=20_000, **small, **{"kafka.max.partition.fetch.bytes": "100000"})
     begun, gone = tmp_path / "begun", tmp_path / "gone"
 
-    def waits(batches: Any) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
+    def waits(rows: Iterable[Any]) -> Iterator[Any]:
+        for row in rows:
             begun.touch()
             eventually(gone.exists, why="the broker to be stopped")
-            yield batch
+            yield row
 
     def stop() -> None:
         eventually(begun.exists, why="the task to read")
         kafka.stop()
         gone.touch()
 
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     stopping = threading.Thread(target=stop)
     stopping.start()
     try:
-        assert type(judged(lambda: frame.mapInArrow(waits, "v string").toArrow())) is Unreachable
+        assert type(judged(lambda: frame.rdd.mapPartitions(waits).collect())) is Unreachable
     finally:
         stopping.join()
         kafka.start()
-        spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50000")
 
 
 @pytest.mark.parametrize("error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "")])

@@ -22,13 +22,16 @@ import psutil
 from app.jars import jars
 from app.java import java_home
 from app.spark.jvm import start_jvm
-from app.spark.options import options
+from app.spark.options import is_local, options
+from app.spark.package import ship
 from app.spark.session import make_session
 
 master, conf = sys.argv[1], json.loads(sys.argv[2])
 java = java_home()
 session = make_session(start_jvm(options("ports", master, conf, java, jars("spark")), java))
-rows = session.range(0, 100, 1, 2).mapInArrow(lambda batches: batches, "id long").toArrow().num_rows
+if not is_local(master):
+    ship(session.sparkContext)
+rows = len(session.sparkContext.parallelize(range(100), 2).mapPartitions(iter).collect())
 jvm, context = session._jvm, session.sparkContext
 address = jvm.org.apache.spark.rpc.RpcAddress("127.0.0.1", int(context.getConf().get("spark.driver.port")))
 inside = jvm.org.apache.spark.SparkEnv.get().securityManager()
