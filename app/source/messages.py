@@ -95,7 +95,7 @@ class TaskMessages:
                 raise Unreachable(
                     f"no stage process has connected within {NO_PROCESS_SECONDS:g} s",
                     hint="see what the lane has logged of its resident jobs: have they a core of the session, and can "
-                    "Spark's Python import this package there? `stage.tasks: 0` does without them",
+                    "Spark's Python import this package there? ops/runbooks/lag.md, Stage processes",
                 )
         match answer:
             case Rows():
