@@ -22,6 +22,12 @@ PREFIX = "SURELANE_"
 #: how alike a name must be to be taken for a slip of the pen (0..1)
 LIKENESS = 0.75
 
+#: keys of earlier versions, and what there is now
+_GONE = {
+    "source.decode": "Spark's tasks read and decode the messages (`stage.tasks`)",
+    "transform.where": "the function runs in the tasks that decode (`stage.tasks`)",
+    "epoch.min_partitions": "`stage.tasks` says how many tasks read and decode",
+}
 _MISSING = {
     "lane": "add lane: orders",
     "source.bootstrap_servers": 'add bootstrap_servers: "broker1:9092"',
@@ -118,7 +124,9 @@ def _section(field: FieldInfo | None) -> type[BaseModel] | None:
 def _fault(details: ErrorDetails, from_environment: Mapping[str, Any]) -> Fault:
     path = ".".join(map(str, details["loc"]))
     problem, hint = details["msg"], details.get("ctx", {}).get("hint")
-    if details["type"] == "extra_forbidden":
+    if details["type"] == "extra_forbidden" and path in _GONE:
+        problem, hint = "this key is gone", f"take it out: {_GONE[path]}"
+    elif details["type"] == "extra_forbidden":
         problem, hint = "unknown key", _nearest(details["loc"])
     elif details["type"] == "missing":
         problem, hint = "missing", _MISSING.get(path)

@@ -268,6 +268,13 @@ def test_faults_of_restart_come_with_path_and_hint() -> None:
     assert "8 faults" in message
 
 
+def test_keys_of_earlier_versions_say_what_there_is_now() -> None:
+    gone = "epoch: {min_partitions: 4}\ntransform: {function: rules.shop:clean, where: driver}\n"
+    message = faults(with_source("topics: [shop.cdc], decode: driver") + gone)
+    for key in ("source.decode", "transform.where", "epoch.min_partitions"):
+        assert f"\n  {key}: this key is gone\n      take it out: " in message
+
+
 @pytest.mark.parametrize(
     ("more", "mode"),
     [
