@@ -17,7 +17,7 @@ from app.spark.session import make_session
 before = signal.getsignal(signal.SIGINT)
 mine = {"spark.sql.session.timeZone": "CET", "spark.app.name": "mine", "no.option.of.spark": "1"}
 java = java_home()
-session = make_session(start_jvm(options("a", "local[1]", mine, java, jars("spark"), decodes=False), java))
+session = make_session(start_jvm(options("a", "local[1]", mine, java, jars("spark")), java))
 names = ("spark.sql.adaptive.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.wholeStage", "spark.app.name",
          "no.option.of.spark")
 told = {name: session.conf.get(name) for name in names}
