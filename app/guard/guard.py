@@ -336,7 +336,12 @@ class Guard:
         if self._current is None or isinstance(error, SparkGone):
             return
         lost = lost_target and not waited and self._told_target and error.verdict is Verdict.RETRY
-        if lost or isinstance(error, OutOfMemory) or self._current.stage is Stage.CONTROL:
+        is_control = self._current.stage is Stage.CONTROL
+        if is_control and isinstance(error, Unattributed):  # forgotten: the next start tries the same epoch again
+            for suspect in [one for one in self._suspects if one.span == self._current.span]:
+                self.pardon(suspect)
+            is_control = False
+        if lost or isinstance(error, OutOfMemory) or is_control:
             self._seen = error
         else:
             self._attempts.finish(self._generation)
