@@ -67,7 +67,7 @@ class Reading:
     def rows(self, request: Request) -> pa.Table:
         """All rows of the span, in any order."""
         if request.given:
-            return self._given(request)
+            return self.stored([one.raw for one in request.given])
         held = self._take_held(request)
         span = request.span if held is None else Span(start=held.end, end=request.span.end)
         reader = self._reader(request, span.start)
@@ -82,7 +82,9 @@ class Reading:
     def stored(self, messages: list[RawMessage]) -> pa.Table:
         """The rows of messages that were kept."""
         self._doing(Activity.DECODE)
-        return self._transformed(self._decoding.decoded(as_batches(messages)))
+        parts = (messages[first : first + _PIECE] for first in range(0, len(messages), _PIECE))
+        rows = [self._decoding.decoded(as_batches(part)) for part in parts]
+        return self._transformed(pa.concat_tables([NO_ROWS, *rows]))
 
     def hold(self, request: Request, start: Offsets, rows: pa.Table) -> None:
         """Keep the rows from `start` up to the span's end: the lane's next span probably begins there."""
@@ -111,14 +113,6 @@ class Reading:
             for tp, one in found.items()
             if one is not None
         )
-
-    def _given(self, request: Request) -> pa.Table:
-        rows = [NO_ROWS]
-        for first in range(0, len(request.given), _PIECE):
-            self._doing(Activity.DECODE)
-            messages = [one.raw for one in request.given[first : first + _PIECE]]
-            rows.append(self._decoding.decoded(as_batches(messages)))
-        return self._transformed(pa.concat_tables(rows))
 
     def _take_held(self, request: Request) -> _Held | None:
         held, span = self._held.pop(request.lane, None), request.span
