@@ -113,21 +113,20 @@ def test_a_python_that_cannot_be_started_is_not(spark: SparkSession, monkeypatch
 
 
 def test_a_job_that_is_cancelled(spark: SparkSession) -> None:
-    context = spark.sparkContext
-    working = threading.Thread(target=lambda: eventually(_until_cancelled(context), why="the job to be there"))
+    over = threading.Event()
+
+    def cancel() -> None:
+        while not over.wait(0.05):
+            spark.sparkContext.cancelAllJobs()
+
+    working = threading.Thread(target=cancel)
     working.start()
     endless = spark.range(0, 10**12, 1, 2).selectExpr("sum(id % 7)")
-    assert type(judged(endless.toArrow)) is SparkFailed
-    working.join()
-
-
-def _until_cancelled(context: Any) -> Callable[[], bool]:
-    def cancel() -> bool:
-        is_there = bool(context.statusTracker().getActiveStageIds())
-        context.cancelAllJobs()
-        return is_there
-
-    return cancel
+    try:
+        assert type(judged(endless.toArrow)) is SparkFailed
+    finally:
+        over.set()
+        working.join()
 
 
 def query(spark: SparkSession, checkpoint: Path, each: Callable[[DataFrame, int], None]) -> StreamingQuery:
