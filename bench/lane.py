@@ -54,7 +54,8 @@ class Lane:
     def cpu(self) -> Mapping[str, Cpu]:
         """What supervisor, driver (the worker) and its JVM have used, and the Python processes of Spark's tasks."""
         own = {part: single(self._pids().get(part, 0)) for part in PARTS}
-        return {**own, "tasks": below(self._pids().get("jvm", 0))}
+        tasks = below(self._pids().get("driver", 0)) - own.get("jvm", 0.0)
+        return {**own, "tasks": max(0.0, tasks)}
 
     def peaks(self) -> dict[str, int]:
         """Megabytes at most so far."""

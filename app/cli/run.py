@@ -11,6 +11,8 @@ from app import logs
 from app.cli.options import ConfigFile
 from app.config.load import load
 from app.model.death import Death
+from app.spark.options import is_local
+from app.stage.fork_server import ForkServer
 from app.supervise.link import Link
 from app.supervise.supervisor import Supervisor
 
@@ -48,9 +50,13 @@ def run(
         # in the worker only; the service's imports take as long as the JVM needs to come up
         from app.supervise.jvm import start_lanes_jvm
 
+        server = ForkServer() if is_local(settings.spark.master) else None
         jvm = start_lanes_jvm(settings)
+        from app.stage.daemon import imported
         from app.supervise.service import run as run_lane
 
+        if server is not None:
+            server.start(imported())
         run_lane(settings, until_caught_up, link, after_death, jvm)
 
 

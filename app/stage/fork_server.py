@@ -1,0 +1,141 @@
+"""A fork server: a copy of the driver's process with everything imported, of which PySpark's daemon is forked.
+
+    driver          imports -- fork --> fork server ........ accept -- fork --> PySpark's daemon --> Python workers
+    JVM             starts `python -m app.stage.daemon` -->  gives its files and environment, and waits for the end
+
+PySpark's daemon imports all of it once more without one: a second of a core while the JVM comes up. Of a session of
+this machine alone; an executor of a cluster has no driver beside it. It ends with the driver, and the daemon with it.
+"""
+
+import gc
+import os
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+
+from app.parent import signal_at_parents_end
+
+#: environment variable of the JVM and its children: the name of the socket, an abstract one
+VARIABLE = "SURELANE_FORK_SERVER"
+_READ_BYTES = 65536
+_CREDENTIALS = struct.Struct("3i")
+#: they are the driver's; PySpark's daemon, which a JVM starts that ignores them, does not get them
+_NOT_FOR_IT = (signal.SIGTERM, signal.SIGINT)
+
+
+class ForkServer:
+    """Its socket is there at once, so that the JVM can be started before everything is imported."""
+
+    def __init__(self) -> None:
+        name = f"surelane-{os.urandom(16).hex()}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(f"\0{name}")
+        self._socket.listen()
+        os.environ[VARIABLE] = name
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Fork it; to be called once, before this process starts a thread. `work` is what a fork of it does."""
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if not os.fork():
+            try:
+                _end_with(parent)
+                self._serve(work)
+            finally:
+                os._exit(1)
+        self._socket.close()
+
+    def _serve(self, work: Callable[[], None]) -> None:
+        own = self._socket.detach()
+        _close_all_but(0, 1, 2, own)
+        listening = socket.socket(fileno=own)
+        for number in _NOT_FOR_IT:
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_IT)
+        gc.freeze()
+        server = os.getpid()
+        while True:
+            connection, _ = listening.accept()
+            with connection:
+                if _is_own(connection) and not os.fork():
+                    listening.close()
+                    _become(connection, work, server)
+
+
+def handed_over(argument: str) -> int | None:
+    """Let the fork server do this process' work, called with this argument, and wait for it: its exit status; None:
+    there is no fork server."""
+    name = os.environ.get(VARIABLE)
+    if name is None:
+        return None
+    os.setpgid(0, 0)  # as the daemon does: signals to the lane's group are not for it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # so the JVM ends it
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        try:
+            connection.connect(f"\0{name}")
+            socket.send_fds(connection, [b"+"], [0, 1, 2])
+            connection.sendall(b"\0".join([argument.encode(), *(b"%b=%b" % one for one in os.environb.items())]))
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:  # it has gone, with the driver
+            return None
+        for number in (0, 1):  # whoever reads there is to see the end when the other process ends
+            os.close(number)
+        status = connection.recv(1)
+    return status[0] if status else 1
+
+
+def _become(connection: socket.socket, work: Callable[[], None], server: int) -> None:
+    """Of a process that was forked; does not return."""
+    own, status = os.getpid(), 1
+    try:
+        _end_with(server)
+        _, files, _, _ = socket.recv_fds(connection, 1, 3)
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+            os.close(file)
+        argument, *variables = b"".join(iter(lambda: connection.recv(_READ_BYTES), b"")).split(b"\0")
+        os.environb.clear()
+        os.environb.update(dict(one.split(b"=", 1) for one in variables))
+        sys.argv = ["-m", argument.decode()]
+        sys.path += [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in sys.path]
+        for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+        gc.enable()
+        work()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001  # it must not come back to where it was forked
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+            if os.getpid() == own:  # else it is a fork of the daemon's
+                connection.sendall(bytes([status & 0xFF]))
+        os._exit(status)
+
+
+def _is_own(connection: socket.socket) -> bool:
+    """Of this user: an abstract name is for all."""
+    size = _CREDENTIALS.size
+    _, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return user == os.geteuid()
+
+
+def _close_all_but(*kept: int) -> None:
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # pathlib takes its time to import
+        if int(name) not in kept:
+            with suppress(OSError):
+                os.close(int(name))
+
+
+def _end_with(parent: int) -> None:
+    signal_at_parents_end(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
