@@ -10,6 +10,8 @@ import pytest
 
 from app.embedded import Stack
 
+#: of one verb on a busy machine
+VERB_SECONDS = 400.0
 TOP = Path(__file__).resolve().parents[1]
 
 
@@ -29,4 +31,11 @@ def measured(folder: Path, verb: str, *arguments: str, most: int | None = None) 
     command = [sys.executable, "-m", "app.cli", verb, *arguments]
     cut = {} if most is None else {"SURELANE_EPOCH__MAX_MESSAGES": str(most)}
     environment = {**os.environ, "PYTHONPATH": str(TOP), **cut}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    try:
+        return subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=VERB_SECONDS
+        )
+    except subprocess.TimeoutExpired as late:
+        said = b"".join(filter(None, (late.stdout, late.stderr))).decode(errors="replace")
+        logs = [f"{log}:\n{log.read_text(errors='replace')[-3000:]}" for log in sorted(folder.rglob("*.log"))]
+        raise AssertionError("\n".join([f"{verb} took over {VERB_SECONDS:g} s", said, *logs])) from late

@@ -76,7 +76,7 @@ class Cluster:
 
     def pythons(self) -> list[psutil.Process]:
         """Daemons, their workers and what those have forked, whether their parents live or not."""
-        return [one for one in self._all() if one.name().startswith("python")]
+        return [one for one in self._all() if one.name().startswith(("python", "surelane"))]
 
     def daemons(self) -> list[psutil.Process]:
         """PySpark's, one of each executor."""

@@ -17,6 +17,7 @@ from app.embedded.connect import plugin_dir
 from app.embedded.places import root_dir
 from app.embedded.ports import remembered_port
 from app.jars import copy_to
+from app.supervise.worker import WORKER_NAME
 from tests.debian_programs import program
 from tests.fix_container import ROOT, docker
 from tests.fix_prometheus import Asked
@@ -32,7 +33,7 @@ PROFILES = ("--profile", "chaos", "--profile", "spark")
 CALL_SECONDS = 900.0
 _ORDERS = "select count(*), coalesce(max(id), 0) from orders"
 _STAGERS = "select distinct host(client_addr) from pg_stat_activity where application_name = 'surelane stage'"
-_WORKER = "import psutil; print(*[p.pid for p in psutil.process_iter(['cmdline']) if '--worker' in p.info['cmdline']])"
+_WORKER = f"import psutil; print(*[p.pid for p in psutil.process_iter(['name']) if p.info['name'] == '{WORKER_NAME}'])"
 
 
 def compose_program() -> list[str]:

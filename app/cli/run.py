@@ -1,8 +1,6 @@
 """`surelane run`: run the lane."""
 
 import gc
-import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,7 +8,6 @@ import typer
 from app import logs
 from app.cli.options import ConfigFile
 from app.config.load import load
-from app.model.death import Death
 from app.spark.options import is_local
 from app.stage.fork_server import ForkServer
 from app.supervise.link import Link
@@ -21,9 +18,6 @@ app = typer.Typer(add_completion=False)
 UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Apply what Kafka holds at the start, then end with status 0.")
 ]
-#: what the supervisor tells a worker: the file descriptor of its link, and how the worker before it died
-Worker = Annotated[int | None, typer.Option(hidden=True)]
-AfterDeath = Annotated[Death | None, typer.Option(hidden=True, parser=Death.from_json)]
 
 
 @app.command(
@@ -33,8 +27,6 @@ AfterDeath = Annotated[Death | None, typer.Option(hidden=True, parser=Death.from
 def run(
     config: ConfigFile = None,
     until_caught_up: UntilCaughtUp = False,
-    worker: Worker = None,
-    after_death: AfterDeath = None,
 ) -> None:
     """Apply changes until told to stop (SIGTERM or Ctrl-C), going on where the target's ledger says.
 
@@ -43,10 +35,11 @@ def run(
     """
     settings = load(config)
     logs.configure(settings.lane)
-    if worker is None:
-        raise typer.Exit(Supervisor(settings, _worker(config, until_caught_up)).run())
+    role = Supervisor(settings).run()
+    if isinstance(role, int):
+        raise typer.Exit(role)
     gc.disable()  # until everything is imported: what is made by then stays
-    with Link(worker) as link:
+    with Link(role.link) as link:
         # in the worker only; the service's imports take as long as the JVM needs to come up
         from app.supervise.jvm import start_lanes_jvm
 
@@ -57,10 +50,4 @@ def run(
 
         if server is not None:
             server.start(imported())
-        run_lane(settings, until_caught_up, link, after_death, jvm)
-
-
-def _worker(config: Path | None, until_caught_up: bool) -> list[str]:
-    """The command that starts a worker of the same lane."""
-    options = (["--config", str(config)] if config else []) + (["--until-caught-up"] if until_caught_up else [])
-    return [sys.executable, "-m", "app.cli", "run", *options]
+        run_lane(settings, until_caught_up, link, role.after_death, jvm)

@@ -32,6 +32,7 @@ from app.embedded.http import request
 from app.embedded.roles import CAPTURE, LOGIN, SOURCE, TARGET, make_roles
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing, SurelaneError
+from app.supervise.worker import WORKER_NAME
 
 NAME = "shop"
 CONNECT_SECONDS = 120.0
@@ -131,7 +132,7 @@ def chaos(what: str) -> None:
     if what == "partition":
         _partition()
         return
-    worker = next((it for it in psutil.process_iter(["cmdline"]) if "--worker" in (it.info["cmdline"] or [])), None)
+    worker = next((it for it in psutil.process_iter(["name"]) if it.info["name"] == WORKER_NAME), None)
     if worker is None:
         raise EnvironmentMissing("no lane runs in this container's process namespace", hint="start it, or look again")
     match what:

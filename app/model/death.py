@@ -2,11 +2,9 @@
 
 import datetime
 import enum
-import json
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
 
 #: seconds that each message of a span adds to what its processing may take
 SECONDS_A_MESSAGE = 0.010
@@ -39,18 +37,6 @@ class Death:
     def label(self) -> str:
         """A short word, of few: fit to count by."""
         return self.cause.value if self.cause in (Cause.HANG, Cause.OOM) else self.detail
-
-    def to_json(self) -> str:
-        """For the command line of the next worker."""
-        fields = {"cause": self.cause.value, "detail": self.detail, "at": self.at.isoformat()}
-        return json.dumps({**fields, "restarts": dict(self.restarts), "doing": dict(self.doing)})
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """What `to_json` wrote; raises ValueError, KeyError or TypeError for anything else."""
-        raw = json.loads(text)
-        at = datetime.datetime.fromisoformat(raw["at"])
-        return cls(cause=Cause(raw["cause"]), detail=raw["detail"], at=at, restarts=raw["restarts"], doing=raw["doing"])
 
     def __str__(self) -> str:
         said = {

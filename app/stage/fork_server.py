@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.parent import signal_at_parents_end
+from app.parent import name_process, signal_at_parents_end
 
 #: environment variable of the JVM and its children: the name of the socket, an abstract one
 VARIABLE = "SURELANE_FORK_SERVER"
@@ -51,6 +51,7 @@ class ForkServer:
         self._socket.close()
 
     def _serve(self, work: Callable[[], None]) -> None:
+        name_process("surelane-forks")
         own = self._socket.detach()
         _close_all_but(0, 1, 2, own)
         listening = socket.socket(fileno=own)
@@ -107,6 +108,7 @@ def _become(connection: socket.socket, work: Callable[[], None], server: int) ->
         for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
         gc.enable()
+        name_process("surelane-tasks")
         work()
         status = 0
     except SystemExit as end:

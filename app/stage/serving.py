@@ -24,7 +24,7 @@ from app.collector import settle_collector
 from app.model.activity import Activity
 from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
-from app.parent import signal_at_parents_end
+from app.parent import name_process, signal_at_parents_end
 from app.stage.receipt import Answer, Doing, Wanted
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, Stored, Tables, Work
 from app.stage.stager import Stager, Told
@@ -185,6 +185,7 @@ class Task:
         _end_with(parent)
         control.close()
         os.environ.update(self.told.variables)
+        name_process("surelane-stage")
 
     def _start(self, control: Connection) -> int:
         parent = os.getpid()

@@ -3,7 +3,6 @@
 import datetime
 import signal
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import unquote
 
@@ -21,12 +20,12 @@ EARLY_SECONDS = 600.0
 
 
 class Life:
-    """Begins with the start of a worker by `command`."""
+    """Begins with the start of a worker, in which it raises Born."""
 
-    def __init__(self, command: Sequence[str], message_timeout_seconds: float) -> None:
+    def __init__(self, message_timeout_seconds: float) -> None:
         self._oom = OomWatch()
         self._born_at = time.monotonic()
-        self._worker = Worker(command)
+        self._worker = Worker()
         self._watchdog = Watchdog(message_timeout_seconds, self._born_at)
         self._failure: str | None = None
         self._done = False

@@ -12,8 +12,7 @@ How it ends:
 import signal
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import FrameType
 
 import structlog
@@ -23,7 +22,7 @@ from app.errors import CrashLoop, ExitStatus
 from app.model.death import Cause, Death
 from app.supervise.life import LOOK_SECONDS, Life
 from app.supervise.strategy import pause
-from app.supervise.worker import STOP_SIGNALS
+from app.supervise.worker import STOP_SIGNALS, Born
 
 log = structlog.get_logger()
 
@@ -33,12 +32,21 @@ MOST_EARLY_DEATHS = 5
 STOP_GRACE_SECONDS = 30.0
 
 
+@dataclass(frozen=True)
+class Role:
+    """What a worker is."""
+
+    #: file descriptor of its end of the link
+    link: int
+    #: how the worker before it died
+    after_death: Death | None
+
+
 class Supervisor:
     """Worker after worker, with what lasts from one to the next."""
 
-    def __init__(self, settings: Settings, command: Sequence[str]) -> None:
-        """`command` starts a worker; what only a worker needs to know is added to it."""
-        self._settings, self._command = settings, command
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self._restarts: Counter[str] = Counter()
         #: monotonic times
         self._deaths: list[float] = []
@@ -46,18 +54,22 @@ class Supervisor:
         #: the signal that asked to stop
         self._wish: str | None = None
 
-    def run(self) -> int:
-        """Keep a worker alive; gives the exit status to end with, or raises CrashLoop."""
+    def run(self) -> "int | Role":
+        """Keep a worker alive: the exit status to end with, or CrashLoop is raised. Comes back in each worker, too, as
+        a fork does: with what it is."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
-        told: list[str] = []
+        before: Death | None = None
         while self._wish is None:
-            life = Life([*self._command, *told], self._settings.guard.message_timeout.total_seconds())
+            try:
+                life = Life(self._settings.guard.message_timeout.total_seconds())
+            except Born as born:
+                return Role(born.link, before)
             self._attend(life)
             death = life.death()
             if death is None or (self._wish is not None and life.status > 0):
                 return life.status
-            told = ["--after-death", self._mourn(life, death).to_json()]
+            before = self._mourn(life, death)
         return ExitStatus.OK
 
     def _attend(self, life: Life) -> None:

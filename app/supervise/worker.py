@@ -1,23 +1,27 @@
-"""A worker process, seen from its supervisor: started, listened to, told to stop, and ended with all it started.
+"""A worker process, seen from its supervisor: forked, listened to, told to stop, and ended with all it started.
 
-The worker stays in the supervisor's process group, so that one signal to the group takes both. What it started (the
-JVM, Python workers) is found by a mark in the environment, which a child inherits even when its parent is gone.
+A fork has imported already what the supervisor has. The worker stays in the supervisor's process group, so that one
+signal to the group takes both. What it started (the JVM, Python workers) is found by a mark in the environment, which
+a child inherits even when its parent is gone; its own forks end with it.
 """
 
 import os
 import select
 import signal
 import socket
-import subprocess
+import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 
+from app.parent import name_process
 from app.supervise.link import READ_BYTES, Lines
 
+#: of the process, for those who look for it
+WORKER_NAME = "surelane-worker"
 #: environment variable whose value is this worker's alone
 MARK = "SURELANE_WORKER"
 #: numpy starts a pool of threads for linear algebra, of which there is none here; they wait busily (1 % of a drain)
@@ -30,25 +34,46 @@ JVM_SECONDS = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Worker:
-    """One worker process."""
+class Born(BaseException):  # it unwinds the supervisor's frames: nothing of them is the worker's
+    """Raised in the worker, which is a fork of the supervisor."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Start `command --worker FD`. SIGTERM and SIGINT are blocked in it until it unblocks them itself."""
+    def __init__(self, link: int) -> None:
+        """`link`: the file descriptor of the worker's end."""
+        super().__init__()
+        self.link = link
+
+
+class Worker:
+    """One worker process, seen from the supervisor."""
+
+    def __init__(self) -> None:
+        """Fork it; to be called by a process of one thread. Raises Born in the worker, in which SIGTERM and SIGINT are
+        blocked until it unblocks them itself."""
         self._mark = uuid.uuid4().hex
         self._link, theirs = socket.socketpair()
-        with theirs, _stop_signals_blocked():
-            self._process = subprocess.Popen(
-                [*command, "--worker", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env={**_ONE_THREAD, **os.environ, MARK: self._mark},
-            )
+        sys.stdout.flush()
+        sys.stderr.flush()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        self._pid = os.fork()
+        if not self._pid:
+            self._link.close()
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            os.environ.update({**_ONE_THREAD, **os.environ, MARK: self._mark})
+            name_process(WORKER_NAME)
+            raise Born(theirs.detach())
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        self._status: int | None = None
         self._lines = Lines()
 
     @property
     def status(self) -> int | None:
         """Exit status, negative for a signal; None while it lives."""
-        return self._process.poll()
+        if self._status is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            self._status = os.waitstatus_to_exitcode(status) if pid else None
+        return self._status
 
     def said(self, seconds: float) -> Iterator[list[str]]:
         """All it has said on the link, words by lines; waits at most `seconds` for the first."""
@@ -56,8 +81,7 @@ class Worker:
         with suppress(BlockingIOError, ConnectionError):
             while piece := self._link.recv(READ_BYTES, socket.MSG_DONTWAIT):
                 yield from self._lines.of(piece)
-            with suppress(subprocess.TimeoutExpired):  # it closed its end: it is about to be gone
-                self._process.wait(seconds)
+            self._await(seconds)  # it closed its end: it is about to be gone
 
     def stop(self, reason: str) -> None:
         """Tell it to stop at the epoch's end."""
@@ -66,8 +90,9 @@ class Worker:
 
     def kill(self) -> None:
         """SIGKILL to it and to everything it started; harmless when nothing is left."""
-        self._process.kill()
-        self._process.wait()
+        if self.status is None:
+            os.kill(self._pid, signal.SIGKILL)
+            self._await(KILL_SECONDS)
         deadline = time.monotonic() + KILL_SECONDS
         while (left := self._left()) and time.monotonic() < deadline:
             for process in left:
@@ -81,6 +106,15 @@ class Worker:
         self.kill()
         self._link.close()
 
+    def _await(self, seconds: float) -> None:
+        """Its end, for so long."""
+        ended = os.pidfd_open(self._pid) if self.status is None else None
+        if ended is not None:
+            try:
+                select.select([ended], [], [], seconds)
+            finally:
+                os.close(ended)
+
     def _left(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if self._is_marked(process)]
 
@@ -89,12 +123,3 @@ class Worker:
             return process.environ().get(MARK) == self._mark and process.status() != psutil.STATUS_ZOMBIE
         except (psutil.Error, OSError):
             return False
-
-
-@contextmanager
-def _stop_signals_blocked() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

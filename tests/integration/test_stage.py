@@ -367,7 +367,7 @@ def _staging_tables(target: Target) -> Sequence[str]:
 def _pythons(process: LaneProcess) -> list[psutil.Process]:
     """Of the lane, but for the driver: the fork server, its forks, and what waits for them under the JVM."""
     found = [] if process.worker is None else process.worker.children(recursive=True)
-    return [one for one in found if "python" in one.name()]
+    return [one for one in found if one.name() != "java"]
 
 
 def _has_compiler(process: LaneProcess) -> bool:

@@ -26,7 +26,7 @@ def verdicts(result: dict[str, Any]) -> list[str]:
     return [goal["verdict"] for goal in result["goals"]]
 
 
-@pytest.mark.timeout(900)  # five starts, on a machine that may be busy
+@pytest.mark.timeout(1500)  # five starts, on a machine that may be busy
 def test_each_command_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     stack = f"--stack={stack_name}"
     burst, judged = results(tmp_path, "bench-burst", "--size=200", "--bursts=3", stack)

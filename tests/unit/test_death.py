@@ -1,34 +1,17 @@
 """How a worker died: read off its end, and told to the next one."""
 
-import datetime
 import signal
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.errors import ExitStatus
-from app.model.activity import Activity
-from app.model.death import Cause, Death
+from app.model.death import Cause
 from app.oom import oom_kills
 from app.supervise.life import death_of
 
 KILLED = -signal.SIGKILL
 FINAL = sorted(set(ExitStatus) - {ExitStatus.BUG})
-DEATHS = st.builds(
-    Death,
-    cause=st.sampled_from(Cause),
-    detail=st.text(),
-    at=st.datetimes(timezones=st.just(datetime.UTC)),
-    restarts=st.dictionaries(st.text(), st.integers(min_value=1)),
-    doing=st.dictionaries(st.text(), st.sampled_from([activity.value for activity in Activity])),
-)
-
-
-@given(DEATHS)
-def test_the_next_worker_reads_what_the_supervisor_wrote(death: Death) -> None:
-    assert Death.from_json(death.to_json()) == death
 
 
 @pytest.mark.parametrize("status", FINAL)

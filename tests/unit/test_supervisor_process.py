@@ -25,6 +25,8 @@ target: {url: "postgresql://nobody@127.0.0.1:9/none"}
 """
 QUICK = 'restart: {exponential_delay: {initial_backoff: "10 milliseconds", max_backoff: "20 milliseconds"}}'
 SUPERVISE = """
+import json
+import os
 import sys
 from pathlib import Path
 from app import logs
@@ -33,19 +35,24 @@ from app.errors import SurelaneError
 from app.supervise.supervisor import Supervisor
 logs.configure("orders")
 try:
-    sys.exit(Supervisor(load(Path("surelane.yaml")), [sys.executable, "-u", "worker.py"]).run())
+    role = Supervisor(load(Path("surelane.yaml"))).run()
+    if isinstance(role, int):
+        sys.exit(role)
+    os.set_inheritable(role.link, True)
+    death = role.after_death
+    told = death and {"cause": death.cause.value, "detail": death.detail, "restarts": dict(death.restarts)}
+    os.execv(sys.executable, [sys.executable, "-u", "worker.py", str(role.link), json.dumps(told)])
 except SurelaneError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_status)
 """
-#: what every worker begins with: `start` counts the starts, `told` is what --after-death said
+#: what every worker begins with: `start` counts the starts, `told` is what it was told of the death before
 WORKER = """
 import json, os, signal, subprocess, sys, threading, time
 import psutil
 from app.supervise.link import Link
-options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-link = Link(int(options["--worker"]))
-told = json.loads(options.get("--after-death", "null"))
+link = Link(int(sys.argv[1]))
+told = json.loads(sys.argv[2])
 with open("starts", "a") as starts: print(json.dumps(told), file=starts)
 start = len(open("starts").readlines())
 def die(number=signal.SIGKILL): os.kill(os.getpid(), number)
