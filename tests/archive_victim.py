@@ -17,7 +17,7 @@ from app.config.settings import CommitMode
 from app.config.settings import Target as TargetSettings
 from app.embedded import Postgres
 from app.kafka.broker import RawMessage
-from app.lane.keeping import Rules
+from app.lane.quarantine_writer import Rules
 from app.model.offsets import Position
 from tests.fix_archive import CLUSTER, Given
 from tests.fix_bare_lane import ROUTES, TOPIC, BareLane

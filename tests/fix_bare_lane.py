@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.apply.rules import TargetRules
-from app.apply.shapes import Shapes
+from app.apply.table_plans import Shapes
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.commit.participant import Participant
 from app.commit.target import OneCommitTarget, PreparedTarget
@@ -26,8 +26,8 @@ from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Quarantine
 from app.kafka.broker import RawMessage
 from app.lane.alignment import Alignment
-from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
+from app.lane.quarantine_writer import Keeping, Rules
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics

@@ -17,7 +17,7 @@ from app.embedded.connect import plugin_dir
 from app.embedded.places import root_dir
 from app.embedded.ports import remembered_port
 from app.jars import copy_to
-from app.supervise.worker import WORKER_NAME
+from app.supervisor.worker_process import WORKER_NAME
 from tests.debian_programs import program
 from tests.fix_container import ROOT, docker
 from tests.fix_prometheus import Asked

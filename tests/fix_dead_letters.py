@@ -14,8 +14,8 @@ from app.kafka.broker import Broker, RawMessage
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.offsets import Position
-from app.supervise.dead_letters import DeadLetters
-from app.supervise.opening import Writer
+from app.worker.dead_letter_sender import DeadLetters
+from app.worker.fencing import Writer
 from tests.fix_target import SCHEMA, Target
 from tests.waiting import eventually
 

@@ -21,7 +21,7 @@ from app.config.settings import CommitMode, Settings
 from app.embedded import Kafka
 from app.errors import SurelaneError
 from app.metrics.health import Health
-from app.supervise.service import Service
+from app.worker.retry_loop import Service
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.waiting import eventually

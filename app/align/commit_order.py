@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from app.apply.arrange import Epoch, source_places
+from app.apply.epoch_batch import Epoch, source_places
 from app.db.failures import sqlstate
 from app.errors import TooManyHeld
 from app.kafka.unread import First, Place, place_of

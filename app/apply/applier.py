@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
-from app.apply.arrange import CHANGES, Epoch
 from app.apply.constraints import settle_constraints
+from app.apply.epoch_batch import CHANGES, Epoch
 from app.apply.merge import SWALLOWED
 from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
-from app.apply.shapes import Shape, Shapes
+from app.apply.table_plans import Shape, Shapes
 from app.db.failures import depends_on_order
 from app.db.sql import run
 from app.errors import TargetMismatch

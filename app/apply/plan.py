@@ -13,7 +13,7 @@ each in a subtransaction; the faithful plan sends every change in its place and 
 import enum
 from collections.abc import Iterable, Iterator
 
-from app.apply.arrange import CHANGES, Epoch
+from app.apply.epoch_batch import CHANGES, Epoch
 from app.apply.target import TargetTable
 
 

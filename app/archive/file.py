@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from app.archive.io_errors import broken
 from app.archive.lines import End, Head, read_end, read_head, read_message, write_end, write_head, write_message
-from app.archive.trouble import broken
 from app.kafka.broker import RawMessage
 from app.private import opened
 

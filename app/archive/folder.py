@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.archive.file import head_of
+from app.archive.io_errors import telling
 from app.archive.lines import Head
 from app.archive.names import PART, EpochId, Name
-from app.archive.stretches import Stretch
-from app.archive.trouble import telling
+from app.archive.offset_ranges import Stretch
 from app.errors import Diverged, TopicChanged
 from app.model.offsets import TopicPartition
 

@@ -17,7 +17,7 @@ from typing import Self
 import msgspec
 
 from app.archive.names import EpochId
-from app.archive.stretches import Stretch
+from app.archive.offset_ranges import Stretch
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, TopicPartition
 

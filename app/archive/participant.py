@@ -14,10 +14,10 @@ import structlog
 from app import failpoint
 from app.archive.file import Block, FileWriter, sync_folder
 from app.archive.folder import Folder
+from app.archive.io_errors import telling
 from app.archive.lines import VERSION, EpochLine, Head
 from app.archive.names import Name
-from app.archive.stretches import Kept, Stretch, missing, union
-from app.archive.trouble import telling
+from app.archive.offset_ranges import Kept, Stretch, missing, union
 from app.commit.participant import Work
 from app.errors import Diverged, EnvironmentMissing
 from app.model.gid import Gid

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.archive.file import message_lines, messages, verify
 from app.archive.folder import ArchiveFile, Folder
 from app.archive.lines import read_message
-from app.archive.stretches import Kept, Stretch, gaps, reach, union
+from app.archive.offset_ranges import Kept, Stretch, gaps, reach, union
 from app.errors import Diverged, SurelaneError
 from app.kafka.broker import RawMessage
 from app.model.offsets import Offsets, TopicPartition

@@ -18,9 +18,9 @@ import structlog
 from app import failpoint
 from app.archive.file import FileWriter, message_lines, sync_folder, verify
 from app.archive.folder import ArchiveFile, Folder
+from app.archive.io_errors import telling
 from app.archive.lines import VERSION, Head
 from app.archive.names import Name
-from app.archive.trouble import telling
 from app.errors import Diverged, SurelaneError
 from app.model.offsets import TopicPartition
 

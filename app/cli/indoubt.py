@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from sqlalchemy import Connection
 
+from app.cli.caller import who
 from app.cli.indoubt_view import answer_json, answered, as_json, facts, given, listed, sections, told, unfinished
 from app.cli.options import ConfigFile, Json
 from app.cli.terminal import console
-from app.cli.who import who
 from app.config.load import load
 from app.config.settings import Order, Settings
 from app.db.engine import make_engine

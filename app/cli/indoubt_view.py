@@ -11,7 +11,7 @@ from rich.text import Text
 from sqlalchemy import Row
 
 from app.cli.quarantine_view import printable
-from app.db.holding import Waiting
+from app.db.lock_inspection import Waiting
 from app.recover.answering import Given
 from app.recover.answers import State
 from app.recover.indoubt import InDoubt

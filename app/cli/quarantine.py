@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from sqlalchemy import Connection
 
+from app.cli.caller import who
 from app.cli.options import ConfigFile, Json
 from app.cli.quarantine_view import facts, listed, sections, summary, whole
 from app.cli.terminal import confirm, console
-from app.cli.who import who
 from app.config.load import load
 from app.config.redaction import Redaction
 from app.config.settings import Order, Settings

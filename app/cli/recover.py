@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 from sqlalchemy.engine import URL
 
+from app.cli.caller import who
 from app.cli.comparing import Tables, Wait, comparing
 from app.cli.gap_view import gaps_json, gaps_told
 from app.cli.options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.recover_view import Telling, course_told, plan_json, plan_told, recovered_json, recovered_told
 from app.cli.verify_view import told
-from app.cli.who import who
 from app.config.load import load
 from app.config.settings import Settings
 from app.db.engine import make_engine

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.quarantine_view import printable
-from app.replay.place import Place
+from app.replay.destination import Place
 from app.replay.replaying import Replayed
 from app.replay.skipped import Skips
 

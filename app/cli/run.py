@@ -10,8 +10,8 @@ from app.cli.options import ConfigFile
 from app.config.load import load
 from app.spark.options import is_local
 from app.stage.fork_server import ForkServer
-from app.supervise.link import Link
-from app.supervise.supervisor import Supervisor
+from app.supervisor.link import Link
+from app.supervisor.supervisor import Supervisor
 
 app = typer.Typer(add_completion=False)
 
@@ -41,12 +41,12 @@ def run(
     gc.disable()  # until everything is imported: what is made by then stays
     with Link(role.link) as link:
         # in the worker only; the service's imports take as long as the JVM needs to come up
-        from app.supervise.jvm import start_lanes_jvm
+        from app.worker.lane_jvm import start_lanes_jvm
 
         server = ForkServer() if is_local(settings.spark.master) else None
         jvm = start_lanes_jvm(settings)
         from app.stage.daemon import imported
-        from app.supervise.service import run as run_lane
+        from app.worker.retry_loop import run as run_lane
 
         if server is not None:
             server.start(imported())

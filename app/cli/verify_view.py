@@ -7,11 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.quarantine_view import printable
-from app.guard.document import HIDDEN
+from app.guard.lossless_json import HIDDEN
 from app.verify.pair import Pair
+from app.verify.positions import Standing
 from app.verify.result import Difference, Kind, TableResult, Values
 from app.verify.side import SHOWN_CHARACTERS, Key
-from app.verify.standing import Standing
 from app.verify.verify import Outcome
 
 

@@ -1,6 +1,6 @@
 """Debezium's JSON: one pass over the bytes, into exactly the fields that are needed.
 
-Compiled code (`app.decode.scanner`) takes most messages, once there were enough of them; the others are decoded here.
+Compiled code (`app.decode.debezium_scan_loader`) takes most messages, once there were enough of them; the others are decoded here.
 """
 
 import re
@@ -14,8 +14,8 @@ import pyarrow as pa
 import structlog
 
 from app.config.settings import Source
-from app.decode import scanner
-from app.decode.scanner import Scanned, Scanner
+from app.decode import debezium_scan_loader as scanner
+from app.decode.debezium_scan_loader import Scanned, Scanner
 from app.kafka.spans import Batch
 from app.model.arrow import Indices, compute
 from app.model.rows import MOST_TS_MS, SCHEMA, SEPARATOR, TRANSACTION, Kind

@@ -32,7 +32,7 @@ from app.embedded.http import request
 from app.embedded.roles import CAPTURE, LOGIN, SOURCE, TARGET, make_roles
 from app.embedded.wait import wait_for
 from app.errors import EnvironmentMissing, SurelaneError
-from app.supervise.worker import WORKER_NAME
+from app.supervisor.worker_process import WORKER_NAME
 
 NAME = "shop"
 CONNECT_SECONDS = 120.0

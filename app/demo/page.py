@@ -3,7 +3,7 @@
 from html import escape
 from pathlib import Path
 
-from app.demo import words
+from app.demo import report_text as words
 from app.demo.compare import Comparison, Content
 from app.demo.drawing import charts
 from app.demo.outcome import Outcome

@@ -4,7 +4,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from app.demo import words
+from app.demo import report_text as words
 from app.demo.compare import Comparison
 from app.demo.outcome import Outcome
 

@@ -26,10 +26,10 @@ from sqlalchemy.exc import DBAPIError
 from app.db.failures import describe, driver_error, sqlstate
 from app.errors import OutOfMemory, SparkGone, SurelaneError, Unattributed, Verdict
 from app.guard.attempts import Attempt, Attempts, Stage, Suspect
+from app.guard.downtime import LostTime
 from app.guard.evidence import Evidence, evidence_of, weigh
-from app.guard.lost_time import LostTime
+from app.guard.in_memory_attempts import Volatile
 from app.guard.narrowing import FAN_OUT, contains, depth, is_before, only_position, size
-from app.guard.volatile import Volatile
 from app.metrics.lane import LaneMetrics
 from app.model.activity import Activity
 from app.model.death import Death

@@ -4,7 +4,7 @@ A part that the target refuses is split until one message is refused. That one i
 condemned, with the later changes of its key if they are to follow it; everything else is applied in its place.
 
 Deferred constraints wait for the epoch's end: a source transaction may satisfy them later in the epoch. What they
-refuse then is undone and searched for its culprit (`app.lane.culprit`), which is tried and condemned like any other;
+refuse then is undone and searched for its culprit (`app.lane.deferred_constraint_search`), which is tried and condemned like any other;
 then the rest is applied once more, as often as there are culprits.
 """
 
@@ -17,8 +17,8 @@ from app.db.failures import unless_refused
 from app.guard.attempts import Stage
 from app.guard.guard import Failure
 from app.guard.narrowing import Rows, cut_rows, keep_together, single, split_rows
-from app.lane.culprit import Search
-from app.lane.sending import Sending
+from app.lane.deferred_constraint_search import Search
+from app.lane.guarded_apply import Sending
 from app.model.counts import Counts
 from app.model.offsets import Span
 

@@ -19,9 +19,9 @@ from app import failpoint
 from app.align.commit_order import ComesEarly
 from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.apply.plan import FALLBACKS
-from app.apply.shapes import Shape
+from app.apply.table_plans import Shape
 from app.commit.committer import Committer
 from app.commit.participant import Work
 from app.db.failures import check_alive, may_blame, sqlstate, translated, unless_refused
@@ -31,12 +31,12 @@ from app.guard.guard import Guard
 from app.guard.narrowing import span_of
 from app.lane.alignment import Alignment
 from app.lane.applying import Application
-from app.lane.keeping import Keeping
+from app.lane.guarded_apply import Sending
+from app.lane.quarantine_writer import Keeping
 from app.lane.reading import Reader, Source, Trial
 from app.lane.releasing import Releasing
-from app.lane.sending import Sending
-from app.lane.skipped import Skipped
-from app.lane.steps import Steps
+from app.lane.skipped_message import Skipped
+from app.lane.step_timer import Steps
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.activity import Activity

@@ -13,14 +13,14 @@ from typing import Protocol
 import pyarrow as pa
 import structlog
 
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.errors import JobFailed, MessagesGone, OutOfMemory, SurelaneError, Unattributed, Unreachable, Verdict
 from app.guard.attempts import Stage, Suspect
 from app.guard.evidence import Evidence, evidence_of
 from app.guard.guard import Failure, Guard
 from app.guard.narrowing import cut, only_position, single, span_of, split
 from app.kafka.broker import RawMessage
-from app.lane.skipped import Skipped
+from app.lane.skipped_message import Skipped
 from app.model.activity import Activity
 from app.model.arrow import Indices
 from app.model.last import LastMessages

@@ -21,8 +21,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.apply.applier import Applier
-from app.apply.arrange import CHANGES, Epoch
-from app.apply.shapes import Shape
+from app.apply.epoch_batch import CHANGES, Epoch
+from app.apply.table_plans import Shape
 from app.db.failures import describe, verdict_of
 from app.errors import SurelaneError, TargetMismatch, Verdict
 from app.guard.attempts import Stage
@@ -31,8 +31,8 @@ from app.guard.narrowing import contains, only_position, single
 from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine, Release
 from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
-from app.lane.keeping import Keeping
-from app.lane.parking import Key, key_of
+from app.lane.parked_keys import Key, key_of
+from app.lane.quarantine_writer import Keeping
 from app.lane.reading import MALFORMED
 from app.ledger.store import Ledger
 from app.model.epoch import GENESIS

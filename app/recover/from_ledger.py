@@ -14,7 +14,7 @@ from app.kafka.broker import Broker
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
 from app.recover.gap import Look
-from app.recover.resting import check_stopped, lane_names
+from app.recover.stopped_lanes import check_stopped, lane_names
 
 
 @dataclass(frozen=True, kw_only=True)

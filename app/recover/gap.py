@@ -30,9 +30,9 @@ from app.model.last import LastMessages
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.recover.archived import archive_reach
 from app.recover.gaps import Gaps
-from app.recover.resting import check_stopped, lane_names
 from app.recover.rewritten import rewritten
 from app.recover.rewritten import told as rewritten_told
+from app.recover.stopped_lanes import check_stopped, lane_names
 
 #: in the ledger, in place of how changes were merged
 PLAN = "gap"

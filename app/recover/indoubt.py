@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from app.db.holding import Holding, holdings
+from app.db.lock_inspection import Holding, holdings
 from app.db.prepared import Prepared, prepared, slots
 from app.ledger.store import Ledger
 from app.model.gid import Gid

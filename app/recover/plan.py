@@ -21,9 +21,9 @@ from app.kafka.replayable import Replayable, replayable
 from app.model.offsets import Offsets
 from app.recover.archived import archive_reach
 from app.snapshot.folder import Stored
-from app.snapshot.looking import rate
 from app.snapshot.manifest import Manifest
 from app.snapshot.programs import Programs
+from app.snapshot.target_info import rate
 
 _NAME = "surelane recover"
 #: what people did that no message repeats

@@ -33,19 +33,19 @@ from app.ledger.migrate import upgrade
 from app.model.gid import Gid
 from app.model.offsets import Offsets
 from app.recover.answering import Answering
+from app.recover.catch_up import missing, reached, replay
 from app.recover.evidence import source_of
 from app.recover.from_ledger import recover_from_ledger
 from app.recover.indoubt import Observer
 from app.recover.journal import LOG, Course, Journal, State, Step, journal
-from app.recover.original import Original, held
+from app.recover.original_target_lock import Original, held
 from app.recover.plan import Check, make_plan
-from app.recover.replaying import missing, reached, replay
-from app.recover.soundness import sound
+from app.recover.post_checks import sound
 from app.recover.verdict import PAST, Answer
 from app.snapshot.driver import Destination
 from app.snapshot.folder import Progress, Stored
-from app.snapshot.looking import server
 from app.snapshot.snapshots import Snapshots
+from app.snapshot.target_info import server
 
 _NAME = "surelane recover"
 #: of a damaged snapshot

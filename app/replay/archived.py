@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from app.archive.reader import ArchiveReader
 from app.kafka.broker import RawMessage, Watermarks
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.replay.kafka_messages import KafkaMessages
 from app.replay.origin import Origin
-from app.replay.rest import KafkaMessages
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from app.errors import ConfigInvalid, Diverged, Refused
 from app.ledger.migrate import upgrade
 from app.ledger.tables import Tables
 from app.model.offsets import Offsets
-from app.replay import mark as marks
+from app.replay import metadata as marks
 from app.replay import tables
 from app.replay.bounds import Bound, Known, Side, check
-from app.replay.mark import Mark
+from app.replay.destination import Place
+from app.replay.metadata import Mark
 from app.replay.origin import gone, told
-from app.replay.place import Place
 from app.verify.record import place as place_of
 
 #: without --to

@@ -17,19 +17,19 @@ from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.offsets import Offsets
 from app.recover.archived import archive_readers
-from app.recover.resting import lane_names
+from app.recover.stopped_lanes import lane_names
 from app.replay.archived import ArchivedOrigin
 from app.replay.bounds import Known
+from app.replay.destination import Place
 from app.replay.kafka import KafkaOrigin
-from app.replay.mark import Mark
+from app.replay.kafka_messages import KafkaMessages
+from app.replay.metadata import Mark
 from app.replay.opening import Opening, Wishes, alone
 from app.replay.origin import Origin
-from app.replay.place import Place
-from app.replay.rest import KafkaMessages
-from app.replay.running import Run
+from app.replay.runner import Run
 from app.replay.skipped import Skips, within
 from app.replay.tasks import stage_tasks
-from app.snapshot.looking import pinned
+from app.snapshot.target_info import pinned
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,11 @@ from app.config.routes import Routes
 from app.config.settings import Settings
 from app.db.sql import literal, quoted, run
 from app.errors import Refused
-from app.replay.place import NAME, Name, Place
+from app.replay.destination import NAME, Name, Place
 from app.snapshot import programs
 from app.snapshot.folder import Progress
-from app.snapshot.looking import server
 from app.snapshot.programs import Connecting, Programs
+from app.snapshot.target_info import server
 from app.verify.pairs import REPLAY_MARK, table_names
 
 _MARKED = text("""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from app.config.settings import Settings
 from app.stage.pool import Pool
-from app.supervise.jvm import start_lanes_jvm
+from app.worker.lane_jvm import start_lanes_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def stage_tasks(settings: Settings) -> Iterator[Pool]:
     """Session and tasks end with it. Epochs keep the order within each topic only: all that Kafka has is read."""
     with session(settings) as spark:
-        from app.supervise.assembly import make_pool
+        from app.worker.lane_factory import make_pool
 
         with closing(make_pool(settings, spark.sparkContext, keeps_order=False)) as pool:
             pool.start()

@@ -18,12 +18,12 @@ from app.db.engine import make_engine
 from app.db.failures import translated
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, TargetMismatch
 from app.snapshot import programs
-from app.snapshot.cluster import LOOPBACK, Cluster, reachable
 from app.snapshot.driver import Destination, Restored, too_few_slots
 from app.snapshot.folder import DATA, Progress, Stored, alone, sync_tree
-from app.snapshot.looking import NAME, look, looking, seen, server
 from app.snapshot.manifest import Content
 from app.snapshot.programs import Connecting, Programs
+from app.snapshot.restored_cluster import LOOPBACK, Cluster, reachable
+from app.snapshot.target_info import NAME, look, looking, seen, server
 
 _TABLESPACES = text("select spcname from pg_tablespace where spcname not in ('pg_default', 'pg_global') order by 1")
 _MAY = text("select rolsuper or rolreplication, current_user from pg_roles where rolname = current_user")

@@ -27,9 +27,9 @@ from app.errors import ConfigInvalid, EnvironmentMissing, Refused
 from app.snapshot import programs
 from app.snapshot.driver import Destination, Restored
 from app.snapshot.folder import DATA, Progress, Stored
-from app.snapshot.looking import NAME, seen, server
 from app.snapshot.manifest import Content
 from app.snapshot.programs import Connecting, Programs
+from app.snapshot.target_info import NAME, seen, server
 
 #: milliseconds that pg_dump waits for a lock: somebody's ALTER TABLE
 LOCK_WAIT_MS = 60_000

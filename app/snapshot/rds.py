@@ -17,8 +17,8 @@ from app.errors import ConfigInvalid, EnvironmentMissing, Refused, Unreachable
 from app.private import FOLDER_MODE
 from app.snapshot.driver import Destination, Restored, too_few_slots
 from app.snapshot.folder import DATA, Progress, Stored
-from app.snapshot.looking import look, looking, seen, server
 from app.snapshot.manifest import Content
+from app.snapshot.target_info import look, looking, seen, server
 
 #: seconds between two looks at what RDS is doing, which takes minutes
 LOOK_SECONDS = 10.0

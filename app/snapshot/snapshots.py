@@ -19,10 +19,10 @@ from app.snapshot.basebackup import BaseBackup
 from app.snapshot.driver import Destination, Driver, Restored
 from app.snapshot.dump import Dump
 from app.snapshot.folder import MAX_NAME_CHARACTERS, NAME, Directory, Listing, Progress, Stored, faults, write_sums
-from app.snapshot.looking import pinned, rate
 from app.snapshot.manifest import Manifest, Seen
 from app.snapshot.rds import AmazonRds
 from app.snapshot.record import Recorded, Records
+from app.snapshot.target_info import pinned, rate
 
 _APPLICATION = "surelane snapshot"
 _IS_COPY = text("select pg_is_in_recovery()")

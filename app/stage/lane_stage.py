@@ -8,7 +8,7 @@ from functools import partial
 import structlog
 
 from app.apply.applier import StagedLayout
-from app.apply.shapes import Shape, Shapes
+from app.apply.table_plans import Shape, Shapes
 from app.errors import SurelaneError
 from app.kafka.broker import RawMessage
 from app.model.for_driver import ForDriver

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.apply import staging
 from app.apply.merge import Merge
-from app.apply.shapes import Shape
+from app.apply.table_plans import Shape
 from app.db.failures import translated
 from app.db.sql import quoted
 from app.stage.request import Clearing, Table

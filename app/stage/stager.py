@@ -24,7 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.align.commit_order import CommitOrder
 from app.align.cutter import Cut, Cutter
 from app.apply import staging
-from app.apply.arrange import CHANGES, Epoch
+from app.apply.epoch_batch import CHANGES, Epoch
 from app.apply.staging import Lines
 from app.config.settings import Source
 from app.db.engine import KEEPALIVES, make_engine

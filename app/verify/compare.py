@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from itertools import zip_longest
 from typing import TypeVar
 
-from app.verify.box import Box
+from app.verify.key_range import Box
 from app.verify.pair import Half, Pair
 from app.verify.result import Difference, Kind, TableResult, difference
 from app.verify.side import Key, Row, Side, Sum

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 
 from app.db.failures import translated
 from app.db.sql import literal, quoted, run
-from app.verify.box import Box
+from app.verify.key_range import Box
 from app.verify.pair import Half
 
 #: characters of a value that are shown

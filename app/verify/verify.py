@@ -16,15 +16,15 @@ from app.db.engine import make_engine
 from app.db.failures import translated
 from app.errors import Refused
 from app.ledger.migrate import check_revision
-from app.verify.again import look_again
 from app.verify.compare import Comparer
 from app.verify.pair import Pair
 from app.verify.pairs import Choice, Pairing, Skipped
 from app.verify.parts import Parts, restored
+from app.verify.positions import Standing, standing
+from app.verify.recheck import look_again
 from app.verify.record import Verification, Verifications, place
 from app.verify.result import TableResult
 from app.verify.side import snapshot
-from app.verify.standing import Standing, standing
 
 NAME = "surelane verify"
 _IS_COPY = text("select pg_is_in_recovery()")

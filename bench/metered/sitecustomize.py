@@ -25,7 +25,7 @@ from typing import Any
 PARTS = {
     "app.metrics": "metrics",
     # the thread that looks at lag and prepared transactions each second
-    "app.supervise.monitor": "metrics",
+    "app.worker.monitor": "metrics",
     "app.model.counts": "accounting",
     "app.guard": "guard",
 }

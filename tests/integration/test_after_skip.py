@@ -13,8 +13,8 @@ from app.guard.operator import Operator
 from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
-from app.supervise.monitor import show_breaker
 from app.transform import Change
+from app.worker.monitor import show_breaker
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, BareLane, Death, MakeBareLane
 from tests.fix_target import SCHEMA, Target

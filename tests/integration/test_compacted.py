@@ -11,8 +11,8 @@ from app.guard.operator import Operator
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position
 from app.model.rows import NO_ROWS, Kind, Layout
-from app.supervise.epoch_source import EpochSource
-from app.supervise.stored import StoredMessages
+from app.worker.epoch_source import EpochSource
+from app.worker.stored_message_decoder import StoredMessages
 from tests import messages as m
 from tests.fix_bare_lane import TOPIC, BareLane, MakeBareLane
 from tests.fix_target import SCHEMA, Target

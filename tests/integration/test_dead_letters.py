@@ -9,7 +9,7 @@ from app.embedded import Kafka
 from app.errors import ConfigInvalid
 from app.guard.operator import Operator
 from app.guard.quarantine import Entry
-from app.supervise.dead_letters import LETTERS_AT_ONCE
+from app.worker.dead_letter_sender import LETTERS_AT_ONCE
 from tests.fix_dead_letters import Post, letters
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target

@@ -9,7 +9,7 @@ from app.config.on_skip import OnSkip
 from app.config.settings import Breaker, CommitMode
 from app.errors import BadMessage, BreakerTripped, SurelaneError, TargetMismatch, Unreachable
 from app.guard.operator import Operator
-from app.lane.culprit import FEW_MESSAGES
+from app.lane.deferred_constraint_search import FEW_MESSAGES
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, MakeBareLane
 from tests.fix_target import SCHEMA, Target

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.config.on_skip import OnSkip
 from app.errors import OutOfMemory, Unattributed
 from app.guard.narrowing import FAN_OUT

@@ -24,7 +24,7 @@ from app.kafka.spans import SpanReader
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.source.stream import client_options
 from app.spark.session import make_session
-from app.supervise.jvm import start_lanes_jvm
+from app.worker.lane_jvm import start_lanes_jvm
 from tests import messages as m
 from tests.certificates import Authority
 from tests.fix_lane import MakeLane

@@ -12,7 +12,7 @@ from app.config.settings import CommitMode
 from app.db.engine import SESSION, make_engine
 from app.embedded.roles import LOGIN
 from app.errors import ExitStatus
-from app.supervise import service
+from app.worker import retry_loop as service
 from tests import messages as m
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_proxy import proxy_to

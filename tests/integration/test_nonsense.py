@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.align.transactions import held_from
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.config.on_skip import OnSkip
 from app.model.arrow import compute
 from app.model.rows import MOST_TS_MS, Kind, Layout

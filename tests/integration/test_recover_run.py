@@ -16,7 +16,7 @@ from app.embedded.roles import LOGIN, OWNER, READER
 from app.errors import ExitStatus, Refused
 from app.failpoint import RECOVER_NAMES
 from app.recover.journal import FILE
-from app.recover.original import held
+from app.recover.original_target_lock import held
 from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE
 from tests.fix_rds import Amazon

@@ -19,7 +19,7 @@ from app.errors import ExitStatus
 from app.kafka.broker import Broker
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
-from app.replay.rest import KafkaMessages
+from app.replay.kafka_messages import KafkaMessages
 from tests import messages as m
 from tests.fix_archive import Given
 from tests.fix_cli import Ended

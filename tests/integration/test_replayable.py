@@ -13,7 +13,7 @@ from app.kafka.replayable import replayable
 from app.metrics.lane import LaneMetrics
 from app.model.offsets import Offsets, TopicPartition
 from app.snapshot.record import Records
-from app.supervise.monitor import show_snapshot
+from app.worker.monitor import show_snapshot
 from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_recover import configure, forget, opened

@@ -8,7 +8,7 @@ from sqlalchemy import make_url
 from app.config.settings import CommitMode
 from app.db.engine import SESSION
 from app.errors import ServerExhausted, TargetMismatch
-from app.supervise import service
+from app.worker import retry_loop as service
 from tests import messages as m
 from tests.fix_bare_lane import MakeBareLane
 from tests.fix_lane import MODES, Hold, MakeLane

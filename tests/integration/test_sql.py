@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.config.settings import CommitMode, TableSql
-from app.decode import scanner
+from app.decode import debezium_scan_loader as scanner
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
 from app.errors import ConfigInvalid, TargetMismatch

@@ -14,7 +14,7 @@ from sqlalchemy import Row
 from sqlalchemy.engine import make_url
 
 from app.apply.rules import TargetRules
-from app.apply.shapes import Shapes
+from app.apply.table_plans import Shapes
 from app.config.settings import Source
 from app.db.engine import make_engine
 from app.decode.debezium import WORTH_COMPILING

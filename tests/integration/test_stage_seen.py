@@ -23,7 +23,7 @@ from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.size import EpochSize
 from app.stage import lending
 from app.stage.pool import Pool
-from app.supervise.foresight import Foresight
+from app.worker.epoch_forecast import Foresight
 from tests.fix_cli import Ended
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_target import SCHEMA, Target

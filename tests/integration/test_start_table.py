@@ -28,7 +28,7 @@ from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, Identity
-from app.supervise.opening import Writer, open_writers
+from app.worker.fencing import Writer, open_writers
 from tests.fix_cli import Ended
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target

@@ -13,7 +13,7 @@ from app.guard.operator import Operator
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
-from app.supervise.stored import StoredMessages
+from app.worker.stored_message_decoder import StoredMessages
 from tests import messages as m
 from tests.fix_decode import TOPIC, Decoded
 from tests.fix_lane import MODES, MakeLane

@@ -130,7 +130,7 @@ def test_a_column_that_is_added_by_hand_is_seen_by_a_lane_that_runs(
     row = {"id": 1, "name": "Ada", "ssn": "secret", "note": "a"}
     lane.apply([d.create(PERSON, row)])
     target.execute("alter table person add name text")
-    monkeypatch.setattr("app.apply.shapes.LOOK_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("app.apply.table_plans.LOOK_AGAIN_SECONDS", 0.0)
     lane.apply([d.update(PERSON, row)])
     assert target.execute("select id, name from person") == [(1, "Ada")]
 

@@ -6,7 +6,7 @@ from app.config.settings import CommitMode
 from app.errors import EnvironmentMissing, TopicChanged, Unreachable, Verdict
 from app.kafka import broker as broker_module
 from app.kafka.broker import Broker
-from app.supervise import monitor
+from app.worker import monitor
 from tests.fix_lane import MODES, Hold, MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic

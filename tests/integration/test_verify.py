@@ -17,11 +17,11 @@ from app.apply.target import load_table
 from app.embedded.roles import READER
 from app.errors import ExitStatus, TargetMismatch
 from app.metrics.lane import LaneMetrics
-from app.supervise.monitor import show_verified
 from app.verify.compare import Comparer
 from app.verify.pair import Pair
 from app.verify.record import Verifications
 from app.verify.side import Side, snapshot
+from app.worker.monitor import show_verified
 from tests.fix_cli import Ended
 from tests.fix_recover import killed
 from tests.fix_target import Target

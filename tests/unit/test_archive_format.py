@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from app.archive.file import FileWriter, blocks, head_of, messages, verify
 from app.archive.lines import VERSION, EpochLine, Head
 from app.archive.names import EpochId, Name
-from app.archive.stretches import Stretch, gaps, missing, reach, union
+from app.archive.offset_ranges import Stretch, gaps, missing, reach, union
 from app.errors import Diverged
 from app.kafka.broker import RawMessage
 from app.model.gid import Gid

@@ -9,8 +9,8 @@ import pytest
 from app import failpoint
 from app.archive.file import head_of
 from app.archive.names import EpochId
+from app.archive.offset_ranges import Stretch
 from app.archive.rotation import Policy, Rotation, groups, outdated
-from app.archive.stretches import Stretch
 from app.errors import Diverged
 from app.model.offsets import Offsets, TopicPartition
 from tests.fix_archive import IDLE, Kept, now

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.model.rows import SEPARATOR, Kind
 from tests.decoded import table_of
 

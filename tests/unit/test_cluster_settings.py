@@ -9,7 +9,7 @@ from app.config.settings import Settings
 from app.errors import ConfigInvalid
 from app.spark.cores import cores
 from app.spark.options import SECRET
-from app.supervise.cluster import USUAL_TASKS, check_channel, tasks_of, variables_of_tasks
+from app.worker.session_resources import USUAL_TASKS, check_channel, tasks_of, variables_of_tasks
 
 STANDALONE = "spark://master:7077"
 

@@ -8,7 +8,7 @@ import pytest
 from app.errors import ExitStatus
 from app.model.death import Cause
 from app.oom import oom_kills
-from app.supervise.life import death_of
+from app.supervisor.worker_life import death_of
 
 KILLED = -signal.SIGKILL
 FINAL = sorted(set(ExitStatus) - {ExitStatus.BUG})

@@ -1,7 +1,7 @@
 """Reading several messages of an epoch with few requests."""
 
 from app.model.offsets import Position
-from app.supervise.epoch_source import READ_ON, runs
+from app.worker.epoch_source import READ_ON, runs
 
 
 def at(*offsets: int, topic: str = "t") -> list[Position]:

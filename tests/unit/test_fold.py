@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.apply.arrange import CHANGES, Epoch
+from app.apply.epoch_batch import CHANGES, Epoch
 from app.apply.plan import runs
 from app.model.rows import SEPARATOR, Kind
 from tests.decoded import table_of

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.activity import Activity
-from app.supervise.link import AtServer, Lines, Link
+from app.supervisor.link import AtServer, Lines, Link
 from tests.waiting import eventually
 
 TOP = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.config.redaction import Redaction
 from app.config.routes import RouteInvalid
-from app.guard.document import HIDDEN, MAX_DEPTH, Document
+from app.guard.lossless_json import HIDDEN, MAX_DEPTH, Document
 from app.guard.redact import document, error_text
 
 CUSTOMERS = Redaction(["public.customers.email"]).columns("public", "customers")

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from app.config.settings import ExponentialDelay, FailureRate, FixedDelay, Restart, Strategy
-from app.supervise.strategy import exponential_delay, failure_rate, fixed_delay, pause
+from app.supervisor.restart_strategy import exponential_delay, failure_rate, fixed_delay, pause
 
 #: seconds of pauses, rounding apart
 EXACT = 1e-6

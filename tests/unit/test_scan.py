@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.config.settings import Source
-from app.decode import scanner
+from app.decode import debezium_scan_loader as scanner
 from app.decode.debezium import WORTH_COMPILING, DebeziumJson
-from app.decode.scanner import Scanner
+from app.decode.debezium_scan_loader import Scanner
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
 from bench.tables import BEGIN_MICROS

@@ -14,7 +14,7 @@ import pytest
 
 from app.config.load import load
 from app.errors import ExitStatus
-from app.supervise.supervisor import MOST_EARLY_DEATHS
+from app.supervisor.supervisor import MOST_EARLY_DEATHS
 from tests.waiting import eventually
 
 TOP = Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ from pathlib import Path
 from app import logs
 from app.config.load import load
 from app.errors import SurelaneError
-from app.supervise.supervisor import Supervisor
+from app.supervisor.supervisor import Supervisor
 logs.configure("orders")
 try:
     role = Supervisor(load(Path("surelane.yaml"))).run()
@@ -50,7 +50,7 @@ except SurelaneError as error:
 WORKER = """
 import json, os, signal, subprocess, sys, threading, time
 import psutil
-from app.supervise.link import Link
+from app.supervisor.link import Link
 link = Link(int(sys.argv[1]))
 told = json.loads(sys.argv[2])
 with open("starts", "a") as starts: print(json.dumps(told), file=starts)

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.supervise.watchdog import MOST_SECONDS_A_LOOK, SECONDS_A_MESSAGE, Watchdog
+from app.supervisor.watchdog import MOST_SECONDS_A_LOOK, SECONDS_A_MESSAGE, Watchdog
 
 #: at which a supervisor looks
 LOOK = 0.1

@@ -13,7 +13,7 @@ from app.errors import ConfigInvalid, EnvironmentMissing
 from app.jars import LOCK_FOLDER, jars, read_lock
 from app.java import java_home
 from app.spark.options import authenticates
-from app.supervise.cluster import check_channel, tasks_of
+from app.worker.session_resources import check_channel, tasks_of
 
 #: what the lane stands on; their versions are the first question of every report
 PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-binary", "pydantic", "alembic")

@@ -21,7 +21,7 @@ from app.errors import SurelaneError
 from app.guard.dead_letter import Letter, Outbox
 from app.kafka.dead_letters import DeadLetterTopic
 from app.metrics.lane import LaneMetrics
-from app.supervise.opening import Writer
+from app.worker.fencing import Writer
 
 log = structlog.get_logger()
 

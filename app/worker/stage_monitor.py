@@ -12,7 +12,7 @@ from app.ledger.in_flight import InFlightRows
 from app.metrics.lane import LaneMetrics
 from app.model.in_flight import Seen
 from app.stage.pool import Pool
-from app.supervise.opening import Writer
+from app.worker.fencing import Writer
 
 log = structlog.get_logger()
 

@@ -23,11 +23,11 @@ from app.spark.errors import spark_errors
 from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
 from app.stage.pool import Pool
-from app.supervise.assembly import make_pool
-from app.supervise.link import Link
-from app.supervise.opening import Writer
-from app.supervise.running import Running, StopRequested
-from app.supervise.worker import STOP_SIGNALS
+from app.supervisor.link import Link
+from app.supervisor.worker_process import STOP_SIGNALS
+from app.worker.fencing import Writer
+from app.worker.lane_factory import make_pool
+from app.worker.streaming_run import Running, StopRequested
 
 log = structlog.get_logger()
 

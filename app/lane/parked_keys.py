@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from app.apply.arrange import CHANGES, Epoch
+from app.apply.epoch_batch import CHANGES, Epoch
 from app.guard.quarantine import Held, Quarantine
 from app.model.arrow import compute
 from app.model.offsets import Position

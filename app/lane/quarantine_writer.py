@@ -14,18 +14,18 @@ import numpy as np
 import structlog
 from sqlalchemy import Connection
 
-from app.apply.arrange import Epoch
-from app.apply.shapes import Shape
+from app.apply.epoch_batch import Epoch
+from app.apply.table_plans import Shape
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import Breaker
 from app.errors import BreakerTripped
 from app.guard.guard import Guard
 from app.guard.quarantine import Held, Quarantine
-from app.lane.parking import OpenKeys, changes_of, follows, key_of
+from app.lane.epoch_skips import Skips
+from app.lane.parked_keys import OpenKeys, changes_of, follows, key_of
 from app.lane.reading import Source
-from app.lane.skipped import Skipped
-from app.lane.skipping import Skips
+from app.lane.skipped_message import Skipped
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import Kind
 

@@ -17,19 +17,19 @@ from app.lane.lane import Lane
 from app.metrics.lane import AllMetrics
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.replay.cutting import Cutting
-from app.replay.mark import Mark
+from app.replay.destination import NAME
+from app.replay.epoch_sizer import Cutting
+from app.replay.metadata import Mark
 from app.replay.opening import Opening
 from app.replay.origin import Origin
-from app.replay.place import NAME
 from app.source.messages import TaskMessages
 from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
-from app.supervise.assembly import add_writers, make_lane
-from app.supervise.epoch_source import EpochSource
-from app.supervise.link import Link
-from app.supervise.opening import Writer
-from app.supervise.stored import StoredMessages
+from app.supervisor.link import Link
+from app.worker.epoch_source import EpochSource
+from app.worker.fencing import Writer
+from app.worker.lane_factory import add_writers, make_lane
+from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()
 

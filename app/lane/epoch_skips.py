@@ -5,14 +5,14 @@ from itertools import takewhile
 
 import numpy as np
 
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.guard.attempts import Suspect
 from app.guard.quarantine import Entry, State
-from app.lane.parking import Key, changes_of, follows
+from app.lane.parked_keys import Key, changes_of, follows
 from app.lane.reading import Source
-from app.lane.skipped import COMPACTED, Skipped, compacted
+from app.lane.skipped_message import COMPACTED, Skipped, compacted
 from app.model.offsets import Position
 from app.model.rows import Kind
 

@@ -9,7 +9,7 @@ from sqlalchemy.engine import URL
 from app.config.settings import Breaker, Commit, Delivery, Settings
 from app.config.values import MAX_NAME_BYTES, postgres_url, schema_name
 from app.db.engine import make_engine
-from app.verify.standing import OWN
+from app.verify.positions import OWN
 
 #: of its sessions
 NAME = "surelane replay"

@@ -41,17 +41,17 @@ from app.spark.errors import spark_errors
 from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
 from app.stage.receipt import last_messages
-from app.supervise.assembly import add_writers, any_is_new, check_total, commit_at_once, make_lane
-from app.supervise.dead_letters import DeadLetters
-from app.supervise.epoch_source import EpochSource
-from app.supervise.filling import Filling
-from app.supervise.foresight import Foresight
-from app.supervise.identity import Asked, Identity, check_last
-from app.supervise.link import Link
-from app.supervise.monitor import Monitor
-from app.supervise.opening import Writer, open_writers
-from app.supervise.server_watch import ServerWatch
-from app.supervise.stored import StoredMessages
+from app.supervisor.link import Link
+from app.worker.archive_backfill import Filling
+from app.worker.dead_letter_sender import DeadLetters
+from app.worker.epoch_forecast import Foresight
+from app.worker.epoch_source import EpochSource
+from app.worker.fencing import Writer, open_writers
+from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once, make_lane
+from app.worker.log_identity import Asked, Identity, check_last
+from app.worker.monitor import Monitor
+from app.worker.server_watch import ServerWatch
+from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()
 
@@ -246,7 +246,7 @@ class Running:
         return size(self._checkpoint.span(planned)) > min(limits)
 
     def _fill(self) -> bool:
-        """Apply from the archive what Kafka no longer has, if there is anything; see `app.supervise.filling`."""
+        """Apply from the archive what Kafka no longer has, if there is anything; see `app.worker.archive_backfill`."""
         told, is_filled = self._settings.archive, False
         for writer in self._writers.values() if told is not None else ():
             assert told is not None

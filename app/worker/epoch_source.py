@@ -56,7 +56,7 @@ class EpochSource:
         return [found.get(position) for position in positions]
 
     def identified(self, span: Span) -> LastMessages:
-        """See `app.supervise.identity`; a replay, which compares nothing, has none."""
+        """See `app.worker.log_identity`; a replay, which compares nothing, has none."""
         return self.identify(span)
 
 

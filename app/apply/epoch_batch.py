@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from app.apply.unavailable import completed, patched
+from app.apply.toast_placeholders import completed, patched
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
 from app.model.rows import SEQUENCE, Kind, Layout
@@ -143,7 +143,7 @@ class Epoch:
 
     def completed(self) -> "Epoch | None":
         """With patches that say all that the epoch says of their rows, None where only the order can; see
-        `app.apply.unavailable`."""
+        `app.apply.toast_placeholders`."""
         if not any(layout.kind is Kind.PATCH for layout in self.layouts):
             return self
         found = completed(self.rows, self.layouts, self.codes, self.identities)

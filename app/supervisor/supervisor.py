@@ -20,9 +20,9 @@ import structlog
 from app.config.settings import Settings
 from app.errors import CrashLoop, ExitStatus
 from app.model.death import Cause, Death
-from app.supervise.life import LOOK_SECONDS, Life
-from app.supervise.strategy import pause
-from app.supervise.worker import STOP_SIGNALS, Born
+from app.supervisor.restart_strategy import pause
+from app.supervisor.worker_life import LOOK_SECONDS, Life
+from app.supervisor.worker_process import STOP_SIGNALS, Born
 
 log = structlog.get_logger()
 

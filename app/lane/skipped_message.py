@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from app.apply.arrange import Epoch
+from app.apply.epoch_batch import Epoch
 from app.config.redaction import Redaction
 from app.errors import BadMessage, Verdict
 from app.guard.attempts import Stage, Suspect
 from app.guard.quarantine import Entry, State
 from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
-from app.lane.parking import Key
+from app.lane.parked_keys import Key
 from app.model.offsets import Position
 from app.model.rows import Layout
 

@@ -13,9 +13,9 @@ from app.apply import staging
 from app.apply.encoding import Encoding, EncodingUnknown, encoding_of
 from app.apply.evolution import add_columns, type_of, widen
 from app.apply.merge import Merge
-from app.apply.reclaiming import Reclaiming
 from app.apply.rules import TargetRules
 from app.apply.staging import Field, Staging
+from app.apply.staging_vacuum import Reclaiming
 from app.apply.target import Column, TargetTable, is_name, is_unique, load_table
 from app.config.settings import ColumnNames, OnTruncate, SchemaEvolution, UnknownColumn, UnknownTable
 from app.db.failures import translated

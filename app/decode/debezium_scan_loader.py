@@ -1,6 +1,6 @@
-"""`app.decode.scan` compiled: once for each installation, loaded when there is enough to decode to be worth it.
+"""`app.decode.debezium_scan_kernel` compiled: once for each installation, loaded when there is enough to decode to be worth it.
 
-    python -m app.decode.scanner    compiles it unless that was done: ten seconds, once
+    python -m app.decode.debezium_scan_loader    compiles it unless that was done: ten seconds, once
 
 The compiler (numba) keeps what it made in the project's cache, for any processor of this architecture. What it takes to
 load that, half a second and 100 MB, is not for a lane with a message now and then: whoever decodes asks for it after a
@@ -27,7 +27,7 @@ import pyarrow as pa
 from app.cache import cache_dir
 from app.model.arrow import Indices
 
-#: `app.decode.scan.scan`: two numbers, and arrays between them
+#: `app.decode.debezium_scan_kernel.scan`: two numbers, and arrays between them
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 18, ctypes.c_int64)
 #: bytes of messages in one array, so that a place in it has 32 bits
 _MOST_BYTES = (1 << 31) - 1
@@ -55,7 +55,7 @@ class Scanner:
     """The compiled functions. Any number of threads may scan at once, and none keeps Python from going on."""
 
     def __init__(self, compiled: Any, more: int, origin: int) -> None:
-        """`compiled`: as `app.decode.scan.compiled` gives it; `more`: bytes that it reads and writes beyond; `origin`:
+        """`compiled`: as `app.decode.debezium_scan_kernel.compiled` gives it; `more`: bytes that it reads and writes beyond; `origin`:
         places for what it finds of a message's origin."""
         self._more, self._origin = bytes(more), origin
         self._compiled = compiled  # what is at its address lives as long as this
@@ -112,7 +112,7 @@ def load() -> Scanner:
         config.CACHE_DIR = str(folder)
         # what is made in an image has to run wherever the image does
         config.CPU_NAME, config.CPU_FEATURES = "generic", ""
-        from app.decode import scan
+        from app.decode import debezium_scan_kernel as scan
 
         return Scanner(scan.compiled(), scan.MORE, scan.ORIGIN)
 

@@ -1,4 +1,4 @@
-"""Debezium JSON as bytes, to COPY lines as bytes: the functions that `app.decode.scanner` has compiled by numba.
+"""Debezium JSON as bytes, to COPY lines as bytes: the functions that `app.decode.debezium_scan_loader` has compiled by numba.
 
 One pass over a message, without an object made for anything in it. It knows the messages that nearly all are: an upsert
 with the whole row, or a delete with a key; values that are texts, numbers, true, false or null, no name twice, no `\\u`

@@ -11,7 +11,7 @@ from app.apply.applier import Applier
 from app.apply.compression import compress_by_lz4
 from app.apply.foreign_keys import between_tables
 from app.apply.rules import TargetRules
-from app.apply.shapes import Shapes
+from app.apply.table_plans import Shapes
 from app.archive.folder import Folder
 from app.archive.participant import Archive
 from app.archive.rotation import Policy, Rotation
@@ -29,11 +29,11 @@ from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits
+from app.guard.in_memory_attempts import Volatile
 from app.guard.quarantine import Quarantine
-from app.guard.volatile import Volatile
 from app.lane.alignment import Alignment
-from app.lane.keeping import Keeping, Rules
 from app.lane.lane import Lane
+from app.lane.quarantine_writer import Keeping, Rules
 from app.lane.releasing import Releasing
 from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
@@ -47,12 +47,12 @@ from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
 from app.stage.stager import Told
-from app.supervise.cluster import check_channel, tasks_of, variables_of_tasks
-from app.supervise.link import Link
-from app.supervise.opening import Writer
-from app.supervise.stored import StoredMessages
+from app.supervisor.link import Link
 from app.transform.function import load
 from app.transform.sql.analysis import rules_of
+from app.worker.fencing import Writer
+from app.worker.session_resources import check_channel, tasks_of, variables_of_tasks
+from app.worker.stored_message_decoder import StoredMessages
 
 
 def add_writers(

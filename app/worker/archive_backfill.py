@@ -19,7 +19,7 @@ from app.lane.lane import Lane
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.stage.lane_stage import StagedSpan
-from app.supervise.stored import StoredMessages
+from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ from app.config.settings import Order, Settings
 from app.db.prepared import prepared
 from app.ledger.tables import COUNTS, Tables, lanes_of
 from app.model.offsets import Offsets
+from app.recover.catch_up import missing
 from app.recover.plan import Check
-from app.recover.replaying import missing
 
 
 def sound(connection: Connection, settings: Settings, position: Offsets, goal: Offsets) -> Iterator[Check]:

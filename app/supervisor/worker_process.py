@@ -18,7 +18,7 @@ from contextlib import suppress
 import psutil
 
 from app.parent import name_process
-from app.supervise.link import READ_BYTES, Lines
+from app.supervisor.link import READ_BYTES, Lines
 
 #: of the process, for those who look for it
 WORKER_NAME = "surelane-worker"

@@ -12,8 +12,8 @@ import structlog
 
 from app.db.sessions import AtWork
 from app.errors import SurelaneError
-from app.supervise.link import AtServer, Link
-from app.supervise.opening import Writer
+from app.supervisor.link import AtServer, Link
+from app.worker.fencing import Writer
 
 log = structlog.get_logger()
 

@@ -8,15 +8,15 @@ from sqlalchemy import Connection, text
 
 from app.align.commit_order import ComesEarly, CommitOrder
 from app.apply.applier import Applied, Applier
-from app.apply.arrange import Epoch
+from app.apply.constraint_probes import Marks
 from app.apply.constraints import Deferred
-from app.apply.marks import Marks
-from app.apply.shapes import Shape
+from app.apply.epoch_batch import Epoch
+from app.apply.table_plans import Shape
 from app.db.failures import unless_refused
 from app.guard.attempts import Stage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import Rows, span_of
-from app.lane.skipping import Skips
+from app.lane.epoch_skips import Skips
 from app.model.activity import Activity
 
 #: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds

@@ -10,8 +10,8 @@ from app.errors import ExitStatus, SparkGone
 from app.model.activity import Activity
 from app.model.death import Cause, Death, ending
 from app.oom import OomWatch
-from app.supervise.watchdog import Watchdog
-from app.supervise.worker import Worker
+from app.supervisor.watchdog import Watchdog
+from app.supervisor.worker_process import Worker
 
 #: seconds between two looks
 LOOK_SECONDS = 0.1

@@ -24,9 +24,9 @@ from app.model.offsets import Offsets, TopicPartition
 from app.recover.archived import archive_reach
 from app.snapshot.record import Recorded, Records
 from app.stage.pool import Pool
-from app.supervise.opening import Writer
-from app.supervise.stage_seen import StageSeen
 from app.verify.record import Verifications
+from app.worker.fencing import Writer
+from app.worker.stage_monitor import StageSeen
 
 log = structlog.get_logger()
 

@@ -29,7 +29,7 @@ from app.errors import (
 from app.model.offsets import Offsets
 from app.parent import signal_at_parents_end
 from app.private import opened
-from app.snapshot.looking import seen
+from app.snapshot.target_info import seen
 
 #: how `app.config` calls it
 URL_VARIABLE = "SURELANE_TARGET__URL"

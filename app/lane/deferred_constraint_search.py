@@ -27,7 +27,7 @@ from app.errors import Unreachable
 from app.guard.attempts import Stage, Suspect
 from app.guard.guard import Failure
 from app.guard.narrowing import FAN_OUT, Rows, single, split_rows
-from app.lane.sending import Sending
+from app.lane.guarded_apply import Sending
 from app.model.counts import Counts
 
 #: asked for one by one they take about a second

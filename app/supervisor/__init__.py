@@ -1,0 +1,1 @@
+"""The supervisor: keeps the worker process alive, and starts it again by a strategy."""
