@@ -14,7 +14,7 @@ from app.config import values
 from app.db.engine import make_engine
 from app.embedded import Stack
 from app.embedded.roles import LOGIN
-from app.ledger.migrate import upgrade
+from app.ledger.migrations import upgrade
 from bench.machine import Cpu, tree
 from bench.tables import Expected, Table
 

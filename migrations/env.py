@@ -1,4 +1,4 @@
-"""Alembic's entry: run the migrations on the connection and in the transaction of `app.ledger.migrate`.
+"""Alembic's entry: run the migrations on the connection and in the transaction of `app.ledger.migrations`.
 
 There is no other way in (no `alembic.ini`, no URL here): lock, schema and search path are set there.
 """

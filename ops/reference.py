@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from app.cli.main import VERBS
 from app.cli.main import app as surelane
-from app.config.load import PREFIX
+from app.config.loader import PREFIX
 from app.config.settings import Settings
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 from app.apply.rules import TargetRules
-from app.archive.folder import Folder
-from app.archive.participant import Archive
+from app.archive.archive_participant import Archive
+from app.archive.committed_files import Folder
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
-from app.config.settings import CommitMode
-from app.config.settings import Target as TargetSettings
+from app.config.settings import CommitMode, TargetSettings
 from app.embedded import Postgres
 from app.kafka.broker import RawMessage
 from app.lane.quarantine_writer import Rules

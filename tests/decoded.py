@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.model.rows import COLUMNS, SEPARATOR, TRANSACTION, Kind
+from app.model.rows import COLUMNS, SEPARATOR, TRANSACTION, RowKind
 from tests.fix_topic import Sent
 from tests.messages import Message
 
@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
         "transaction": TRANSACTION,
     }
 )
-_KINDS = {"c": Kind.UPSERT, "u": Kind.UPSERT, "r": Kind.UPSERT, "d": Kind.DELETE, "t": Kind.TRUNCATE}
+_KINDS = {"c": RowKind.UPSERT, "u": RowKind.UPSERT, "r": RowKind.UPSERT, "d": RowKind.DELETE, "t": RowKind.TRUNCATE}
 
 
 def decoded(sent: Iterable[Sent]) -> pa.Table:
@@ -47,7 +47,7 @@ def decoded_row(message: Message, topic: str, partition: int, offset: int) -> di
     value, malformed = _parsed(message.value)
     key = message.key.decode() if message.key is not None else None
     source = value.get("source") or {}
-    kind = Kind.MALFORMED if malformed else _KINDS.get(value.get("op", ""), Kind.FILTERED)
+    kind = RowKind.MALFORMED if malformed else _KINDS.get(value.get("op", ""), RowKind.FILTERED)
     columns = _columns(kind, key, value)
     named = [source.get("schema", ""), source.get("table", ""), *columns] if value.get("op") in _KINDS else ["", ""]
     return {
@@ -83,10 +83,10 @@ def _parsed(value: bytes | None) -> tuple[dict[str, Any], bool]:
         return {}, True
 
 
-def _columns(kind: Kind, key: str | None, value: dict[str, Any]) -> dict[str, Any]:
-    if kind is Kind.UPSERT:
+def _columns(kind: RowKind, key: str | None, value: dict[str, Any]) -> dict[str, Any]:
+    if kind is RowKind.UPSERT:
         return value["after"]
-    if kind is Kind.DELETE:
+    if kind is RowKind.DELETE:
         return json.loads(key) if key is not None else value["before"]
     return {}
 

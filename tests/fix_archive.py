@@ -4,9 +4,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from app.archive.archive_participant import Archive
+from app.archive.committed_files import Folder
 from app.archive.file import Block, blocks
-from app.archive.folder import Folder
-from app.archive.participant import Archive
 from app.archive.reader import ArchiveReader
 from app.archive.rotation import Policy
 from app.commit.participant import Work
@@ -20,7 +20,7 @@ IDLE = Policy(file_bytes=1 << 30, file_age=3600.0, keep_age=None, keep_bytes=Non
 
 
 class Given:
-    """Messages that are there (`app.archive.participant.Messages`)."""
+    """Messages that are there (`app.archive.archive_participant.Messages`)."""
 
     def __init__(self, messages: Sequence[RawMessage]) -> None:
         self.messages = messages

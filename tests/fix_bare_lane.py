@@ -10,16 +10,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
-from app.apply.epoch_batch import Epoch
+from app.apply.epoch_batch import EpochBatch
 from app.apply.rules import TargetRules
-from app.apply.table_plans import Shapes
+from app.apply.table_plans import TablePlans
 from app.commit.committer import Committer, OnePhase, TwoPhase
 from app.commit.participant import Participant
-from app.commit.target import OneCommitTarget, PreparedTarget
+from app.commit.target_participant import OneCommitTarget, PreparedTarget
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
-from app.config.settings import Breaker, CommitMode
-from app.config.settings import Target as TargetSettings
+from app.config.settings import BreakerSettings, CommitMode, TargetSettings
 from app.db.engine import make_engine
 from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
@@ -27,10 +26,10 @@ from app.guard.quarantine import Quarantine
 from app.kafka.broker import RawMessage
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
-from app.lane.quarantine_writer import Keeping, Rules
-from app.lane.releasing import Releasing
+from app.lane.quarantine_writer import QuarantineWriter, Rules
+from app.lane.releasing import QuarantineReleases
 from app.ledger.store import Ledger
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.model.activity import Activity
 from app.model.death import Cause
 from app.model.death import Death as EndOfWorker
@@ -55,7 +54,7 @@ class Death(BaseException):
 
 
 class DecodedSource:
-    """The messages of one epoch, decoded without Spark (`app.lane.reading.Source`); reading a killer is death."""
+    """The messages of one epoch, decoded without Spark (`app.lane.guarded_read.Source`); reading a killer is death."""
 
     def __init__(
         self,
@@ -81,9 +80,9 @@ class DecodedSource:
             [one for one in self._sent if span.start[one.tp] <= one.position.offset < span.end[one.tp]]
         )
 
-    def arranged(self, rows: pa.Table) -> Epoch:
+    def arranged(self, rows: pa.Table) -> EpochBatch:
         """In the lane's order."""
-        return Epoch.arrange(rows)
+        return EpochBatch.arrange(rows)
 
     def message(self, position: Position) -> RawMessage | None:
         """As Kafka would give it."""
@@ -198,12 +197,12 @@ class BareLane:
     def _open(self, guard: Guard, death: EndOfWorker | None = None) -> None:
         self._connection = self._engine.connect()
         self._generation = self._begin()
-        shapes = Shapes(self._engine, SCHEMA, self.name, self.tables, lambda *_: {})
+        shapes = TablePlans(self._engine, SCHEMA, self.name, self.tables, lambda *_: {})
         shapes.reset()
         self._guard = guard
         applier = Applier(self.name, shapes)
         quarantine = Quarantine(SCHEMA, self.name)
-        keeping = Keeping(self.name, self._generation, quarantine, self._guard, self.rules)
+        keeping = QuarantineWriter(self.name, self._generation, quarantine, self._guard, self.rules)
         self.release_wanted = Event()
         self.lane = Lane(
             self.name,
@@ -214,7 +213,7 @@ class BareLane:
             applier,
             self._guard,
             keeping,
-            Releasing(
+            QuarantineReleases(
                 self._generation,
                 self._ledger,
                 quarantine,
@@ -343,7 +342,7 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         on_skip: OnSkip = OnSkip.STOP,
         on_skip_tables: Mapping[str, OnSkip] = {},
         max_parked_keys: int = 100,
-        breaker: Breaker | None = None,
+        breaker: BreakerSettings | None = None,
         mode: CommitMode = CommitMode.LEDGER,
         guard: Target = target,
         redact: Collection[str] = (),

@@ -5,24 +5,24 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.config.settings import Settings, Source
+from app.config.settings import Settings, SourceSettings
 from app.embedded import Kafka
 from app.guard.attempts import Attempts
 from app.guard.guard import Guard, Limits
 from app.guard.quarantine import Entry, Quarantine
 from app.kafka.broker import Broker, RawMessage
 from app.ledger.store import Ledger
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.model.offsets import Position
-from app.worker.dead_letter_sender import DeadLetters
-from app.worker.fencing import Writer
+from app.worker.dead_letter_sender import DeadLetterSender
+from app.worker.fencing import LaneWriter
 from tests.fix_target import SCHEMA, Target
 from tests.waiting import eventually
 
 
 def letters(kafka: Kafka, topic: str) -> list[RawMessage]:
     """Everything in partition 0 of a topic."""
-    with Broker(Source(bootstrap_servers=kafka.bootstrap, topics=(topic,))) as broker:
+    with Broker(SourceSettings(bootstrap_servers=kafka.bootstrap, topics=(topic,))) as broker:
         return broker.messages(Position(topic, 0, 0), 10_000)
 
 
@@ -37,9 +37,9 @@ class Post:
         self.registry = CollectorRegistry()
         engine, self._ledger = target.as_lane, Ledger(SCHEMA, target.lane)
         guard = Guard(Attempts(engine, SCHEMA, target.lane), Limits(max_attempts=3, max_losses=5))
-        self._writer = Writer(target.lane, engine, self._ledger, None, guard, self.quarantine)
+        self._writer = LaneWriter(target.lane, engine, self._ledger, None, guard, self.quarantine)
         self._writer.generation = self.claim()
-        self._running: list[DeadLetters] = []
+        self._running: list[DeadLetterSender] = []
 
     def claim(self) -> int:
         """A new generation, as a new writer does."""
@@ -51,7 +51,7 @@ class Post:
         with self.target.engine.begin() as connection:
             self.quarantine.add(connection, 1, 5, entries)
 
-    def start(self) -> DeadLetters:
+    def start(self) -> DeadLetterSender:
         """Start the thread."""
         settings = Settings.of(
             {
@@ -64,7 +64,7 @@ class Post:
         told = settings.guard.dead_letter
         assert told is not None
         metrics = {self.target.lane: LaneMetrics(self.target.lane, self.registry)}
-        made = DeadLetters(settings, told, {self.target.lane: self._writer}, metrics)
+        made = DeadLetterSender(settings, told, {self.target.lane: self._writer}, metrics)
         made.start()
         self._running.append(made)
         return made

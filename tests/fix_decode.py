@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from app.decode import debezium_scan_loader as scanner
+from app.decode import scan_loader as scanner
 from app.decode.debezium import DebeziumJson
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition

@@ -21,7 +21,7 @@ from app.config.settings import CommitMode, Settings
 from app.embedded import Kafka
 from app.errors import SurelaneError
 from app.metrics.health import Health
-from app.worker.retry_loop import Service
+from app.worker.retry_loop import RetryLoop
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.waiting import eventually
@@ -96,7 +96,7 @@ class LaneUnderTest:
 
     def run_until_caught_up(self) -> None:
         """Apply what the topics hold now, then stop; raises what the service raises."""
-        Service(self.settings, self._spark(), self.health, threading.Event(), True).keep_running()
+        RetryLoop(self.settings, self._spark(), self.health, threading.Event(), True).keep_running()
 
     def start(self) -> None:
         """Run in a thread until `stop`."""
@@ -151,7 +151,7 @@ class LaneUnderTest:
 
     def _run(self, spark: SparkSession) -> None:
         try:
-            Service(self.settings, spark, self.health, self._stop, False).keep_running()
+            RetryLoop(self.settings, spark, self.health, self._stop, False).keep_running()
         except (SurelaneError, Exception) as error:  # noqa: BLE001  # handed to the test by `stop` and `join`
             self.error = error
 

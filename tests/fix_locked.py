@@ -15,7 +15,7 @@ from app.db.engine import make_engine
 from app.embedded import Postgres, Stack
 from app.embedded.roles import LOGIN, OPERATOR, OWNER, READER
 from app.embedded.stack import TARGET_SETTINGS
-from app.ledger.migrate import upgrade
+from app.ledger.migrations import upgrade
 from app.server_user import server_user
 from tests.certificates import Authority, given_to
 from tests.fix_servers import LOCKED

@@ -16,7 +16,7 @@ import yaml
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from app.config.settings import Source
+from app.config.settings import SourceSettings
 from app.embedded import Kafka, Postgres, Stack
 from app.embedded.ports import remembered_port
 from app.embedded.postgres import SUPERUSER
@@ -223,7 +223,7 @@ def new_database(target: Target, suffix: str, undo: list[Callable[[], None]]) ->
 
 def opened(kafka: Kafka, name: str) -> Broker:
     """A connection that reads one topic."""
-    return Broker(Source.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": [name]}))
+    return Broker(SourceSettings.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": [name]}))
 
 
 def forget(kafka: Kafka, name: str, before: int, partition: int = 0) -> None:

@@ -9,8 +9,8 @@ from app.jars import jars
 from app.java import java_home
 from app.spark.class_archive import make_archive
 from app.spark.jvm import start_jvm
-from app.spark.options import options
 from app.spark.session import make_session
+from app.spark.session_options import options
 
 
 @pytest.fixture(scope="session")

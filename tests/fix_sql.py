@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from app.config.settings import TableSql
 from app.transform.sql.analysis import rules_of
 from app.transform.sql.evaluating import compiled
-from app.transform.sql.failure import SqlFailure
+from app.transform.sql.row_failure import SqlFailure
 
 #: what a row gives that the SQL fails for
 FAILS = "fails"

@@ -17,9 +17,9 @@ from app.db.prepared import prepared
 from app.embedded import Postgres
 from app.embedded.postgres import SUPERUSER
 from app.embedded.roles import LOGIN, OWNER, make_roles
-from app.ledger.migrate import upgrade
+from app.ledger.ledger_tables import COUNTS
+from app.ledger.migrations import upgrade
 from app.ledger.store import Ledger
-from app.ledger.tables import COUNTS
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.errors import Verdict
-from app.guard.quarantine import Entry, State
+from app.guard.quarantine import Entry, EntryState
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position
 
@@ -20,7 +20,7 @@ def entry(offset: int, **more: Any) -> Entry:
         "timestamp_ms": 1_750_000_000_000,
     }
     of_entry: dict[str, Any] = {
-        "state": State.QUARANTINED,
+        "state": EntryState.QUARANTINED,
         "schema": "public",
         "table": "orders",
         "key_text": '{"id":7}',
@@ -39,4 +39,4 @@ def entry(offset: int, **more: Any) -> Entry:
 def parked(offset: int, **more: Any) -> Entry:
     """One that was never tried."""
     untried = dict.fromkeys(("stage", "verdict", "error_class", "error", "sqlstate"))
-    return entry(offset, **{"state": State.PARKED, "attempts": 0, **untried, **more})
+    return entry(offset, **{"state": EntryState.PARKED, "attempts": 0, **untried, **more})

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from app.archive.folder import Folder
+from app.archive.committed_files import Folder
 from app.archive.names import PART
 from app.archive.reader import ArchiveReader
 from app.kafka.broker import RawMessage

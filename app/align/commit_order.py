@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from app.apply.epoch_batch import Epoch, source_places
-from app.db.failures import sqlstate
+from app.apply.epoch_batch import EpochBatch, source_places
+from app.db.sqlstate import sqlstate
 from app.errors import TooManyHeld
 from app.kafka.unread import First, Place, place_of
 from app.model.arrow import Indices, single
@@ -90,7 +90,7 @@ class CommitOrder:
         self.waiting = waiting
         return waiting
 
-    def is_early(self, epoch: Epoch, ordinal: int, error: Exception) -> bool:
+    def is_early(self, epoch: EpochBatch, ordinal: int, error: Exception) -> bool:
         """Whether this message, which the target refuses, waits for one that may still be unread."""
         if sqlstate(error) != FOREIGN_KEY_VIOLATION:
             return False

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from app.model.rows import Kind, Layout
+from app.model.rows import Layout, RowKind
 
 #: a delete and its tombstone
 _LAST = 2
@@ -16,8 +16,8 @@ def last_delete(rows: pa.Table) -> int | None:
     last = np.argpartition(offsets, -_LAST)[-_LAST:] if len(offsets) > _LAST else np.arange(len(offsets))
     for at in sorted(last.tolist(), key=offsets.__getitem__, reverse=True):
         kind = Layout.parse(rows["layout"][at].as_py()).kind
-        if kind is Kind.DELETE:
+        if kind is RowKind.DELETE:
             return int(offsets[at])
-        if kind is not Kind.FILTERED:
+        if kind is not RowKind.FILTERED:
             break
     return None

@@ -16,7 +16,7 @@ import pyarrow as pa
 from app.errors import ConfigInvalid
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position, TopicPartition
-from app.model.rows import Kind
+from app.model.rows import RowKind
 
 _NONE = -1
 
@@ -119,7 +119,7 @@ class _Seen:
 def _check(rows: pa.Table, lane: str) -> None:
     """Every change has to name its transaction; rows of a snapshot are of none."""
     silent = compute.and_(compute.fill_null(compute.invert(rows["is_read"]), False), rows["transaction"].is_null())
-    for kind in (Kind.MALFORMED, Kind.FILTERED):
+    for kind in (RowKind.MALFORMED, RowKind.FILTERED):
         silent = compute.and_(silent, compute.invert(compute.starts_with(rows["layout"], str(kind))))
     at = compute.index(silent, True).as_py()
     if at >= 0:

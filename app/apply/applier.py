@@ -12,21 +12,21 @@ from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
 from app.apply.constraints import settle_constraints
-from app.apply.epoch_batch import CHANGES, Epoch
+from app.apply.epoch_batch import CHANGES, EpochBatch
 from app.apply.merge import SWALLOWED
-from app.apply.plan import ATTEMPTS, Plan, parents_first, runs
-from app.apply.table_plans import Shape, Shapes
-from app.db.failures import depends_on_order
+from app.apply.order_plan import ATTEMPTS, OrderPlan, parents_first, runs
+from app.apply.table_plans import TablePlan, TablePlans
 from app.db.sql import run
+from app.db.sqlstate import depends_on_order
 from app.errors import TargetMismatch
 from app.model.counts import Counts
 from app.model.offsets import Position
-from app.model.rows import Kind, Layout
+from app.model.rows import Layout, RowKind
 
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
 #: what no target can be made fit for
-_REFUSED = (Kind.KEYLESS, Kind.UNFIT)
+_REFUSED = (RowKind.KEYLESS, RowKind.UNFIT)
 #: the cost of an epoch follows its own size, not the table's: rows are looked up by their key, also where the planner
 #: takes the table for an empty one. What has no index costs as much as is compiled otherwise (`jit`).
 _LOOK_UPS = "; ".join(
@@ -39,7 +39,7 @@ class Applied:
     """What became of an epoch's messages."""
 
     counts: Counts
-    plan: Plan
+    plan: OrderPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class StagedLayout:
     """The changes of one layout in an epoch that tasks have staged (`app.stage`), compacted."""
 
     #: with the staging table that has the rows; None: the table is left out
-    shape: Shape | None
+    shape: TablePlan | None
     #: columns of the message key, from its first message
     key: frozenset[str]
     messages: int
@@ -58,7 +58,7 @@ class StagedLayout:
 class Applier:
     """Applies epochs of one lane."""
 
-    def __init__(self, lane: str, shapes: Shapes) -> None:
+    def __init__(self, lane: str, shapes: TablePlans) -> None:
         self.lane, self._shapes = lane, shapes
 
     @property
@@ -66,7 +66,7 @@ class Applier:
         """Where the lane's own tables are."""
         return self._shapes.schema
 
-    def prepare(self, epoch: Epoch) -> dict[int, Shape]:
+    def prepare(self, epoch: EpochBatch) -> dict[int, TablePlan]:
         """Shapes of the epoch's layouts by index, tables that are left out not among them.
 
         Works outside the epoch's transaction. Raises TargetMismatch, naming the first message of a kind that the target
@@ -81,7 +81,9 @@ class Applier:
         """The target may have been altered: read its catalog again for the next epoch."""
         self._shapes.forget()
 
-    def apply(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], *, settle: bool) -> Applied:
+    def apply(
+        self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], *, settle: bool
+    ) -> Applied:
         """Send the changes, in a subtransaction for each plan until one is accepted; raises what the last one met.
 
         With `settle` deferred constraints are checked at once, so that another plan may satisfy them.
@@ -89,7 +91,7 @@ class Applier:
         meant = epoch.of_kind(*CHANGES)
         meant = meant[np.isin(epoch.codes[meant], list(shapes))]
         if not len(meant):
-            return Applied(counts=Counts(consumed=len(epoch), filtered=len(epoch)), plan=Plan.NONE)
+            return Applied(counts=Counts(consumed=len(epoch), filtered=len(epoch)), plan=OrderPlan.NONE)
         whole = epoch.completed()
         present = epoch.firsts.keys() | (epoch if whole is None else whole).firsts.keys()
         needed = {index: shape for index, shape in shapes.items() if index in present}
@@ -107,13 +109,13 @@ class Applier:
         shapes = {index: one.shape for index, one in enumerate(kept) if one.shape is not None}
         meant = sum(one.messages for one in kept)
         if not kept:
-            return Applied(counts=Counts(consumed=messages, filtered=messages), plan=Plan.NONE)
+            return Applied(counts=Counts(consumed=messages, filtered=messages), plan=OrderPlan.NONE)
         plans = _plans({index: one.key for index, one in enumerate(kept)}, shapes)
-        compact = [plan for plan in plans if plan is not Plan.FAITHFUL]
+        compact = [plan for plan in plans if plan is not OrderPlan.FAITHFUL]
         if not compact:
             return None
 
-        def send(plan: Plan) -> int:
+        def send(plan: OrderPlan) -> int:
             return sum(_merge_staged(connection, shapes[index], kept[index].rows) for index in _order(shapes, plan))
 
         run(connection, _LOOK_UPS)
@@ -126,7 +128,7 @@ class Applier:
         counts = Counts(consumed=messages, applied=applied, compacted=meant - applied, filtered=messages - meant)
         return Applied(counts=counts, plan=plan)
 
-    def _shape(self, epoch: Epoch, index: int, example: int) -> Shape | None:
+    def _shape(self, epoch: EpochBatch, index: int, example: int) -> TablePlan | None:
         layout = epoch.layouts[index]
         if layout.kind in CHANGES:
             return self._shapes.shape(layout, epoch.position(example))
@@ -135,20 +137,25 @@ class Applier:
         return None
 
     def _attempt(
-        self, connection: Connection, epoch: Epoch, whole: Epoch | None, shapes: dict[int, Shape], settle: bool
-    ) -> tuple[Plan, int]:
+        self,
+        connection: Connection,
+        epoch: EpochBatch,
+        whole: EpochBatch | None,
+        shapes: dict[int, TablePlan],
+        settle: bool,
+    ) -> tuple[OrderPlan, int]:
         """`whole`: the epoch for the plans that send the last change of each row."""
         run(connection, _LOOK_UPS)
-        plans = (Plan.FAITHFUL,) if whole is None else _plans_of(epoch, shapes)
+        plans = (OrderPlan.FAITHFUL,) if whole is None else _plans_of(epoch, shapes)
 
-        def send(plan: Plan) -> int:
-            meant = epoch if plan is Plan.FAITHFUL or whole is None else whole
+        def send(plan: OrderPlan) -> int:
+            meant = epoch if plan is OrderPlan.FAITHFUL or whole is None else whole
             return self._send(connection, meant, shapes, plan)
 
         return _first_accepted(connection, plans, send, settle=settle)
 
-    def _send(self, connection: Connection, epoch: Epoch, shapes: dict[int, Shape], plan: Plan) -> int:
-        if plan is Plan.FAITHFUL:
+    def _send(self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], plan: OrderPlan) -> int:
+        if plan is OrderPlan.FAITHFUL:
             return _send_runs(connection, epoch, shapes, runs(epoch))
         filled: set[str] = set()
         order = _order(shapes, plan)
@@ -156,7 +163,9 @@ class Applier:
         staging.clear(connection, filled)
         return sent
 
-    def _send_last(self, connection: Connection, epoch: Epoch, index: int, shape: Shape, filled: set[str]) -> int:
+    def _send_last(
+        self, connection: Connection, epoch: EpochBatch, index: int, shape: TablePlan, filled: set[str]
+    ) -> int:
         """Send those changes of a layout that are the last of their keys; returns how many.
 
         `filled`: staging tables that are to be cleared, all at once: a round trip a table adds up. Layouts may share
@@ -175,7 +184,7 @@ class Applier:
 
     def _refuse(self, layout: Layout, example: Position) -> None:
         table = layout.source
-        if layout.kind is Kind.UNFIT:
+        if layout.kind is RowKind.UNFIT:
             raise TargetMismatch(
                 f"lane {self.lane}: message {example} of table {table} does not have {', '.join(layout.columns)}, "
                 "which the SQL for that table names",
@@ -190,8 +199,8 @@ class Applier:
 
 
 def _first_accepted(
-    connection: Connection, plans: Sequence[Plan], send: Callable[[Plan], int], *, settle: bool
-) -> tuple[Plan, int]:
+    connection: Connection, plans: Sequence[OrderPlan], send: Callable[[OrderPlan], int], *, settle: bool
+) -> tuple[OrderPlan, int]:
     """The first of these plans that the target accepts, and what `send` gave; raises what the last one met."""
     for plan in plans:
         try:
@@ -206,7 +215,7 @@ def _first_accepted(
     raise AssertionError("the last plan returns or raises")
 
 
-def _merge_staged(connection: Connection, shape: Shape, rows: int) -> int:
+def _merge_staged(connection: Connection, shape: TablePlan, rows: int) -> int:
     """Carry the rows of its staging table into the target; returns how many there were."""
     if rows:
         result = run(connection, _merge(shape))
@@ -214,25 +223,25 @@ def _merge_staged(connection: Connection, shape: Shape, rows: int) -> int:
     return rows
 
 
-def _order(shapes: Mapping[int, Shape], plan: Plan) -> list[int]:
+def _order(shapes: Mapping[int, TablePlan], plan: OrderPlan) -> list[int]:
     """Their layouts, as the plan sends them: parents are written before their children, and deleted after them."""
-    deletes = [index for index, shape in shapes.items() if shape.kind is Kind.DELETE]
-    upserts = [index for index, shape in shapes.items() if shape.kind is not Kind.DELETE]
+    deletes = [index for index, shape in shapes.items() if shape.kind is RowKind.DELETE]
+    upserts = [index for index, shape in shapes.items() if shape.kind is not RowKind.DELETE]
     tables = parents_first({shape.target.oid: shape.target for shape in shapes.values()}.values())
     rank = {table.oid: position for position, table in enumerate(tables)}
     deletes.sort(key=lambda index: -rank[shapes[index].target.oid])
     upserts.sort(key=lambda index: rank[shapes[index].target.oid])
-    return deletes + upserts if plan is Plan.DELETES_FIRST else upserts + deletes
+    return deletes + upserts if plan is OrderPlan.DELETES_FIRST else upserts + deletes
 
 
-def _plans_of(epoch: Epoch, shapes: Mapping[int, Shape]) -> tuple[Plan, ...]:
+def _plans_of(epoch: EpochBatch, shapes: Mapping[int, TablePlan]) -> tuple[OrderPlan, ...]:
     """Those for an epoch's rows: without a key, a change has to be sent in its place."""
     if (epoch.identities[np.isin(epoch.codes, list(shapes))] < 0).any():
-        return (Plan.FAITHFUL,)
+        return (OrderPlan.FAITHFUL,)
     return _plans({index: epoch.key_columns(first) for index, first in epoch.firsts.items() if index in shapes}, shapes)
 
 
-def _plans(keys: Mapping[int, Collection[str]], shapes: Mapping[int, Shape]) -> tuple[Plan, ...]:
+def _plans(keys: Mapping[int, Collection[str]], shapes: Mapping[int, TablePlan]) -> tuple[OrderPlan, ...]:
     """The plans whose success means that they were right, the fastest first.
 
     Changes are compacted by message key, so that has to be the target's primary key. A target that cascades would
@@ -240,28 +249,32 @@ def _plans(keys: Mapping[int, Collection[str]], shapes: Mapping[int, Shape]) -> 
     written in another way is deleted and inserted: as upserts first, that would be the end of the row.
     """
     if any(key != shapes[index].key for index, key in keys.items()):
-        return (Plan.FAITHFUL,)
-    cascades = any(shape.kind is Kind.DELETE and shape.target.cascades for shape in shapes.values())
-    unwanted = {Plan.DELETES_FIRST} if cascades else set[Plan]()
-    unwanted |= {Plan.UPSERTS_FIRST} if _rewrites_keys(shapes) else set()
+        return (OrderPlan.FAITHFUL,)
+    cascades = any(shape.kind is RowKind.DELETE and shape.target.cascades for shape in shapes.values())
+    unwanted = {OrderPlan.DELETES_FIRST} if cascades else set[OrderPlan]()
+    unwanted |= {OrderPlan.UPSERTS_FIRST} if _rewrites_keys(shapes) else set()
     return tuple(plan for plan in ATTEMPTS if plan not in unwanted)
 
 
-def _rewrites_keys(shapes: Mapping[int, Shape]) -> bool:
+def _rewrites_keys(shapes: Mapping[int, TablePlan]) -> bool:
     """Whether some row may be deleted by one text of its key and written by another."""
     deleted, written = (
-        {shape.target.oid for shape in shapes.values() if (shape.kind is Kind.DELETE) is wanted}
+        {shape.target.oid for shape in shapes.values() if (shape.kind is RowKind.DELETE) is wanted}
         for wanted in (True, False)
     )
     return any(shape.target.oid in deleted & written and not shape.target.has_exact_key for shape in shapes.values())
 
 
-def _refuse_swallowed(connection: Connection, shape: Shape, merged: int, staged: int) -> None:
+def _refuse_swallowed(connection: Connection, shape: TablePlan, merged: int, staged: int) -> None:
     """Changes that a trigger or rule of the target drops in silence would be lost. A row that is to be deleted may be
     gone already."""
-    if shape.kind is Kind.UPSERT and shape.merge.updates and merged != staged:
+    if shape.kind is RowKind.UPSERT and shape.merge.updates and merged != staged:
         raise _swallowed(f"{shape.target}: {staged} rows were sent, {merged} were taken")
-    if shape.kind is Kind.DELETE and merged < staged and run(connection, f"select {shape.merge.stays()}").scalar_one():
+    if (
+        shape.kind is RowKind.DELETE
+        and merged < staged
+        and run(connection, f"select {shape.merge.stays()}").scalar_one()
+    ):
         raise _swallowed(f"{shape.target}: {staged} deletes were sent, {merged} rows went, and some of the others stay")
 
 
@@ -273,7 +286,7 @@ def _swallowed(what: str) -> TargetMismatch:
 
 
 def _send_runs(
-    connection: Connection, epoch: Epoch, shapes: dict[int, Shape], wanted: Iterable[tuple[int, int, int]]
+    connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], wanted: Iterable[tuple[int, int, int]]
 ) -> int:
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
@@ -293,9 +306,9 @@ def _send_runs(
     return sent
 
 
-def _truncates_in_order(runs: list[tuple[Shape, tuple[int, int]]]) -> Iterator[tuple[Shape, tuple[int, int]]]:
+def _truncates_in_order(runs: list[tuple[TablePlan, tuple[int, int]]]) -> Iterator[tuple[TablePlan, tuple[int, int]]]:
     """One TRUNCATE of several tables is a message for each: children go before those that their keys point at."""
-    for is_truncate, group in groupby(runs, lambda run: run[0].kind is Kind.TRUNCATE):
+    for is_truncate, group in groupby(runs, lambda run: run[0].kind is RowKind.TRUNCATE):
         together = list(group)
         if is_truncate:
             tables = parents_first({shape.target.oid: shape.target for shape, _ in together}.values())
@@ -304,19 +317,19 @@ def _truncates_in_order(runs: list[tuple[Shape, tuple[int, int]]]) -> Iterator[t
         yield from together
 
 
-def _stage_all(connection: Connection, epoch: Epoch, shapes: dict[int, Shape]) -> int:
+def _stage_all(connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan]) -> int:
     changes = epoch.by_layout(epoch.of_kind(*CHANGES))
     sent = 0
     for index, shape in shapes.items():
         ordinals = changes[index]
-        if shape.kind is Kind.TRUNCATE:
+        if shape.kind is RowKind.TRUNCATE:
             sent += len(ordinals)
             continue
         sent += staging.copy(connection, shape.staging, epoch.lines(ordinals), pa.array(ordinals))
     return sent
 
 
-def _rekey(epoch: Epoch, shapes: dict[int, Shape], old: Shape, deleted: int) -> str:
+def _rekey(epoch: EpochBatch, shapes: dict[int, TablePlan], old: TablePlan, deleted: int) -> str:
     """The statement for a delete that is the first half of a changed key; "" for every other change."""
     written = epoch.key_changes.get(deleted)
     new = None if written is None else shapes.get(int(epoch.codes[written]))
@@ -325,25 +338,25 @@ def _rekey(epoch: Epoch, shapes: dict[int, Shape], old: Shape, deleted: int) -> 
     return new.merge.rekey(old.merge, deleted, written)
 
 
-def _checked(shape: Shape, ordinals: tuple[int, int]) -> str:
+def _checked(shape: TablePlan, ordinals: tuple[int, int]) -> str:
     """The statement for a part of what is staged; it notes what the target swallows."""
     match shape.kind:
-        case Kind.UPSERT:
+        case RowKind.UPSERT:
             return shape.merge.checked_upsert(ordinals)
-        case Kind.DELETE:
+        case RowKind.DELETE:
             return shape.merge.checked_delete(ordinals)
         case _:
             return _merge(shape, ordinals)
 
 
-def _merge(shape: Shape, ordinals: tuple[int, int] | None = None) -> str:
+def _merge(shape: TablePlan, ordinals: tuple[int, int] | None = None) -> str:
     """The statement that carries what is staged, or a part of it, into the target."""
     match shape.kind:
-        case Kind.DELETE:
+        case RowKind.DELETE:
             return shape.merge.delete(ordinals)
-        case Kind.PATCH:
+        case RowKind.PATCH:
             return shape.merge.patch(ordinals)
-        case Kind.TRUNCATE:
+        case RowKind.TRUNCATE:
             return shape.merge.truncate()
         case _:
             return shape.merge.upsert(ordinals)

@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 
 from app.apply.constraints import Deferred, settle_constraints
 from app.apply.staging import prefix
-from app.db.failures import driver_error, unless_refused
 from app.db.sql import discarded, quoted, run
+from app.db.sqlstate import driver_error, unless_refused
 
 
-class Marks:
+class ConstraintProbes:
     """Marks of one lane, in a table that nobody else sees: it goes with the subtransaction that it was made in."""
 
     def __init__(self, connection: Connection, schema: str, lane: str, deferred: Deferred) -> None:

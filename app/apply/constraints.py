@@ -5,8 +5,8 @@ from functools import partial
 
 from sqlalchemy import Connection, text
 
-from app.db.failures import unless_refused
 from app.db.sql import quoted, run
+from app.db.sqlstate import unless_refused
 
 #: by name, since only names can be told to wait; `sure`: everything of that name waits by itself
 _WAITING = text("""

@@ -5,7 +5,7 @@ it never becomes a silent NULL.
 """
 
 from app.apply.encoding import Encoding, Wire
-from app.apply.target import Column
+from app.apply.target_tables import Column
 from app.db.sql import literal
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.apply.target import Column
+from app.apply.target_tables import Column
 from app.config.modes import DEFAULT_MODES, BinaryMode, DecimalMode, IntervalMode, Modes, TimePrecision
 
 

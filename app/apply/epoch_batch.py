@@ -13,13 +13,13 @@ import pyarrow as pa
 from app.apply.toast_placeholders import completed, patched
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
-from app.model.rows import SEQUENCE, Kind, Layout
+from app.model.rows import SEQUENCE, Layout, RowKind
 
-CHANGES = (Kind.UPSERT, Kind.PATCH, Kind.DELETE, Kind.TRUNCATE)
+CHANGES = (RowKind.UPSERT, RowKind.PATCH, RowKind.DELETE, RowKind.TRUNCATE)
 
 
 @dataclass(frozen=True)
-class Epoch:
+class EpochBatch:
     """Decoded messages of one epoch in the order in which they are to take effect; a row's index is its ordinal."""
 
     #: columns as in `app.model.rows`
@@ -29,7 +29,7 @@ class Epoch:
     codes: Indices
 
     @classmethod
-    def arrange(cls, rows: pa.Table) -> "Epoch":
+    def arrange(cls, rows: pa.Table) -> "EpochBatch":
         """Put decoded rows, which Spark's tasks delivered in any order, into the lane's order."""
         ordered = patched(_in_order(rows.combine_chunks()))
         encoded = single(ordered["layout"]).dictionary_encode()
@@ -51,19 +51,19 @@ class Epoch:
         for ordinal in self.firsts.values():
             self.key_columns(ordinal)
 
-    def part(self, first: int, end: int) -> "Epoch":
+    def part(self, first: int, end: int) -> "EpochBatch":
         """The rows from ordinal `first` on, `end` not among them, as an epoch of its own."""
         if (first, end) == (0, len(self)):
             return self
-        return Epoch(self.rows.slice(first, end - first), self.layouts, self.codes[first:end])
+        return EpochBatch(self.rows.slice(first, end - first), self.layouts, self.codes[first:end])
 
-    def without(self, ordinals: Indices) -> "Epoch":
+    def without(self, ordinals: Indices) -> "EpochBatch":
         """The epoch with these rows left out."""
         keep = np.ones(len(self), bool)
         keep[ordinals] = False
-        return Epoch(self.rows.filter(pa.array(keep)), self.layouts, self.codes[keep])
+        return EpochBatch(self.rows.filter(pa.array(keep)), self.layouts, self.codes[keep])
 
-    def of_kind(self, *kinds: Kind) -> Indices:
+    def of_kind(self, *kinds: RowKind) -> Indices:
         """Ordinals of all rows of these kinds, ascending."""
         wanted = np.array([layout.kind in kinds for layout in self.layouts], dtype=bool)
         return np.flatnonzero(wanted[self.codes]) if len(self) else np.empty(0, np.int64)
@@ -120,7 +120,7 @@ class Epoch:
         codes = self.codes[changes]
         is_delete, is_written = (
             np.array([layout.kind in kinds for layout in self.layouts], bool)[codes]
-            for kinds in ((Kind.DELETE,), (Kind.UPSERT, Kind.PATCH))
+            for kinds in ((RowKind.DELETE,), (RowKind.UPSERT, RowKind.PATCH))
         )
         tables = self._tables[codes]
         pairs = np.flatnonzero(is_delete[:-1] & is_written[1:] & (tables[:-1] == tables[1:]))
@@ -141,13 +141,13 @@ class Epoch:
             key = key.get("payload")
         return frozenset(key) if isinstance(key, dict) else frozenset()
 
-    def completed(self) -> "Epoch | None":
+    def completed(self) -> "EpochBatch | None":
         """With patches that say all that the epoch says of their rows, None where only the order can; see
         `app.apply.toast_placeholders`."""
-        if not any(layout.kind is Kind.PATCH for layout in self.layouts):
+        if not any(layout.kind is RowKind.PATCH for layout in self.layouts):
             return self
         found = completed(self.rows, self.layouts, self.codes, self.identities)
-        return None if found is None else Epoch(found[0], self.layouts, found[1])
+        return None if found is None else EpochBatch(found[0], self.layouts, found[1])
 
     def lines(self, ordinals: Indices) -> pa.Array:
         """COPY lines of these rows; no copy is made when it is every row."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from app.apply.target import Column, TargetTable
+from app.apply.target_tables import Column, TargetTable
 from app.db.sql import quoted
 
 Field = Mapping[str, Any]

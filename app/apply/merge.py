@@ -5,7 +5,7 @@ from functools import cached_property
 
 from app.apply.conversion import value_sql
 from app.apply.staging import Field, Staging
-from app.apply.target import TargetTable
+from app.apply.target_tables import TargetTable
 from app.db.sql import literal, quoted
 
 #: one ordinal range of the staging table, both ends inclusive

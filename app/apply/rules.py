@@ -2,7 +2,7 @@
 
 from app.config.modes import DEFAULT_MODES, Modes
 from app.config.routes import Routes
-from app.config.settings import ColumnNames, Target
+from app.config.settings import ColumnNames, TargetSettings
 from app.config.table_rules import TableRules
 from app.model.rows import Layout
 
@@ -13,7 +13,7 @@ _EVERY_COLUMN = ColumnNames()
 class TargetRules:
     """For one lane."""
 
-    def __init__(self, told: Target, modes: Modes = DEFAULT_MODES) -> None:
+    def __init__(self, told: TargetSettings, modes: Modes = DEFAULT_MODES) -> None:
         """`modes`: what a value's text means where the message has no schema. Raises RouteInvalid."""
         self.told, self.modes = told, modes
         self._routes = Routes(told.tables, told.db_schema)

@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.apply.conversion import staged_type
 from app.apply.encoding import Encoding
-from app.apply.target import Column, TargetTable
+from app.apply.target_tables import Column, TargetTable
 from app.db.locks import terminate
 from app.db.sql import quoted, run
 from app.model.arrow import compute
@@ -149,12 +149,12 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
     if ordinals is not None:
         lines = compute.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
         names = [staging.ordinal, *names]
-    file = Lines(lines)
+    file = CopyLines(lines)
     staging.dirty += file.size
     return copy_lines(connection, staging.name, names, file)
 
 
-def copy_lines(connection: Connection, name: str, columns: Iterable[str], lines: "Lines") -> int:
+def copy_lines(connection: Connection, name: str, columns: Iterable[str], lines: "CopyLines") -> int:
     """COPY into these columns; table and columns are quoted. Returns how many rows the server took."""
     driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
@@ -180,7 +180,7 @@ def empty(connection: Connection, names: Sequence[str]) -> None:
     run(connection, "truncate " + ", ".join(names))
 
 
-class Lines(io.RawIOBase):
+class CopyLines(io.RawIOBase):
     """The text buffer of an Arrow string array as a file: lines that end in a newline are a COPY stream as they lie."""
 
     def __init__(self, lines: pa.Array) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from app.apply import staging
 from app.apply.staging import Staging
-from app.db.failures import translated
+from app.db.sqlstate import translated
 
 _DOING = "giving back the space of staging tables"
 

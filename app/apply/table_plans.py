@@ -16,13 +16,13 @@ from app.apply.merge import Merge
 from app.apply.rules import TargetRules
 from app.apply.staging import Field, Staging
 from app.apply.staging_vacuum import Reclaiming
-from app.apply.target import Column, TargetTable, is_name, is_unique, load_table
+from app.apply.target_tables import Column, TargetTable, is_name, is_unique, load_table
 from app.config.settings import ColumnNames, OnTruncate, SchemaEvolution, UnknownColumn, UnknownTable
-from app.db.failures import translated
 from app.db.sql import run
+from app.db.sqlstate import translated
 from app.errors import TargetMismatch
 from app.model.offsets import Position
-from app.model.rows import Kind, Layout
+from app.model.rows import Layout, RowKind
 
 log = structlog.get_logger()
 
@@ -37,10 +37,10 @@ _DDL_LOCK = "set local lock_timeout = '5s'"
 
 
 @dataclass(frozen=True)
-class Shape:
+class TablePlan:
     """Everything needed to carry messages of one layout to their table."""
 
-    kind: Kind
+    kind: RowKind
     target: TargetTable
     staging: Staging
     merge: Merge
@@ -62,7 +62,7 @@ class Shape:
 class _Known:
     """What was made of a layout; None: its table is left out."""
 
-    shape: Shape | None
+    shape: TablePlan | None
     #: monotonic
     made_at: float
 
@@ -73,7 +73,7 @@ class _Known:
         return left_out and time.monotonic() - self.made_at > LOOK_AGAIN_SECONDS
 
 
-class Shapes:
+class TablePlans:
     """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction; to be
     asked inside of `together`."""
 
@@ -108,7 +108,7 @@ class Shapes:
         """Read the catalog again for the next epoch: the target may have been altered since it was read."""
         self._known.clear()
 
-    def shape(self, layout: Layout, example: Position) -> Shape | None:
+    def shape(self, layout: Layout, example: Position) -> TablePlan | None:
         """Shape of `layout`, None when its table is left out; `example` is a message that has it.
 
         Raises TargetMismatch, naming the message, when the target cannot take it.
@@ -119,7 +119,7 @@ class Shapes:
                 known = self._known[layout] = _Known(self._make(layout, example), time.monotonic())
         return known.shape
 
-    def known(self, layout: Layout) -> Shape | None:
+    def known(self, layout: Layout) -> TablePlan | None:
         """What `shape` would give, without asking anybody, also from another thread; None where that is not known."""
         known = self._known.get(layout)
         return None if known is None or known.is_old else known.shape
@@ -149,8 +149,8 @@ class Shapes:
         with self._connection.begin():
             yield self._connection
 
-    def _make(self, layout: Layout, example: Position) -> Shape | None:
-        if layout.kind is Kind.TRUNCATE and self._told.on_truncate is OnTruncate.IGNORE:
+    def _make(self, layout: Layout, example: Position) -> TablePlan | None:
+        if layout.kind is RowKind.TRUNCATE and self._told.on_truncate is OnTruncate.IGNORE:
             return None
         place = self._rules.place(layout)
         if place is None:
@@ -175,7 +175,7 @@ class Shapes:
                     f"target table {'.'.join(place)} does not exist",
                     "create it, route it elsewhere in target.tables, or set target.unknown_table: ignore",
                 )
-            if layout.kind is Kind.TRUNCATE and self._told.on_truncate is OnTruncate.STOP:
+            if layout.kind is RowKind.TRUNCATE and self._told.on_truncate is OnTruncate.STOP:
                 raise self._mismatch(
                     layout,
                     example,
@@ -185,14 +185,14 @@ class Shapes:
             target = self._with_key(connection, target, layout, example)
             names = self._rules.names(layout)
             described = self._schemas(example, layout) if layout.schema_hash else {}
-            if layout.kind in (Kind.UPSERT, Kind.PATCH):
+            if layout.kind in (RowKind.UPSERT, RowKind.PATCH):
                 target = self._evolved(connection, layout, target, names, described, example)
             self._check(layout, target, names, example)
             fields = self._fields(layout, target, names, described, example)
             table = staging.create(connection, self.schema, self._lane, target, fields)
             table = self._stagings.setdefault(table.name, table)  # it may be known to hold rows
             key = frozenset(name for name in layout.columns if names.target(name) in target.key)
-            return Shape(layout.kind, target, table, Merge(self.schema, target, table), key)
+            return TablePlan(layout.kind, target, table, Merge(self.schema, target, table), key)
 
     def _with_key(self, connection: Connection, target: TargetTable, layout: Layout, example: Position) -> TargetTable:
         """With the key that the configuration gives it instead of its own."""
@@ -210,7 +210,7 @@ class Shapes:
         return replace(target, key=key)
 
     def _check(self, layout: Layout, target: TargetTable, names: ColumnNames, example: Position) -> None:
-        if layout.kind is Kind.TRUNCATE:
+        if layout.kind is RowKind.TRUNCATE:
             return
         if not target.key:
             raise self._mismatch(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.model.arrow import Indices, compute
-from app.model.rows import Kind, Layout
+from app.model.rows import Layout, RowKind
 from app.model.stand_ins import MARKS, STAND_INS
 
 #: of libc: over as many megabytes a third of the time that `bytes.find` takes, and other threads go on meanwhile
@@ -56,12 +56,12 @@ def patched(rows: pa.Table) -> pa.Table:
     changes: dict[int, _Change] = {}
     columns = (found[name].to_pylist() for name in ("layout", "line", "is_read"))
     for ordinal, text, line, is_read in zip(marked.tolist(), *columns, strict=True):
-        if is_read or layouts[text].kind is not Kind.UPSERT:
+        if is_read or layouts[text].kind is not RowKind.UPSERT:
             continue
         change = _Change.of(layouts[text], line)
         kept = {name: value for name, value in change.fields.items() if value not in STAND_INS}
         if len(kept) < len(change.fields):
-            changes[ordinal] = _Change(replace(change.layout, kind=Kind.PATCH, columns=tuple(kept)), kept)
+            changes[ordinal] = _Change(replace(change.layout, kind=RowKind.PATCH, columns=tuple(kept)), kept)
     rows = _replaced(rows, "layout", {ordinal: one.layout.text for ordinal, one in changes.items()})
     return _replaced(rows, "line", {ordinal: one.line for ordinal, one in changes.items()})
 
@@ -73,18 +73,18 @@ def completed(
     changes in between, patches that leave out different columns): then only the order of the changes is right.
     """
     kinds = np.array([layout.kind for layout in layouts])
-    patches = np.flatnonzero(kinds[codes] == Kind.PATCH)
+    patches = np.flatnonzero(kinds[codes] == RowKind.PATCH)
     wanted = np.unique(identities[patches])
     known = {layout: index for index, layout in enumerate(layouts)}
     last: dict[int, _Change] = {}
     changes: dict[int, _Change] = {}
     for ordinal in np.flatnonzero(np.isin(identities, wanted) & (identities >= 0)).tolist():
         layout, row = layouts[int(codes[ordinal])], int(identities[ordinal])
-        if layout.kind not in (Kind.UPSERT, Kind.PATCH):
+        if layout.kind not in (RowKind.UPSERT, RowKind.PATCH):
             last.pop(row, None)
             continue
         change = _Change.of(layout, rows["line"][ordinal].as_py())
-        if layout.kind is Kind.PATCH and (earlier := last.get(row)) is not None:
+        if layout.kind is RowKind.PATCH and (earlier := last.get(row)) is not None:
             change = changes[ordinal] = change.after(earlier)
             if change.layout not in known or earlier.layout.schema_hash != layout.schema_hash:
                 return None

@@ -10,7 +10,16 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from app.archive.io_errors import broken
-from app.archive.lines import End, Head, read_end, read_head, read_message, write_end, write_head, write_message
+from app.archive.line_format import (
+    EndLine,
+    HeadLine,
+    read_end,
+    read_head,
+    read_message,
+    write_end,
+    write_head,
+    write_message,
+)
 from app.kafka.broker import RawMessage
 from app.private import opened
 
@@ -47,7 +56,7 @@ def blocks(messages: Iterable[RawMessage], level: int) -> Iterator[Block]:
 class FileWriter:
     """Writes one file; it is not whole before `end`."""
 
-    def __init__(self, path: Path, head: Head, level: int) -> None:
+    def __init__(self, path: Path, head: HeadLine, level: int) -> None:
         self.path = path
         self._codec = pa.Codec("zstd", compression_level=level)
         self._sum = hashlib.sha256()
@@ -77,7 +86,7 @@ class FileWriter:
     def end(self) -> None:
         """The last line, and everything on disk: fsync of the file."""
         self._flush()
-        last = write_end(End(self._messages, self._sum.hexdigest()))
+        last = write_end(EndLine(self._messages, self._sum.hexdigest()))
         self._file.write(self._codec.compress(last, asbytes=True))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -111,7 +120,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def head_of(path: Path) -> Head:
+def head_of(path: Path) -> HeadLine:
     """What is in the file. Raises Diverged when that cannot be read, FileNotFoundError when it is gone."""
     for line in _lines(path):
         try:
@@ -136,7 +145,7 @@ def messages(path: Path) -> Iterator[RawMessage]:
     return map(read_message, message_lines(path))
 
 
-def verify(path: Path) -> End:
+def verify(path: Path) -> EndLine:
     """Read all of it; raises Diverged when it is not what was written."""
     found, count, held = hashlib.sha256(), -1, b""
     for line in _lines(path):

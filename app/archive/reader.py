@@ -7,9 +7,9 @@ Every file is verified, whole, before the first of its messages is given.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from app.archive.committed_files import ArchiveFile, Folder
 from app.archive.file import message_lines, messages, verify
-from app.archive.folder import ArchiveFile, Folder
-from app.archive.lines import read_message
+from app.archive.line_format import read_message
 from app.archive.offset_ranges import Kept, Stretch, gaps, reach, union
 from app.errors import Diverged, SurelaneError
 from app.kafka.broker import RawMessage

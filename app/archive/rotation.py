@@ -16,10 +16,10 @@ from pathlib import Path
 import structlog
 
 from app import failpoint
+from app.archive.committed_files import ArchiveFile, Folder
 from app.archive.file import FileWriter, message_lines, sync_folder, verify
-from app.archive.folder import ArchiveFile, Folder
 from app.archive.io_errors import telling
-from app.archive.lines import VERSION, Head
+from app.archive.line_format import VERSION, HeadLine
 from app.archive.names import Name
 from app.errors import Diverged, SurelaneError
 from app.model.offsets import TopicPartition
@@ -106,7 +106,7 @@ class Rotation:
         name = Name(self._folder.lane, first.name.first, last.name.last)
         topics = {topic: known for one in group for topic, known in one.head.topics.items()}
         epochs = [epoch for one in group for epoch in one.head.epochs]
-        head = Head(VERSION, name.lane, first.head.cluster, topics, epochs)
+        head = HeadLine(VERSION, name.lane, first.head.cluster, topics, epochs)
         part = self._folder.path / name.part
         with telling(self._folder.path, f"combining {len(group)} files"):
             try:

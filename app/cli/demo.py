@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from app.cli.options import Json
+from app.cli.common_options import Json
 from app.demo.alone import alone
-from app.demo.lane import Lane
-from app.demo.outcome import Outcome, outcome
+from app.demo.lane import DemoLane
+from app.demo.outcome import DemoOutcome, outcome
 from app.demo.page import page
 from app.demo.play import play
 from app.demo.programs import pgbench
@@ -59,15 +59,15 @@ def demo(
         show(found, Console())
     progress.say(f"{progress.seconds:.0f} s; the same as a page with a timeline: {report}")
     if keep:
-        progress.say(f"the lane's configuration, for status or run: {Lane(stack.data_dir / 'lane').config}")
+        progress.say(f"the lane's configuration, for status or run: {DemoLane(stack.data_dir / 'lane').config}")
         progress.say(f"the stack runs on; to end it: surelane stack down --name {stack_name} --wipe")
     raise typer.Exit(ExitStatus.OK if found.passed else ExitStatus.BUG)
 
 
-def _played(stack: Stack, seconds: int, progress: Progress, *, keep: bool) -> Outcome:
+def _played(stack: Stack, seconds: int, progress: Progress, *, keep: bool) -> DemoOutcome:
     """Play it on a fresh stack. What has failed leaves its data to be looked at."""
     pgbench()  # before anything is started
-    Lane(stack.data_dir / "lane").kill()  # of a demo that was interrupted
+    DemoLane(stack.data_dir / "lane").kill()  # of a demo that was interrupted
     stack.down(wipe=True)
     passed = False
     try:

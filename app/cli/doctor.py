@@ -8,17 +8,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.checks.archive import archive
-from app.cli.checks.dead_letters import dead_letters
-from app.cli.checks.finding import Finding, Level
-from app.cli.checks.guard import guard
-from app.cli.checks.kafka import kafka
-from app.cli.checks.machine import machine
-from app.cli.checks.snapshots import snapshots
-from app.cli.checks.target import ledger_position, target
-from app.cli.checks.topics import topics
-from app.cli.options import ConfigFile, Json
-from app.config.load import load
+from app.cli.common_options import ConfigFile, Json
+from app.cli.doctor_checks.archive_check import archive
+from app.cli.doctor_checks.dead_letter_check import dead_letters
+from app.cli.doctor_checks.finding import Finding, Level
+from app.cli.doctor_checks.guard_check import guard
+from app.cli.doctor_checks.kafka_check import kafka
+from app.cli.doctor_checks.machine_check import machine
+from app.cli.doctor_checks.snapshot_check import snapshots
+from app.cli.doctor_checks.target_check import ledger_position, target
+from app.cli.doctor_checks.topic_check import topics
+from app.config.loader import load
 from app.config.settings import Settings
 from app.errors import ExitStatus
 

@@ -4,14 +4,14 @@ import json
 
 import typer
 
+from app.cli.common_options import ConfigFile, Json
 from app.cli.guard_view import as_json, facts, suspects
-from app.cli.options import ConfigFile, Json
 from app.cli.terminal import console
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import Order, Settings
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.guard.database import guard_engine
-from app.guard.overview import Overview, overview
+from app.guard.overview import GuardOverview, overview
 
 app = typer.Typer(name="guard", add_completion=False, no_args_is_help=True)
 
@@ -45,7 +45,7 @@ def show(config: ConfigFile = None, json_: Json = False) -> None:
         typer.echo("no lane of this configuration has begun anything yet")
 
 
-def _read(settings: Settings) -> list[Overview]:
+def _read(settings: Settings) -> list[GuardOverview]:
     """Both tables as of one moment."""
     engine = guard_engine(settings, "surelane guard").execution_options(isolation_level="REPEATABLE READ")
     with translated("the guard's tables"), engine.connect() as connection:

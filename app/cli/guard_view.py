@@ -8,17 +8,17 @@ from rich.text import Text
 from sqlalchemy import Row
 
 from app.cli.quarantine_view import printable
-from app.config.settings import Guard
+from app.config.settings import GuardSettings
 from app.guard.attempts import span_of
 from app.guard.narrowing import size
-from app.guard.overview import Overview
+from app.guard.overview import GuardOverview
 
 _ATTEMPT = ("generation", "epoch", "stage")
 _MORE = ("deaths", "unexplained", "alone", "controlled", "control_failures")
 _PROCESS = ("finished", "host", "pid")
 
 
-def as_json(lane: Overview, told: Guard) -> dict[str, Any]:
+def as_json(lane: GuardOverview, told: GuardSettings) -> dict[str, Any]:
     """One lane for `--json`."""
     return {
         "lane": lane.lane,
@@ -27,7 +27,7 @@ def as_json(lane: Overview, told: Guard) -> dict[str, Any]:
     }
 
 
-def facts(lane: Overview) -> Table:
+def facts(lane: GuardOverview) -> Table:
     """What is in progress."""
     table = Table("", "", show_header=False, title=f"lane {lane.lane}", title_justify="left")
     row = lane.attempt
@@ -48,7 +48,7 @@ def facts(lane: Overview) -> Table:
     return table
 
 
-def suspects(lane: Overview, told: Guard) -> Table:
+def suspects(lane: GuardOverview, told: GuardSettings) -> Table:
     """What is suspected."""
     table = Table(title="suspects", title_justify="left", box=None, pad_edge=False)
     names = ("stage", "span", "messages", "attempts", "losses", "unexplained", "alone", "first (UTC)", "last (UTC)")
@@ -76,7 +76,7 @@ def _attempt(row: Row[Any]) -> dict[str, Any]:
     return plain | _place(row) | {"begun_at": row.begun_at.isoformat()}
 
 
-def _suspect(row: Row[Any], told: Guard) -> dict[str, Any]:
+def _suspect(row: Row[Any], told: GuardSettings) -> dict[str, Any]:
     return {
         "stage": row.stage,
         **_place(row),
@@ -97,7 +97,7 @@ def _place(row: Row[Any]) -> dict[str, Any]:
     return {"start": row.span_start, "end": row.span_end, "messages_at_most": size(span_of(row))}
 
 
-def _cause(row: Row[Any], told: Guard) -> str:
+def _cause(row: Row[Any], told: GuardSettings) -> str:
     """The words of the failure; they may be older than `guard.redact`."""
     return row.error_class if told.redact else row.cause
 

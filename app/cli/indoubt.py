@@ -10,19 +10,19 @@ import typer
 from sqlalchemy import Connection
 
 from app.cli.caller import who
+from app.cli.common_options import ConfigFile, Json
 from app.cli.indoubt_view import answer_json, answered, as_json, facts, given, listed, sections, told, unfinished
-from app.cli.options import ConfigFile, Json
 from app.cli.terminal import console
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import Order, Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import Refused
 from app.guard.quarantine import storable
 from app.recover.answering import Answering
-from app.recover.evidence import source_of
-from app.recover.indoubt import Observer
-from app.recover.verdict import Answer
+from app.recover.in_doubt_evidence import source_of
+from app.recover.in_doubt_overview import Observer
+from app.recover.verdict import OperatorAnswer
 
 app = typer.Typer(
     name="indoubt",
@@ -104,7 +104,7 @@ def commit(
     json_: Json = False,
 ) -> None:
     """COMMIT PREPARED, where the verdict is commit. The lane must not be running."""
-    _answer(Answer.COMMIT, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
+    _answer(OperatorAnswer.COMMIT, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
 
 
 @app.command(
@@ -120,7 +120,7 @@ def rollback(
     json_: Json = False,
 ) -> None:
     """ROLLBACK PREPARED, where the verdict is rollback or orphan. The lane must not be running."""
-    _answer(Answer.ROLLBACK, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
+    _answer(OperatorAnswer.ROLLBACK, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
 
 
 @app.command(
@@ -155,7 +155,7 @@ def answers(
 
 
 def _answer(
-    answer: Answer,
+    answer: OperatorAnswer,
     gid: str,
     settings: Settings,
     checkpoint: Path | None,

@@ -11,10 +11,10 @@ from rich.text import Text
 from sqlalchemy import Row
 
 from app.cli.quarantine_view import printable
-from app.db.lock_inspection import Waiting
+from app.db.lock_inspection import LockWaiter
 from app.recover.answering import Given
-from app.recover.answers import State
-from app.recover.indoubt import InDoubt
+from app.recover.answers import AnswerState
+from app.recover.in_doubt_overview import InDoubt
 from app.recover.verdict import PAST
 
 #: of each kind so many lines are shown; `--json` has all
@@ -70,7 +70,7 @@ def answered(rows: Sequence[Row[Any]]) -> Table:
             row.gid,
             row.verdict,
             f"{row.answer}, forced" if row.forced else row.answer,
-            f"{row.state}: {row.outcome}" if row.state == State.FAILED else row.state,
+            f"{row.state}: {row.outcome}" if row.state == AnswerState.FAILED else row.state,
             f"{row.os_user}@{row.host} as {row.db_user}",
             row.reason or "",
         )
@@ -174,14 +174,14 @@ def _there(there: bool | None) -> str:
     return "not known" if there is None else "exists" if there else "does not exist"
 
 
-def _told(session: Waiting, redact: Collection[str]) -> str:
+def _told(session: LockWaiter, redact: Collection[str]) -> str:
     who = ", ".join(filter(None, (session.user, session.application)))
     queue = "behind one of these, " if session.behind else ""
     wants = f"{queue}wants {session.mode} on {session.place}"
     return f"backend {session.pid} ({who}) for {age(session.seconds)}: {wants}: {_query(session, redact)}"
 
 
-def _query(session: Waiting, redact: Collection[str]) -> str:
+def _query(session: LockWaiter, redact: Collection[str]) -> str:
     """Somebody's SQL may have values of hidden columns in it."""
     return _WITHHELD if redact else session.query
 

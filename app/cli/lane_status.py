@@ -9,18 +9,18 @@ from typing import Any
 from sqlalchemy import Connection, Engine, select
 
 from app.config.settings import Order, Settings
-from app.db.failures import translated
 from app.db.locks import client, lock_holder
 from app.db.prepared import prepared
+from app.db.sqlstate import translated
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
-from app.ledger.in_flight import InFlightRows
+from app.ledger.in_flight_rows import InFlightRows
+from app.ledger.ledger_tables import LedgerTables, lanes_of
 from app.ledger.store import Ledger
-from app.ledger.tables import Tables, lanes_of
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
-from app.model.in_flight import Seen
+from app.model.in_flight import InFlightView
 from app.model.offsets import Offsets
 
 #: of several lanes the state that needs a look first
@@ -31,7 +31,7 @@ DIED = "the writer ended without a word (killed?): the next start settles what i
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writer:
+class WriterStatus:
     """The process of the lane's generation, and the session that holds the lane's lock. None: not known, or nobody."""
 
     host: str | None
@@ -51,7 +51,7 @@ class Writer:
 class StageStatus:
     """What stage processes have in hand, as the lane's monitor has written it within the last second or two."""
 
-    seen: Seen
+    seen: InFlightView
     #: bytes that may be staged ahead, as this configuration has them
     limit: int
 
@@ -93,7 +93,7 @@ class LaneStatus:
     in_doubt: tuple[str, ...]
     last_error: str | None
     #: None, too, of several lanes together
-    writer: Writer | None
+    writer: WriterStatus | None
     #: None: it does not run, or the driver stages by itself
     stage: StageStatus | None
 
@@ -132,7 +132,7 @@ def read_report(settings: Settings, engine: Engine, broker: Broker) -> Report:
 def _names(connection: Connection, settings: Settings) -> list[str]:
     if settings.source.order is Order.TOTAL:
         return [settings.lane]
-    lane = Tables.in_schema(settings.target.db_schema).lane.c.lane
+    lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
     return sorted(connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=True))).scalars())
 
 
@@ -168,11 +168,11 @@ def _stage(connection: Connection, settings: Settings, ledger: Ledger) -> StageS
     return StageStatus(seen=seen, limit=settings.stage.ahead_bytes)
 
 
-def _writer(connection: Connection, ledger: Ledger, generation: int | None, holder: int | None) -> Writer | None:
+def _writer(connection: Connection, ledger: Ledger, generation: int | None, holder: int | None) -> WriterStatus | None:
     by = ledger.claimant(connection, generation) if generation is not None else None
     if by is None and holder is None:
         return None
-    return Writer(
+    return WriterStatus(
         host=by.host if by else None,
         pid=by.pid if by else None,
         since=by.since if by else None,
@@ -206,7 +206,7 @@ def _stages_together(stages: list[StageStatus]) -> StageStatus | None:
         return None
     processes = sorted({process for one in stages for process in one.seen.processes})
     spans = tuple(span for one in stages for span in one.seen.spans)
-    return StageStatus(seen=Seen(processes=tuple(processes), spans=spans), limit=stages[0].limit)
+    return StageStatus(seen=InFlightView(processes=tuple(processes), spans=spans), limit=stages[0].limit)
 
 
 def _highest(numbers: Iterable[int | None]) -> int | None:

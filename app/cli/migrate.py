@@ -7,12 +7,12 @@ from typing import Any
 import typer
 from sqlalchemy import Engine
 
-from app.cli.options import ConfigFile, Json
-from app.config.load import load
+from app.cli.common_options import ConfigFile, Json
+from app.config.loader import load
 from app.db.engine import make_engine
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.guard.database import guard_engine
-from app.ledger import migrate as ledger
+from app.ledger import migrations as ledger
 
 app = typer.Typer(add_completion=False)
 

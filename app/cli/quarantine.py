@@ -13,17 +13,17 @@ from rich.console import Console
 from sqlalchemy import Connection
 
 from app.cli.caller import who
-from app.cli.options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json
 from app.cli.quarantine_view import facts, listed, sections, summary, whole
 from app.cli.terminal import confirm, console
-from app.config.load import load
+from app.config.loader import load
 from app.config.redaction import Redaction
 from app.config.settings import Order, Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import Refused
 from app.guard.operator import Filter, Operator
-from app.guard.quarantine import OPEN, State
+from app.guard.quarantine import OPEN, EntryState
 from app.model.moment import EXAMPLE, moment
 
 #: entries of one `list`, whose messages are in memory together
@@ -68,7 +68,9 @@ All = Annotated[bool, typer.Option("--all", help="All that wait: quarantined and
 )
 def list_entries(
     config: ConfigFile = None,
-    state: Annotated[list[State] | None, typer.Option("--state", help="In this state; may be given again.")] = None,
+    state: Annotated[
+        list[EntryState] | None, typer.Option("--state", help="In this state; may be given again.")
+    ] = None,
     table: TableName = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Of this topic.")] = None,
     since: Annotated[

@@ -11,26 +11,26 @@ import typer
 from sqlalchemy.engine import URL
 
 from app.cli.caller import who
+from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.comparing import Tables, Wait, comparing
 from app.cli.gap_view import gaps_json, gaps_told
-from app.cli.options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.recover_view import Telling, course_told, plan_json, plan_told, recovered_json, recovered_told
 from app.cli.verify_view import told
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import ExitStatus
 from app.guard.database import forget_suspects
 from app.kafka.broker import Broker
-from app.recover.from_ledger import Recovery, recover_from_ledger
+from app.recover.from_ledger import Resumption, recover_from_ledger
 from app.recover.gap import accept as accept_gap
 from app.recover.gap import look
 from app.recover.journal import course
-from app.recover.plan import Check, make_plan
-from app.recover.recovering import Recovering, Wishes
+from app.recover.recovering import Recovering, RecoveryOptions
+from app.recover.recovery_plan import PlanCheck, make_plan
 from app.snapshot.driver import Destination
-from app.snapshot.folder import Directory
+from app.snapshot.snapshot_directory import Directory
 from app.verify.pairs import Choice
 
 app = typer.Typer(name="recover", add_completion=False)
@@ -210,7 +210,9 @@ def run(
         destination = Destination(to=to, port=port, max_prepared_transactions=slots, owners=not no_owner)
     elif port is not None or slots is not None or no_owner:
         raise typer.BadParameter("--port, --max-prepared-transactions and --no-owner belong to --to")
-    wishes = Wishes(destination=destination, url=database_url(url) if url else None, foreign=foreign, anew=anew)
+    wishes = RecoveryOptions(
+        destination=destination, url=database_url(url) if url else None, foreign=foreign, anew=anew
+    )
     choice, url_against = Choice(tuple(tables or ()), same_names=same_names), database_url(against) if against else None
     caller = who()
     with Telling(quiet=as_json) as telling:
@@ -236,18 +238,18 @@ def _lane(config: Path | None) -> list[str]:
 
 def _comparing(
     original: Settings, against: URL, choice: Choice, telling: Telling, wait: float
-) -> Callable[[Settings], Check]:
+) -> Callable[[Settings], PlanCheck]:
     """The comparison that ends it; what it is told wrongly is wrong before anything is done."""
     comparing(original, against, choice, telling.progress)
 
-    def compare(settings: Settings) -> Check:
+    def compare(settings: Settings) -> PlanCheck:
         outcome = comparing(settings, against, choice, telling.progress).run(wait)
         hint = "" if outcome.equal else ". Which: surelane verify --against, with the restored target.url"
-        return Check(what="comparison", ok=outcome.equal, said=f"{told(outcome)}{hint}")
+        return PlanCheck(what="comparison", ok=outcome.equal, said=f"{told(outcome)}{hint}")
 
     return compare
 
 
-def _told(recovery: Recovery, *, dry_run: bool) -> str:
+def _told(recovery: Resumption, *, dry_run: bool) -> str:
     replay = f"lane {recovery.lane}: from {recovery.position}, at most {recovery.messages} messages to replay"
     return f"{replay}; nothing was changed" if dry_run else f"{replay}. Next: surelane run"

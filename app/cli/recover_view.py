@@ -13,9 +13,9 @@ from rich.markup import escape
 from app.cli.indoubt_view import age
 from app.cli.quarantine_view import printable
 from app.cli.snapshot_view import position
-from app.recover.journal import Course, State, Step
-from app.recover.plan import Plan
+from app.recover.journal import Course, Step, StepState
 from app.recover.recovering import Recovered
+from app.recover.recovery_plan import RecoveryPlan
 
 #: seconds between two lines of progress where stderr is no terminal
 PROGRESS_SECONDS = 10.0
@@ -24,7 +24,7 @@ _PAGES = {"topics": "topic-recreated.md", "retention": "retention-exceeded.md"}
 _WIDTH = max(map(len, Step))
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
+def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
     """For `--json`. A headroom without limit, or that is not known, is null; `headroom_known` tells which."""
     finite = math.isfinite(plan.headroom_seconds)
     return {
@@ -43,12 +43,12 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def plan_told(plan: Plan) -> str:
+def plan_told(plan: RecoveryPlan) -> str:
     """In sentences."""
     return printable("\n".join(_lines(plan)))
 
 
-def _lines(plan: Plan) -> Iterator[str]:
+def _lines(plan: RecoveryPlan) -> Iterator[str]:
     yield f"snapshot {plan.manifest.name} ({plan.manifest.driver}): {position(plan.manifest)}"
     yield "checked:"
     for check in plan.checks:
@@ -152,7 +152,7 @@ def _course(name: str, course: Course) -> Iterator[str]:
         return
     yield f"recovery from {name} to {course.place.to}: {'finished' if course.finished else 'not finished'}"
     for step, one in course.steps.items():
-        said = f"{one.said} ({one.at})" if one.state is State.DONE else f"{one.state} {one.said}".strip()
+        said = f"{one.said} ({one.at})" if one.state is StepState.DONE else f"{one.state} {one.said}".strip()
         yield _line(step, said)
     if not course.finished:
         yield f"go on: surelane recover run --snapshot {name}"

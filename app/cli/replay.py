@@ -9,15 +9,15 @@ from typing import Annotated
 
 import typer
 
-from app.cli.options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json
 from app.cli.replay_view import as_json, told
 from app.cli.terminal import progress
-from app.config.load import load
+from app.config.loader import load
 from app.logs import warnings_only
 from app.replay.bounds import EXAMPLE, Bound
-from app.replay.destination import Place
-from app.replay.opening import Wishes
-from app.replay.replaying import Replaying
+from app.replay.destination import Destination
+from app.replay.opening import ReplayOptions
+from app.replay.replay import Replaying
 from app.supervisor.worker_process import STOP_SIGNALS
 
 #: seconds between two lines of progress where stderr is no terminal
@@ -81,10 +81,10 @@ def replay(
     """
     settings = load(config)
     try:
-        place = Place.parse(settings, into)
+        place = Destination.parse(settings, into)
     except ValueError as error:
         raise typer.BadParameter(f"--into: {error}") from None
-    wishes = Wishes(start=start, goal=goal, anew=anew)
+    wishes = ReplayOptions(start=start, goal=goal, anew=anew)
     with warnings_only(), _stopping() as stop, progress("replay", PROGRESS_SECONDS) as say:
         done = Replaying(place, wishes, stop=stop, progress=say).run()
     typer.echo(json.dumps(as_json(done, config)) if json_ else told(done, config))

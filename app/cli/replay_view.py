@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.quarantine_view import printable
-from app.replay.destination import Place
-from app.replay.replaying import Replayed
-from app.replay.skipped import Skips
+from app.replay.destination import Destination
+from app.replay.replay import Replayed
+from app.replay.skip_comparison import ReplaySkips
 
 #: messages of which the end is told one by one
 SHOWN = 10
@@ -37,7 +37,7 @@ def told(done: Replayed, config: Path | None) -> str:
     return printable("\n".join(_lines(done, config)))
 
 
-def verify_command(place: Place, config: Path | None) -> str:
+def verify_command(place: Destination, config: Path | None) -> str:
     """The command that compares the target with the replay."""
     words = ["surelane", "verify", *(["--config", str(config)] if config else [])]
     words += ["--against", place.shown, "--same-names"] if place.is_elsewhere else ["--against-schema", place.shown]
@@ -59,7 +59,7 @@ def _lines(done: Replayed, config: Path | None) -> Iterator[str]:
     yield f"next: {verify_command(done.place, config)}"
 
 
-def _skipped(skips: Skips) -> Iterator[str]:
+def _skipped(skips: ReplaySkips) -> Iterator[str]:
     if not skips.there and not skips.here:
         return
     yield f"skipped in this range: {len(skips.there):,} by the lane, {len(skips.here):,} by the replay"

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from app import logs
-from app.cli.options import ConfigFile
-from app.config.load import load
-from app.spark.options import is_local
+from app.cli.common_options import ConfigFile
+from app.config.loader import load
+from app.spark.session_options import is_local
 from app.stage.fork_server import ForkServer
 from app.supervisor.link import Link
 from app.supervisor.supervisor import Supervisor

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from app.cli.options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots
+from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots
 from app.cli.snapshot_view import as_json, facts, listed, restored_json, told_made, told_restored
 from app.cli.terminal import confirm, console, progress
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import Settings, SnapshotDriver
 from app.errors import ExitStatus
 from app.snapshot.driver import Destination

@@ -11,15 +11,15 @@ from app.cli.indoubt_view import age
 from app.cli.quarantine_view import printable
 from app.model.gid import Gid
 from app.snapshot.driver import Restored
-from app.snapshot.folder import Stored
-from app.snapshot.manifest import InDoubt, Manifest, Seen
+from app.snapshot.manifest import InDoubtTransaction, Manifest, TargetView
+from app.snapshot.snapshot_directory import StoredSnapshot
 from app.snapshot.snapshots import Made
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1024
 
 
-def as_json(stored: Stored) -> dict[str, Any]:
+def as_json(stored: StoredSnapshot) -> dict[str, Any]:
     """One of them for `--json`: the manifest, and where it is."""
     manifest = stored.manifest
     return {
@@ -31,7 +31,7 @@ def as_json(stored: Stored) -> dict[str, Any]:
     }
 
 
-def restored_json(stored: Stored, restored: Restored) -> dict[str, Any]:
+def restored_json(stored: StoredSnapshot, restored: Restored) -> dict[str, Any]:
     """A restore for `--json`. No password: programs take it from where they had it."""
     return {
         "name": stored.manifest.name,
@@ -45,7 +45,7 @@ def restored_json(stored: Stored, restored: Restored) -> dict[str, Any]:
     }
 
 
-def listed(found: Iterable[Stored]) -> Table:
+def listed(found: Iterable[StoredSnapshot]) -> Table:
     """A line for each."""
     table = Table(box=None, pad_edge=False)
     for name in ("name", "driver", "lane", "made", "age", "size", "position", "in doubt"):
@@ -66,7 +66,7 @@ def listed(found: Iterable[Stored]) -> Table:
     return table
 
 
-def facts(stored: Stored) -> Table:
+def facts(stored: StoredSnapshot) -> Table:
     """Everything that the manifest says of one."""
     one, server = stored.manifest, stored.manifest.content.server
     table = Table("", "", show_header=False, box=None, pad_edge=False)
@@ -99,7 +99,7 @@ def told_made(made: Made) -> str:
     return printable("\n".join(lines))
 
 
-def told_restored(stored: Stored, restored: Restored) -> str:
+def told_restored(stored: StoredSnapshot, restored: Restored) -> str:
     """What was restored, and what to type next."""
     one, url = stored.manifest, restored.url.render_as_string(hide_password=True)
     lines = [f"{one.name}: restored {'before, ' if restored.before else ''}at {url}"]
@@ -153,7 +153,7 @@ def _is_of(one: Manifest, text: str) -> bool:
     return gid is not None and gid.lane.partition(".")[0] == one.lane
 
 
-def _lanes(seen: Seen) -> list[str]:
+def _lanes(seen: TargetView) -> list[str]:
     return [
         f"lane {one.lane}: {one.applied}, generation {one.generation}, epoch {one.epoch}"
         + ("" if one.read == one.applied else f", read to {one.read}")
@@ -161,7 +161,7 @@ def _lanes(seen: Seen) -> list[str]:
     ]
 
 
-def _prepared(found: Sequence[InDoubt]) -> list[str]:
+def _prepared(found: Sequence[InDoubtTransaction]) -> list[str]:
     return [f"{one.gid} in {one.database}, by {one.owner}, since {one.prepared_at}" for one in found]
 
 

@@ -13,10 +13,10 @@ from rich.table import Table
 from rich.text import Text
 from sqlalchemy import Engine
 
-from app.cli.lane_status import LaneStatus, Report, StageStatus, Writer, read_report
-from app.cli.options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json
+from app.cli.lane_status import LaneStatus, Report, StageStatus, WriterStatus, read_report
 from app.cli.terminal import console
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import Unreachable
@@ -129,7 +129,7 @@ def _mib(size: int) -> str:
     return f"{size / (1 << 20):,.1f}"
 
 
-def _writer(writer: Writer | None) -> str:
+def _writer(writer: WriterStatus | None) -> str:
     if writer is None:
         return "-"
     process = "not known" if writer.pid is None else f"process {writer.pid} on {writer.host}"

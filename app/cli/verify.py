@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from app.cli.common_options import ConfigFile, Json, database_url
 from app.cli.comparing import Tables, Wait, comparing
-from app.cli.options import ConfigFile, Json, database_url
 from app.cli.terminal import console, progress
 from app.cli.verify_view import as_json, differences, listed, told
-from app.config.load import load
+from app.config.loader import load
 from app.errors import ExitStatus
 from app.verify.pairs import Choice
 

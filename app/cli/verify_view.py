@@ -9,13 +9,13 @@ from rich.text import Text
 from app.cli.quarantine_view import printable
 from app.guard.lossless_json import HIDDEN
 from app.verify.pair import Pair
-from app.verify.positions import Standing
-from app.verify.result import Difference, Kind, TableResult, Values
+from app.verify.positions import SidePositions
+from app.verify.result import Difference, DifferenceKind, TableResult, Values
 from app.verify.side import SHOWN_CHARACTERS, Key
-from app.verify.verify import Outcome
+from app.verify.verify import VerifyOutcome
 
 
-def as_json(outcome: Outcome, show: int) -> dict[str, Any]:
+def as_json(outcome: VerifyOutcome, show: int) -> dict[str, Any]:
     """Everything for `--json`; of each table the first `show` differing keys."""
     done = outcome.record
     return {
@@ -44,7 +44,7 @@ def _table(one: TableResult, show: int) -> dict[str, Any]:
     }
 
 
-def _positions(found: Standing) -> dict[str, Any]:
+def _positions(found: SidePositions) -> dict[str, Any]:
     return {"target": found.target.nested(), "other": found.other.nested(), "apart": found.apart}
 
 
@@ -63,10 +63,10 @@ def _value(one: Values, text: str | None) -> str | None:
     return text if text is None or len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-def listed(outcome: Outcome) -> Table:
+def listed(outcome: VerifyOutcome) -> Table:
     """A line for each table."""
     table = Table(box=None, pad_edge=False)
-    for name in ("table", "rows", "other rows", *Kind, "result"):
+    for name in ("table", "rows", "other rows", *DifferenceKind, "result"):
         table.add_column(name, overflow="fold")
     for one in outcome.tables:
         numbers = (one.target_rows, one.other_rows, *one.counts.values())
@@ -75,7 +75,7 @@ def listed(outcome: Outcome) -> Table:
     return table
 
 
-def differences(outcome: Outcome, show: int) -> Iterator[str]:
+def differences(outcome: VerifyOutcome, show: int) -> Iterator[str]:
     """The first of each table, and what was not compared."""
     for one in outcome.tables:
         if one.differing:
@@ -98,7 +98,7 @@ def differences(outcome: Outcome, show: int) -> Iterator[str]:
         yield printable(f"the target is at {found.target}, the replay at {found.other}: {found.apart:,} offsets apart")
 
 
-def told(outcome: Outcome) -> str:
+def told(outcome: VerifyOutcome) -> str:
     """The end of it, in a sentence."""
     done = outcome.record
     found = "equal" if outcome.equal else f"{done.differing:,} keys differ"

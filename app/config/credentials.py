@@ -34,7 +34,7 @@ class PasswordInvalid(ValueError):
         self.problem, self.hint = problem, hint
 
 
-class Kind(enum.StrEnum):
+class PasswordKind(enum.StrEnum):
     """The places."""
 
     ENV = "env"  #: a variable of the environment
@@ -47,7 +47,7 @@ class Kind(enum.StrEnum):
 class PasswordFrom:
     """One place."""
 
-    kind: Kind
+    kind: PasswordKind
     #: the variable, the path, the secret; for `rds-iam` the region, "" where the host name says it
     what: str
 
@@ -55,12 +55,12 @@ class PasswordFrom:
     def parse(cls, text: str) -> Self:
         """Raises PasswordInvalid, which does not repeat the text: somebody may have written the password itself."""
         head, _, what = text.partition(":")
-        if head not in set(Kind):
+        if head not in set(PasswordKind):
             raise PasswordInvalid("not a place that a password comes from (not shown: it may be one)", _FORMS)
-        kind = Kind(head)
-        if kind is Kind.RDS_IAM and what and not _REGION.fullmatch(what):
+        kind = PasswordKind(head)
+        if kind is PasswordKind.RDS_IAM and what and not _REGION.fullmatch(what):
             raise PasswordInvalid(f"{what!r} is no region", "write rds-iam, or rds-iam:eu-central-1")
-        if kind is not Kind.RDS_IAM and not what:
+        if kind is not PasswordKind.RDS_IAM and not what:
             raise PasswordInvalid(f"{head}: of what?", _FORMS)
         return cls(kind, what)
 
@@ -70,20 +70,20 @@ class PasswordFrom:
     @property
     def region(self) -> str | None:
         """Of AWS, where it is written here."""
-        if self.kind is Kind.RDS_IAM:
+        if self.kind is PasswordKind.RDS_IAM:
             return self.what or None
         parts = self.what.split(":")
-        return parts[3] if self.kind is Kind.SECRETS_MANAGER and len(parts) > 3 else None
+        return parts[3] if self.kind is PasswordKind.SECRETS_MANAGER and len(parts) > 3 else None
 
     def check(self) -> None:
         """Whether it can be asked on this machine: raises PasswordInvalid."""
-        if self.kind is Kind.ENV and self.what not in os.environ:
+        if self.kind is PasswordKind.ENV and self.what not in os.environ:
             raise PasswordInvalid(f"there is no environment variable {self.what}", "set it, or name another one")
-        if self.kind is Kind.FILE and not os.access(Path(self.what).expanduser(), os.R_OK):
+        if self.kind is PasswordKind.FILE and not os.access(Path(self.what).expanduser(), os.R_OK):
             raise PasswordInvalid(
                 f"there is no file {self.what} that can be read", "check the path and its permissions"
             )
-        if self.kind in (Kind.SECRETS_MANAGER, Kind.RDS_IAM):
+        if self.kind in (PasswordKind.SECRETS_MANAGER, PasswordKind.RDS_IAM):
             needs_aws(str(self.kind), "boto3")
 
 
@@ -114,9 +114,9 @@ def checked_url(url: URL) -> URL:
     if url.password is not None:
         raise PasswordInvalid(f"the URL has a password and {QUERY_KEY}", "keep one of them")
     place.check()
-    if place.kind is not Kind.SECRETS_MANAGER and not url.username:
+    if place.kind is not PasswordKind.SECRETS_MANAGER and not url.username:
         raise PasswordInvalid("the URL names no user", "write postgresql+psycopg2://user@host:5432/database")
-    if place.kind is Kind.RDS_IAM and str(url.query.get("sslmode")) not in ENCRYPTED:
+    if place.kind is PasswordKind.RDS_IAM and str(url.query.get("sslmode")) not in ENCRYPTED:
         raise PasswordInvalid(
             "rds-iam without TLS: RDS refuses the token, and whoever listens could use it",
             "add ?sslmode=verify-full&sslrootcert=/path/global-bundle.pem to the URL",

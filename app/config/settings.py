@@ -170,7 +170,7 @@ class ScramMechanism(enum.StrEnum):
     SHA_256 = "SCRAM-SHA-256"
 
 
-class Security(_Section):
+class SecuritySettings(_Section):
     """The way to Kafka: short for options of two clients."""
 
     protocol: Annotated[SecurityProtocol, AfterValidator(values.has_its_libraries)] = SecurityProtocol.PLAINTEXT
@@ -209,7 +209,7 @@ class Security(_Section):
         return place
 
 
-class Source(_Section):
+class SourceSettings(_Section):
     """Where the messages come from."""
 
     bootstrap_servers: Annotated[str, AfterValidator(values.bootstrap_servers)]
@@ -221,7 +221,7 @@ class Source(_Section):
     compiled: bool = True
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES
-    security: Annotated[Security, BeforeValidator(values.security)] = Security()
+    security: Annotated[SecuritySettings, BeforeValidator(values.security)] = SecuritySettings()
     #: not shown in a repr: may hold passwords
     options: Annotated[_Texts, AfterValidator(values.source_options)] = Field(default_factory=dict, repr=False)
 
@@ -240,7 +240,7 @@ class Source(_Section):
     def _security_is_said_once(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         security = info.data.get("security")
         twice = [name for name in options if name.startswith(("kafka.security.", "kafka.ssl.", "kafka.sasl."))]
-        if twice and isinstance(security, Security) and security.protocol is not SecurityProtocol.PLAINTEXT:
+        if twice and isinstance(security, SecuritySettings) and security.protocol is not SecurityProtocol.PLAINTEXT:
             raise values.fault(f"{', '.join(twice)} beside source.security", "keep one of them")
         return options
 
@@ -286,7 +286,7 @@ class ColumnNames(_Section):
         return self.rename.get(name, name)
 
 
-class Target(_Section):
+class TargetSettings(_Section):
     """The Postgres database that is written."""
 
     #: for a URL without a password; in `url` once it is there
@@ -320,7 +320,7 @@ class Align(enum.StrEnum):
     SOURCE_TRANSACTION = "source-transaction"  #: where a transaction of the source ends
 
 
-class Epoch(_Section):
+class EpochSettings(_Section):
     """How much is applied as a whole."""
 
     max_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 100_000
@@ -339,7 +339,7 @@ class Epoch(_Section):
         return self.max_transaction_messages if self.align is Align.SOURCE_TRANSACTION else None
 
 
-class Stage(_Section):
+class StageSettings(_Section):
     """Spark's tasks that read, decode and stage the messages."""
 
     #: resident ones, each takes a core of the session; None: one less than it has cores, 1 to 4
@@ -348,14 +348,14 @@ class Stage(_Section):
     ahead_bytes: Annotated[int, Field(ge=0)] = 256 << 20
 
 
-class Breaker(_Section):
+class BreakerSettings(_Section):
     """How much may go into quarantine before the lane stops instead."""
 
     messages: Annotated[int, Field(ge=1)] = 100
     minutes: Annotated[float, Field(gt=0, le=MAX_BREAKER_MINUTES)] = 10.0
 
 
-class DeadLetter(_Section):
+class DeadLetterSettings(_Section):
     """A topic that copies of skipped messages go to."""
 
     topic: Annotated[str, AfterValidator(values.topic_name)]
@@ -363,7 +363,7 @@ class DeadLetter(_Section):
     options: Annotated[_Texts, AfterValidator(values.producer_options)] = Field(default_factory=dict, repr=False)
 
 
-class Guard(_Section):
+class GuardSettings(_Section):
     """When a message is skipped."""
 
     #: False: attempts are counted in memory only, and nobody watches over their time
@@ -383,16 +383,16 @@ class Guard(_Section):
     #: keys whose changes wait in quarantine: they are held in memory
     max_parked_keys: Annotated[int, Field(ge=1)] = 10_000
     #: None: never
-    breaker: Breaker | None = Breaker()
+    breaker: BreakerSettings | None = BreakerSettings()
     #: columns of the source that no command, log or error text shows
     redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
     #: None: what is skipped is in the quarantine only
-    dead_letter: DeadLetter | None = None
+    dead_letter: DeadLetterSettings | None = None
 
     _url_knows = field_validator("url")(_with_password_from)
 
 
-class Transform(_Section):
+class TransformSettings(_Section):
     """The user's code between decoding and applying."""
 
     function: Annotated[str, AfterValidator(values.function)]
@@ -407,7 +407,7 @@ class TableSql(_Section):
     where: Annotated[str, Field(min_length=1)] | None = None
 
 
-class Spark(_Section):
+class SparkSettings(_Section):
     """The Spark session."""
 
     master: str = "local[*]"
@@ -450,7 +450,7 @@ class FailureRate(_Section):
     delay: _Duration = datetime.timedelta(seconds=1)
 
 
-class Restart(_Section):
+class RestartSettings(_Section):
     """What follows the death of a worker process."""
 
     strategy: Strategy = Strategy.EXPONENTIAL_DELAY
@@ -459,7 +459,7 @@ class Restart(_Section):
     failure_rate: FailureRate = FailureRate()
 
 
-class Metrics(_Section):
+class MetricsSettings(_Section):
     """Where /metrics, /healthz and /readyz are served."""
 
     #: 0 or null: not served
@@ -488,7 +488,7 @@ class Rds(_Section):
     security_groups: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
 
 
-class Snapshots(_Section):
+class SnapshotSettings(_Section):
     """Where snapshots of the target are kept, and how they are made."""
 
     driver: SnapshotDriver = SnapshotDriver.DUMP
@@ -513,7 +513,7 @@ class ArchiveFormat(enum.StrEnum):
     JSONL_ZST = "jsonl.zst"  #: a line of JSON for each message, compressed with zstd
 
 
-class Archive(_Section):
+class ArchiveSettings(_Section):
     """Files that keep what was consumed beyond Kafka's retention."""
 
     #: has to be there
@@ -532,7 +532,7 @@ class Archive(_Section):
 
 
 class Settings(BaseSettings):
-    """Everything one lane is told. The constructor looks at its arguments only; `app.config.load` reads the rest."""
+    """Everything one lane is told. The constructor looks at its arguments only; `app.config.loader` reads the rest."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -544,40 +544,40 @@ class Settings(BaseSettings):
     )
 
     lane: Annotated[str, AfterValidator(values.lane_name)]
-    source: Source
-    target: Target
+    source: SourceSettings
+    target: TargetSettings
     delivery: Delivery = Delivery.EXACTLY_ONCE
     #: without effect under at-least-once, so that `delivery` can be changed alone
     commit: Commit = Commit.TWO_PHASE
     #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
     checkpoint: Annotated[str, Field(validate_default=True)] = ""
-    epoch: Epoch = Epoch()
-    stage: Stage = Stage()
-    guard: Guard = Guard()
-    transform: Annotated[Transform, BeforeValidator(values.transform)] | None = None
+    epoch: EpochSettings = EpochSettings()
+    stage: StageSettings = StageSettings()
+    guard: GuardSettings = GuardSettings()
+    transform: Annotated[TransformSettings, BeforeValidator(values.transform)] | None = None
     #: source schema.table -> SQL; the first that matches wins
     sql: Annotated[dict[str, TableSql], AfterValidator(values.tables)] = {}
-    spark: Spark = Spark()
-    restart: Restart = Restart()
-    metrics: Metrics = Metrics()
-    snapshots: Snapshots = Snapshots()
+    spark: SparkSettings = SparkSettings()
+    restart: RestartSettings = RestartSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    snapshots: SnapshotSettings = SnapshotSettings()
     #: None: nothing is kept beside the target
-    archive: Archive | None = None
+    archive: ArchiveSettings | None = None
 
     @field_validator("guard")
     @classmethod
-    def _dead_letters_are_not_read(cls, guard: Guard, info: ValidationInfo) -> Guard:
+    def _dead_letters_are_not_read(cls, guard: GuardSettings, info: ValidationInfo) -> GuardSettings:
         source, told = info.data.get("source"), guard.dead_letter
-        if told is not None and isinstance(source, Source) and source.reads(told.topic):
+        if told is not None and isinstance(source, SourceSettings) and source.reads(told.topic):
             problem = f"the lane reads guard.dead_letter.topic: {told.topic} is one of the source's topics"
             raise values.fault(problem, "name another topic there, or make source.topic_pattern narrower")
         return guard
 
     @field_validator("epoch")
     @classmethod
-    def _transactions_have_one_lane(cls, epoch: Epoch, info: ValidationInfo) -> Epoch:
+    def _transactions_have_one_lane(cls, epoch: EpochSettings, info: ValidationInfo) -> EpochSettings:
         source = info.data.get("source")
-        if epoch.align is not Align.NONE and isinstance(source, Source) and source.order is Order.PARTITION:
+        if epoch.align is not Align.NONE and isinstance(source, SourceSettings) and source.order is Order.PARTITION:
             raise values.fault(
                 "epoch.align: source-transaction, but source.order: partition parts transactions among lanes",
                 "write order: total, or align: none",

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from sqlalchemy import URL
 
-from app.config.credentials import Kind, PasswordFrom, password_from, region_of_host, without_password_from
+from app.config.credentials import PasswordFrom, PasswordKind, password_from, region_of_host, without_password_from
 from app.credentials import aws
 from app.errors import EnvironmentMissing
 
@@ -48,12 +48,12 @@ def look_up(place: PasswordFrom, *, fresh: bool = False) -> Login:
 
     Raises EnvironmentMissing, or Unreachable when AWS does not answer.
     """
-    if place.kind is Kind.ENV:
+    if place.kind is PasswordKind.ENV:
         value = os.environ.get(place.what)
         if value is None:
             raise EnvironmentMissing(f"there is no environment variable {place.what}", hint="set it")
         return Login(None, value)
-    if place.kind is Kind.FILE:
+    if place.kind is PasswordKind.FILE:
         return Login(None, _first_line(Path(place.what).expanduser()))
     with _asking:
         kept = _kept.get(place)
@@ -68,7 +68,7 @@ def filled(url: URL, *, fresh: bool = False) -> URL:
     place, plain = password_from(url), without_password_from(url)
     if place is None:
         return plain
-    if place.kind is Kind.RDS_IAM:
+    if place.kind is PasswordKind.RDS_IAM:
         host = plain.host or str(plain.query.get("host", ""))
         port = int(plain.port or str(plain.query.get("port", DEFAULT_PORT)))
         region = place.region or region_of_host(host)
@@ -94,7 +94,7 @@ def connected(url: URL, connect: Callable[[str, str], _Connection], refused: typ
 
 def _is_token(url: URL) -> bool:
     place = password_from(url)
-    return place is not None and place.kind is Kind.RDS_IAM
+    return place is not None and place.kind is PasswordKind.RDS_IAM
 
 
 def _first_line(path: Path) -> str:

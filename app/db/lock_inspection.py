@@ -70,7 +70,7 @@ MAX_QUERY_CHARACTERS = 500
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class HeldLock:
     """One lock of a prepared transaction."""
 
     locktype: str
@@ -80,7 +80,7 @@ class Held:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class LockWaiter:
     """A session that waits for a prepared transaction, or for a session that does."""
 
     pid: int
@@ -96,16 +96,16 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holding:
+class PreparedLocks:
     """What one prepared transaction holds."""
 
-    locks: tuple[Held, ...] = ()
+    locks: tuple[HeldLock, ...] = ()
     #: schema.table of what it writes, as SQL would name it
     tables: tuple[str, ...] = ()
-    blocks: tuple[Waiting, ...] = ()
+    blocks: tuple[LockWaiter, ...] = ()
 
 
-def holdings(connection: Connection, own_schema: str) -> dict[int, Holding]:
+def holdings(connection: Connection, own_schema: str) -> dict[int, PreparedLocks]:
     """By transaction id, of every prepared transaction. Tables of `own_schema` are no tables it was made for."""
     held: dict[int, list[Row[Any]]] = {}
     for row in connection.execute(_HELD):
@@ -113,8 +113,8 @@ def holdings(connection: Connection, own_schema: str) -> dict[int, Holding]:
     with as_login(connection):
         waiting = connection.execute(_WAITING, {"characters": MAX_QUERY_CHARACTERS}).all()
     return {
-        xid: Holding(
-            locks=tuple(Held(locktype=row.locktype, mode=row.mode, place=row.place) for row in locks),
+        xid: PreparedLocks(
+            locks=tuple(HeldLock(locktype=row.locktype, mode=row.mode, place=row.place) for row in locks),
             tables=_tables(locks, own_schema),
             blocks=_blocked(locks, waiting),
         )
@@ -127,7 +127,7 @@ def _tables(locks: Sequence[Row[Any]], own_schema: str) -> tuple[str, ...]:
     return tuple(sorted({row.place for row in written if row.nspname != own_schema}))
 
 
-def _blocked(locks: Sequence[Row[Any]], waiting: Sequence[Row[Any]]) -> tuple[Waiting, ...]:
+def _blocked(locks: Sequence[Row[Any]], waiting: Sequence[Row[Any]]) -> tuple[LockWaiter, ...]:
     """Who waits for one of `locks`, and who waits for those, and so on."""
     found = {row.pid: False for row in waiting if any(_conflict(lock, row) for lock in locks)}
     grown = True
@@ -142,8 +142,8 @@ def _conflict(lock: Row[Any], wanted: Row[Any]) -> bool:
     return lock.object == wanted.object and _LETTER.get(wanted.mode, "-") in _CONFLICTS.get(lock.mode, "")
 
 
-def _session(row: Row[Any], *, behind: bool) -> Waiting:
-    return Waiting(
+def _session(row: Row[Any], *, behind: bool) -> LockWaiter:
+    return LockWaiter(
         pid=row.pid,
         user=row.usename or "",
         application=row.application_name or "",

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, Row, event, text
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from app.db.failures import translated
+from app.db.sqlstate import translated
 
 #: a prepared transaction has no session: `pg_blocking_pids` gives 0 for it
 _PREPARED = 0

@@ -1,6 +1,6 @@
 """Debezium's JSON: one pass over the bytes, into exactly the fields that are needed.
 
-Compiled code (`app.decode.debezium_scan_loader`) takes most messages, once there were enough of them; the others are decoded here.
+Compiled code (`app.decode.scan_loader`) takes most messages, once there were enough; the others are decoded here.
 """
 
 import re
@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from app.config.settings import Source
-from app.decode import debezium_scan_loader as scanner
-from app.decode.debezium_scan_loader import Scanned, Scanner
+from app.config.settings import SourceSettings
+from app.decode import scan_loader as scanner
+from app.decode.scan_loader import Scanned, Scanner
 from app.kafka.spans import Batch
 from app.model.arrow import Indices, compute
-from app.model.rows import MOST_TS_MS, SCHEMA, SEPARATOR, TRANSACTION, Kind
+from app.model.rows import MOST_TS_MS, SCHEMA, SEPARATOR, TRANSACTION, RowKind
 
 log = structlog.get_logger()
 
@@ -27,14 +27,14 @@ WORTH_COMPILING = 20_000
 
 #: what `op` asks for
 OPERATIONS = {
-    "c": Kind.UPSERT,
-    "u": Kind.UPSERT,
-    "r": Kind.UPSERT,
-    "d": Kind.DELETE,
-    "t": Kind.TRUNCATE,
-    "m": Kind.FILTERED,
+    "c": RowKind.UPSERT,
+    "u": RowKind.UPSERT,
+    "r": RowKind.UPSERT,
+    "d": RowKind.DELETE,
+    "t": RowKind.TRUNCATE,
+    "m": RowKind.FILTERED,
 }
-_UPSERTS = frozenset(op for op, kind in OPERATIONS.items() if kind is Kind.UPSERT)
+_UPSERTS = frozenset(op for op, kind in OPERATIONS.items() if kind is RowKind.UPSERT)
 #: of a row that was not there before
 _FIRST = ("c", "r")
 #: how Connect's converter begins a message with schema, and what stands between the two
@@ -162,7 +162,7 @@ class DebeziumJson:
         self._forget()
 
     @classmethod
-    def of(cls, source: Source, *, transactions: bool) -> Self:
+    def of(cls, source: SourceSettings, *, transactions: bool) -> Self:
         """With compiled code unless `source.compiled` is false: then it is never loaded."""
         return cls(transactions=transactions, worth_compiling=WORTH_COMPILING if source.compiled else None)
 
@@ -172,15 +172,15 @@ class DebeziumJson:
             self._forget()
         return pa.concat_tables([SCHEMA.empty_table(), *map(self._batch, batches)])
 
-    def gone(self, key: bytes | None, value: bytes | None, *, enveloped: bool) -> tuple[Kind, tuple[str, ...], str]:
+    def gone(self, key: bytes | None, value: bytes | None, *, enveloped: bool) -> tuple[RowKind, tuple[str, ...], str]:
         """What deletes the row that a change has written: kind, columns, line. FILTERED: it was never there before."""
-        kind, row = (Kind.KEYLESS, None) if key is None else self._key(key, enveloped=enveloped)
-        if kind is Kind.KEYLESS and value is not None:
+        kind, row = (RowKind.KEYLESS, None) if key is None else self._key(key, enveloped=enveloped)
+        if kind is RowKind.KEYLESS and value is not None:
             whole = self._anything(value)
             body = whole["payload"] if isinstance(whole.get("payload"), dict) else whole
             kind, row = _before(body.get("before")) if key is None else (kind, None)
-            if kind is Kind.KEYLESS and body.get("op") in _FIRST:
-                kind = Kind.FILTERED
+            if kind is RowKind.KEYLESS and body.get("op") in _FIRST:
+                kind = RowKind.FILTERED
         return kind, tuple(row or ()), line_of(row) if row else ""
 
     def _forget(self) -> None:
@@ -255,14 +255,14 @@ class DebeziumJson:
         number = self._scanned_codes.get((schema, text))
         if number is None:
             _, *columns, source, table, op = text.split(SEPARATOR)
-            kind, is_clear = Kind.DELETE if op == "d" else Kind.UPSERT, len(set(columns)) == len(columns)
+            kind, is_clear = RowKind.DELETE if op == "d" else RowKind.UPSERT, len(set(columns)) == len(columns)
             number = self._layout(kind, schema, source, table, *columns) if is_clear else -1
             self._scanned_codes[schema, text] = number
         return number
 
     def _message(self, columns: _Columns, key: bytes | None, value: bytes | None) -> None:
         if value is None:  # tombstone
-            columns.add(self._layout(Kind.FILTERED), "")
+            columns.add(self._layout(RowKind.FILTERED), "")
             return
         schema, body = self._opened(value) if value.startswith(_ENVELOPE) else ("", value)
         try:
@@ -293,7 +293,7 @@ class DebeziumJson:
     def _schema(self, text: bytes) -> str:
         return self._schemas.get(text) or self._schemas.setdefault(text, str(hash(text)))
 
-    def _layout(self, kind: Kind, schema: str = "", *names: str) -> int:
+    def _layout(self, kind: RowKind, schema: str = "", *names: str) -> int:
         """Its number; `names`: source schema, table and columns."""
         which = (kind, schema, *names)
         code = self._codes.get(which)
@@ -307,34 +307,34 @@ class DebeziumJson:
         table = (schema, source.schema, source.table)
         latest = self._latest.get(table)
         if latest is None or latest[0] != names:
-            code = self._layout(Kind.UPSERT, schema, source.schema or "", source.table or "", *names)
+            code = self._layout(RowKind.UPSERT, schema, source.schema or "", source.table or "", *names)
             latest = self._latest[table] = (names, code)
         return latest[1]
 
-    def _key(self, key: bytes, *, enveloped: bool) -> tuple[Kind, _Row | None]:
+    def _key(self, key: bytes, *, enveloped: bool) -> tuple[RowKind, _Row | None]:
         """The row that a delete's key names."""
         try:
             key.decode()
         except UnicodeDecodeError:  # whatever row it would name is not the one meant
-            return Kind.MALFORMED, None
+            return RowKind.MALFORMED, None
         try:
             row = self._anything(key)
         except _FAULTS:
-            return Kind.KEYLESS, None
+            return RowKind.KEYLESS, None
         if enveloped and isinstance(row, dict):
             row = row.get("payload")
-        return (Kind.DELETE, row) if isinstance(row, dict) and row else (Kind.KEYLESS, None)
+        return (RowKind.DELETE, row) if isinstance(row, dict) and row else (RowKind.KEYLESS, None)
 
     def _delete(
         self,
         columns: _Columns,
-        kind: Kind,
+        kind: RowKind,
         row: _Row | None,
         schema: str,
         source: _Source,
         transaction: dict[str, Any] | None,
     ) -> None:
-        named = () if kind is Kind.MALFORMED else (schema, source.schema or "", source.table or "", *(row or ()))
+        named = () if kind is RowKind.MALFORMED else (schema, source.schema or "", source.table or "", *(row or ()))
         columns.add(self._layout(kind, *named), line_of(row) if row else "", source, False, transaction)
 
     def _other(self, columns: _Columns, key: bytes | None, value: bytes) -> None:
@@ -342,10 +342,10 @@ class DebeziumJson:
         try:
             whole = self._anything(value)
         except _FAULTS:
-            columns.add(self._layout(Kind.MALFORMED), "")
+            columns.add(self._layout(RowKind.MALFORMED), "")
             return
         if not isinstance(whole, dict):
-            columns.add(self._layout(Kind.MALFORMED), "")
+            columns.add(self._layout(RowKind.MALFORMED), "")
             return
         enveloped = isinstance(whole.get("payload"), dict)
         body = whole["payload"] if enveloped else whole
@@ -354,17 +354,17 @@ class DebeziumJson:
         kind = _kind(body)
         is_read = op == "r" if isinstance(op, str) else None
         transaction = self._transaction(body)
-        if kind is Kind.DELETE:
+        if kind is RowKind.DELETE:
             kind, row = self._key(key, enveloped=enveloped) if key is not None else _before(body.get("before"))
             self._delete(columns, kind, row, schema, source, transaction)
-        elif kind is Kind.UPSERT and isinstance(after, dict) and after:
+        elif kind is RowKind.UPSERT and isinstance(after, dict) and after:
             layout = self._layout(kind, schema, source.schema or "", source.table or "", *after)
             columns.add(layout, line_of(after), source, is_read, transaction)
-        elif kind is Kind.TRUNCATE:
+        elif kind is RowKind.TRUNCATE:
             layout = self._layout(kind, schema, source.schema or "", source.table or "")
             columns.add(layout, "", source, is_read, transaction)
         else:
-            kind = Kind.MALFORMED if kind is Kind.UPSERT else kind
+            kind = RowKind.MALFORMED if kind is RowKind.UPSERT else kind
             columns.add(self._layout(kind), "", source, is_read, transaction)
 
     def _place(self, change: _Change) -> dict[str, Any] | None:
@@ -444,11 +444,11 @@ def _long(told: Any) -> int | None:
     return told if type(told) is int and -_LONG <= told < _LONG else None
 
 
-def _kind(body: _Row) -> Kind:
+def _kind(body: _Row) -> RowKind:
     op = body.get("op")
     if op is None:
-        return Kind.FILTERED if _is_remark(body) else Kind.MALFORMED
-    return OPERATIONS.get(op, Kind.MALFORMED) if isinstance(op, str) else Kind.MALFORMED
+        return RowKind.FILTERED if _is_remark(body) else RowKind.MALFORMED
+    return OPERATIONS.get(op, RowKind.MALFORMED) if isinstance(op, str) else RowKind.MALFORMED
 
 
 def _is_remark(body: _Row) -> bool:
@@ -463,9 +463,9 @@ def _is_marker(body: _Row) -> bool:
     return body.get("op") is None and body.get("status") in ("BEGIN", "END") and isinstance(body.get("id"), str)
 
 
-def _before(told: Any) -> tuple[Kind, _Row | None]:
+def _before(told: Any) -> tuple[RowKind, _Row | None]:
     """The row that a delete without key names."""
-    return (Kind.DELETE, told) if isinstance(told, dict) and told else (Kind.KEYLESS, None)
+    return (RowKind.DELETE, told) if isinstance(told, dict) and told else (RowKind.KEYLESS, None)
 
 
 def _transaction_id(text: str) -> str:

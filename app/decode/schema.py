@@ -4,16 +4,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from app.model.rows import Kind, Layout
+from app.model.rows import Layout, RowKind
 
 Fields = Mapping[str, Mapping[str, Any]]
 
 
 def fields_of(key: bytes | None, value: bytes | None, layout: Layout) -> Fields:
     """Connect schema of each column of `layout`; empty for a message without envelope."""
-    if layout.kind is Kind.DELETE and key is not None:
+    if layout.kind is RowKind.DELETE and key is not None:
         return _named(_schema(key))
-    wanted = "before" if layout.kind is Kind.DELETE else "after"
+    wanted = "before" if layout.kind is RowKind.DELETE else "after"
     envelope = _named(_schema(value or b"null"))
     return _named(envelope.get(wanted, {}))
 

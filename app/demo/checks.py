@@ -6,16 +6,16 @@ from itertools import pairwise
 
 from app.demo.compare import Comparison
 from app.demo.crash import Crash
-from app.demo.ending import Ending
-from app.demo.play import Seen
-from app.demo.recovery import Recovery
-from app.demo.snapshots import Snapshots
+from app.demo.ending import DemoEnding
+from app.demo.play import DemoView
+from app.demo.recovery import DemoRecovery
+from app.demo.snapshots import SnapshotReader
 from app.demo.watch import SeenEpoch
 from app.model.counts import Counts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class DemoCheck:
     """One promise."""
 
     promise: str
@@ -23,7 +23,7 @@ class Check:
     found: str
 
 
-def checks(seen: Seen) -> tuple[Check, ...]:
+def checks(seen: DemoView) -> tuple[DemoCheck, ...]:
     """All of them."""
     epochs = seen.onlookers.watch.epochs
     return (
@@ -44,50 +44,50 @@ def all_counts(epochs: Iterable[SeenEpoch]) -> Counts:
     return Counts(**{name: sum(counts[name] for counts in by_epoch) for name in Counts().as_dict()})
 
 
-def identical(comparisons: Sequence[Comparison]) -> Check:
+def identical(comparisons: Sequence[Comparison]) -> DemoCheck:
     """Source and target are the same."""
     different = [one for one in comparisons if not one.equal]
     rows = sum(one.source.rows for one in comparisons)
     found = f"{len(comparisons)} tables, {rows:,} rows, equal hashes"
     if different:
         found = "; ".join(f"{one.table} differs, for example at {' and '.join(one.differing)}" for one in different)
-    return Check(promise="Target and source are identical", ok=not different, found=found)
+    return DemoCheck(promise="Target and source are identical", ok=not different, found=found)
 
 
-def whole_epochs(snapshots: Snapshots) -> Check:
+def whole_epochs(snapshots: SnapshotReader) -> DemoCheck:
     """Nobody saw part of an epoch."""
     found = f"{snapshots.taken:,} snapshots of a concurrent reader, none showed part of an epoch"
     if snapshots.partial:
         where = ", ".join(f"{table} in {count}" for table, count in snapshots.partial.items())
         found = f"of {snapshots.taken:,} snapshots some showed part of an epoch: {where}"
     ok = snapshots.taken > 0 and not snapshots.partial
-    return Check(promise="A reader sees whole epochs or nothing", ok=ok, found=found)
+    return DemoCheck(promise="A reader sees whole epochs or nothing", ok=ok, found=found)
 
 
-def _crashed(crash: Crash) -> Check:
+def _crashed(crash: Crash) -> DemoCheck:
     state = f"{crash.lag:,} messages were not applied"
     if crash.in_doubt:
         state += f", {' and '.join(crash.in_doubt)} was prepared and in doubt"
-    return Check(promise="The lane was killed in the middle of its work", ok=crash.lag > 0, found=state)
+    return DemoCheck(promise="The lane was killed in the middle of its work", ok=crash.lag > 0, found=state)
 
 
-def _recovered(crash: Crash, recovery: Recovery) -> Check:
+def _recovered(crash: Crash, recovery: DemoRecovery) -> DemoCheck:
     ok = recovery.generation > crash.generation
     found = f"generation {recovery.generation}, first epoch after {recovery.first_epoch_seconds:.1f} s, " + (
         f"caught up after {recovery.caught_up_seconds:.1f} s"
     )
-    return Check(promise="Started again, it recovered and caught up", ok=ok, found=found)
+    return DemoCheck(promise="Started again, it recovered and caught up", ok=ok, found=found)
 
 
-def _accounted(epochs: Sequence[SeenEpoch]) -> Check:
+def _accounted(epochs: Sequence[SeenEpoch]) -> DemoCheck:
     counts = all_counts(epochs)
     parts = {name: count for name, count in counts.as_dict().items() if name != "consumed"}
     found = f"{counts.consumed:,} consumed = {' + '.join(f'{count:,} {name}' for name, count in parts.items())}"
     ok = counts.adds_up and all(epoch.counts.adds_up for epoch in epochs)
-    return Check(promise="Every message is accounted for", ok=ok, found=found)
+    return DemoCheck(promise="Every message is accounted for", ok=ok, found=found)
 
 
-def _continuous(epochs: Sequence[SeenEpoch], ending: Ending) -> Check:
+def _continuous(epochs: Sequence[SeenEpoch], ending: DemoEnding) -> DemoCheck:
     """Each epoch begins where the one before ended, the first at the topic's beginning, the last at its end.
 
     Offsets of this topic have no gaps (no transactional producer), so messages and offsets can be compared.
@@ -98,20 +98,20 @@ def _continuous(epochs: Sequence[SeenEpoch], ending: Ending) -> Check:
     found = f"{len(epochs):,} epochs in one unbroken chain from offset 0 to {ending.topic_end:,}, the end of the topic"
     if gaps or not complete:
         found = f"gaps before epochs {gaps}; the ledger ends at {ending.position:,}, the topic at {ending.topic_end:,}"
-    return Check(promise="Nothing lost, nothing applied twice", ok=not gaps and complete, found=found)
+    return DemoCheck(promise="Nothing lost, nothing applied twice", ok=not gaps and complete, found=found)
 
 
-def _settled(ending: Ending) -> Check:
+def _settled(ending: DemoEnding) -> DemoCheck:
     ok = ending.state == "stopped" and not ending.in_doubt
     left = ", ".join(ending.in_doubt) or "none"
-    return Check(
+    return DemoCheck(
         promise="Stopped in good order", ok=ok, found=f"state {ending.state}, prepared transactions left: {left}"
     )
 
 
-def _money(ending: Ending) -> Check:
+def _money(ending: DemoEnding) -> DemoCheck:
     ok = len(set(ending.money)) == 1
     found = f"accounts, tellers, branches and history of pgbench all sum up to {ending.money[0]:,}"
     if not ok:
         found = f"sums of accounts, tellers, branches, history: {', '.join(f'{amount:,}' for amount in ending.money)}"
-    return Check(promise="The books balance at the target", ok=ok, found=found)
+    return DemoCheck(promise="The books balance at the target", ok=ok, found=found)

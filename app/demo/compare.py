@@ -13,7 +13,7 @@ _WHOLE_ROW = cast(literal_column("t"), Text)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class TableContent:
     """All rows of a table in short."""
 
     rows: int
@@ -26,8 +26,8 @@ class Comparison:
     """One table at both sides."""
 
     table: str
-    source: Content
-    target: Content
+    source: TableContent
+    target: TableContent
     #: keys of some rows that are not the same
     differing: tuple[str, ...]
 
@@ -48,11 +48,11 @@ def _compare(left: Connection, right: Connection, one: DemoTable) -> Comparison:
     return Comparison(table=one.name, source=source, target=target, differing=differing)
 
 
-def _content(connection: Connection, one: DemoTable) -> Content:
+def _content(connection: Connection, one: DemoTable) -> TableContent:
     rows = table(one.name, *(column(name) for name in one.key)).alias("t")
     whole = func.string_agg(_WHOLE_ROW, aggregate_order_by(literal("\n"), *rows.c))
     count, md5 = connection.execute(select(func.count(), func.md5(func.coalesce(whole, ""))).select_from(rows)).one()
-    return Content(rows=count, md5=md5)
+    return TableContent(rows=count, md5=md5)
 
 
 def _differing(left: Connection, right: Connection, one: DemoTable) -> tuple[str, ...]:

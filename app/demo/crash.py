@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 
 from app.db.prepared import prepared
-from app.demo.lane import Lane
+from app.demo.lane import DemoLane
 from app.demo.topic import Topic
-from app.demo.watch import Watch, offset
+from app.demo.watch import TargetWatch, offset
 from app.model.offsets import Offsets
 
 #: The worst moment is between PREPARE TRANSACTION and COMMIT PREPARED. It lasts some milliseconds and comes with each
@@ -35,7 +35,7 @@ class Crash:
     lag: int
 
 
-def crash(lane: Lane, target: Engine, watch: Watch, topic: Topic) -> Crash:
+def crash(lane: DemoLane, target: Engine, watch: TargetWatch, topic: Topic) -> Crash:
     """Kill the lane's process group, if it can be while a transaction is prepared."""
     lane.must_live()
     _await_prepared(target)
@@ -69,7 +69,7 @@ def _await_prepared(target: Engine) -> None:
             time.sleep(LOOK_SECONDS)
 
 
-def _end(lane: Lane, epoch: int) -> int:
+def _end(lane: DemoLane, epoch: int) -> int:
     """Where a planned epoch ends: the last line of Spark's offsets file."""
     text = (lane.checkpoint / "offsets" / str(epoch)).read_text()
     return offset(Offsets.from_json(text.splitlines()[-1]))

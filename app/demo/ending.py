@@ -18,7 +18,7 @@ _VERSION = text("select split_part(current_setting('server_version'), ' ', 1)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class DemoEnding:
     """What was found at the target."""
 
     #: what the lane last said of itself
@@ -34,14 +34,14 @@ class Ending:
     postgres: str
 
 
-def ending(settings: Settings, target: Engine, position: int, topic_end: int) -> Ending:
+def ending(settings: Settings, target: Engine, position: int, topic_end: int) -> DemoEnding:
     """Look at the target; the lane has ended."""
     with target.connect() as connection:
         state = Ledger(settings.target.db_schema, settings.lane).state(connection)
         money = connection.execute(_MONEY).one()
         version = connection.execute(_VERSION).scalar_one()
         transactions = connection.execute(_TRANSACTIONS).scalar_one()
-    return Ending(
+    return DemoEnding(
         state=state.state if state else "unknown",
         in_doubt=in_doubt(target),
         position=position,

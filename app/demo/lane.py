@@ -15,7 +15,7 @@ import psutil
 import yaml
 
 import app
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import Settings
 from app.demo.failure import DemoFailed
 from app.embedded import Endpoints
@@ -29,7 +29,7 @@ SPARK_MASTER = "local[2]"
 
 
 @dataclass(frozen=True)
-class Lane:
+class DemoLane:
     """The lane's files are in `folder`; a lane that an interrupted demo left running is found there again."""
 
     folder: Path

@@ -10,10 +10,10 @@ from app.config.settings import Settings
 from app.demo import snapshots, topic, watch
 from app.demo.background import Background
 from app.demo.failure import DemoFailed
-from app.demo.snapshots import Snapshots
+from app.demo.snapshots import SnapshotReader
 from app.demo.timeline import lags
 from app.demo.topic import Topic
-from app.demo.watch import Watch
+from app.demo.watch import TargetWatch
 
 LOOK_SECONDS = 0.05
 
@@ -22,9 +22,9 @@ class Onlookers:
     """Three threads, each with a connection of its own, from the first epoch to the last."""
 
     def __init__(self, settings: Settings, target: Engine) -> None:
-        self.watch = Watch(target, settings.target.db_schema, settings.lane)
+        self.watch = TargetWatch(target, settings.target.db_schema, settings.lane)
         self.topic = Topic(settings.source.bootstrap_servers, settings.source.topics[0])
-        self.snapshots = Snapshots(target, settings.target.db_schema, settings.lane)
+        self.snapshots = SnapshotReader(target, settings.target.db_schema, settings.lane)
         self._threads = (
             Background("watch", self.watch.step, watch.EVERY_SECONDS),
             Background("topic", self.topic.step, topic.EVERY_SECONDS),

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.demo.checks import Check, all_counts, checks
+from app.demo.checks import DemoCheck, all_counts, checks
 from app.demo.compare import Comparison
 from app.demo.crash import Crash
 from app.demo.lane import LANE
-from app.demo.play import Seen
-from app.demo.recovery import Recovery
+from app.demo.play import DemoView
+from app.demo.recovery import DemoRecovery
 from app.demo.timeline import Series, Tick, Timeline, growth, latencies, percentile
 from app.model.counts import Counts
 
@@ -55,15 +55,15 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class DemoOutcome:
     """Everything the report shows."""
 
     lane: str
     figures: Figures
     crash: Crash
-    recovery: Recovery
+    recovery: DemoRecovery
     comparisons: tuple[Comparison, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[DemoCheck, ...]
     timeline: Timeline
     #: version of the servers
     postgres: str
@@ -85,9 +85,9 @@ class Outcome:
         return {"passed": self.passed} | plain | {"comparisons": tables}
 
 
-def outcome(seen: Seen) -> Outcome:
+def outcome(seen: DemoView) -> DemoOutcome:
     """Conclude."""
-    return Outcome(
+    return DemoOutcome(
         lane=LANE,
         figures=_figures(seen),
         crash=seen.crash,
@@ -101,7 +101,7 @@ def outcome(seen: Seen) -> Outcome:
     )
 
 
-def _figures(seen: Seen) -> Figures:
+def _figures(seen: DemoView) -> Figures:
     watch, topic, load = seen.onlookers.watch, seen.onlookers.topic, seen.load
     seconds = seen.load_ended - seen.began
     made = [length.end for length in topic.lengths if seen.began <= length.at <= seen.load_ended]
@@ -122,14 +122,14 @@ def _figures(seen: Seen) -> Figures:
     )
 
 
-def _rate_behind(seen: Seen) -> float:
+def _rate_behind(seen: DemoView) -> float:
     """From the new process's first moment of work to the end of its backlog."""
     behind = [epoch for epoch in seen.onlookers.watch.epochs if seen.crash.at < epoch.at <= seen.caught_up]
     worked = seen.recovery.caught_up_seconds - seen.recovery.start_seconds
     return (behind[-1].end - seen.crash.position) / worked if behind else 0.0
 
 
-def _timeline(seen: Seen) -> Timeline:
+def _timeline(seen: DemoView) -> Timeline:
     watch, topic, began = seen.onlookers.watch, seen.onlookers.topic, seen.began
     seconds = seen.ended - began
     return Timeline(

@@ -4,15 +4,15 @@ from html import escape
 from pathlib import Path
 
 from app.demo import report_text as words
-from app.demo.compare import Comparison, Content
+from app.demo.compare import Comparison, TableContent
 from app.demo.drawing import charts
-from app.demo.outcome import Outcome
+from app.demo.outcome import DemoOutcome
 
 _STYLE = Path(__file__).with_name("page.css")
 HASH_CHARACTERS = 16
 
 
-def page(outcome: Outcome) -> str:
+def page(outcome: DemoOutcome) -> str:
     """The whole page."""
     title = f"Surelane demo: {'passed' if outcome.passed else 'failed'}"
     sections = (_tiles(outcome), _timeline(outcome), _story(outcome), _promises(outcome), _tables(outcome))
@@ -24,7 +24,7 @@ def page(outcome: Outcome) -> str:
     )
 
 
-def _header(outcome: Outcome) -> str:
+def _header(outcome: DemoOutcome) -> str:
     style, verdict = ("good", "Killed, recovered, identical") if outcome.passed else ("bad", "A promise was broken")
     held = sum(check.ok for check in outcome.checks)
     return (
@@ -34,7 +34,7 @@ def _header(outcome: Outcome) -> str:
     )
 
 
-def _tiles(outcome: Outcome) -> str:
+def _tiles(outcome: DemoOutcome) -> str:
     figures, back = outcome.figures, outcome.recovery
     rows, again = sum(one.target.rows for one in outcome.comparisons), words.epochs(back.replayed_epochs)
     same = sum(one.equal for one in outcome.comparisons)
@@ -56,18 +56,18 @@ def _tiles(outcome: Outcome) -> str:
     return f'<section class="tiles">{drawn}</section>'
 
 
-def _timeline(outcome: Outcome) -> str:
+def _timeline(outcome: DemoOutcome) -> str:
     return f"<section><h2>Timeline</h2>{charts(outcome.timeline)}</section>"
 
 
-def _story(outcome: Outcome) -> str:
+def _story(outcome: DemoOutcome) -> str:
     items = "".join(
         f"<li><time>{moment.at:.1f} s</time><span>{escape(moment.words)}</span></li>" for moment in words.story(outcome)
     )
     return f'<section><h2>What happened</h2><ol class="story">{items}</ol></section>'
 
 
-def _promises(outcome: Outcome) -> str:
+def _promises(outcome: DemoOutcome) -> str:
     items = "".join(
         f'<li><i class="{"good" if check.ok else "bad"}">{"✓" if check.ok else "✗"}</i><b>{escape(check.promise)}</b>'
         f"<span>{escape(check.found)}</span></li>"
@@ -76,7 +76,7 @@ def _promises(outcome: Outcome) -> str:
     return f'<section><h2>Promises</h2><ul class="promises">{items}</ul></section>'
 
 
-def _tables(outcome: Outcome) -> str:
+def _tables(outcome: DemoOutcome) -> str:
     rows = "".join(_row(one) for one in outcome.comparisons)
     head = '<tr><th>table</th><th class="number">rows at source</th><th class="number">rows at target</th>'
     head += "<th>md5 at source</th><th>md5 at target</th></tr>"
@@ -84,7 +84,7 @@ def _tables(outcome: Outcome) -> str:
 
 
 def _row(one: Comparison) -> str:
-    def rows(content: Content) -> str:
+    def rows(content: TableContent) -> str:
         return f'<td class="number">{content.rows:,}</td>'
 
     style = "good" if one.equal else "bad"
@@ -95,7 +95,7 @@ def _row(one: Comparison) -> str:
     )
 
 
-def _footer(outcome: Outcome) -> str:
+def _footer(outcome: DemoOutcome) -> str:
     figures = outcome.figures
     return (
         "<footer><p>Measured from outside, on connections of the demo's own: the lane's own figures are not used. "

@@ -13,12 +13,12 @@ from app.config.values import postgres_url
 from app.db.engine import make_engine
 from app.demo.compare import Comparison, compare
 from app.demo.crash import Crash, crash
-from app.demo.ending import Ending, ending
-from app.demo.lane import Lane
+from app.demo.ending import DemoEnding, ending
+from app.demo.lane import DemoLane
 from app.demo.load import Load
 from app.demo.onlookers import Onlookers
 from app.demo.progress import Progress
-from app.demo.recovery import Recovery, first_epoch, recovery
+from app.demo.recovery import DemoRecovery, first_epoch, recovery
 from app.demo.stage import prepare_databases
 from app.demo.timeline import usual_lag
 from app.embedded import Stack
@@ -32,7 +32,7 @@ AFTER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class DemoView:
     """Everything that was observed; moments are monotonic seconds."""
 
     #: load average of the machine before anything was started: whether others were at work, too
@@ -44,14 +44,14 @@ class Seen:
     onlookers: Onlookers
     load: Load
     crash: Crash
-    recovery: Recovery
-    ending: Ending
+    recovery: DemoRecovery
+    ending: DemoEnding
     comparisons: tuple[Comparison, ...]
 
 
-def play(stack: Stack, seconds: int, progress: Progress) -> Seen:
+def play(stack: Stack, seconds: int, progress: Progress) -> DemoView:
     """Play on a stack that has no data yet; `seconds` is the least time under load before the crash, and after it."""
-    lane, load_before = Lane(stack.data_dir / "lane"), os.getloadavg()[0]
+    lane, load_before = DemoLane(stack.data_dir / "lane"), os.getloadavg()[0]
     # 1. The stage: both databases with their tables, then Kafka and Debezium, which takes a snapshot of the source.
     with progress.step("two Postgres servers with pgbench's tables and an order shop"):
         prepare_databases(stack)
@@ -66,7 +66,7 @@ def play(stack: Stack, seconds: int, progress: Progress) -> Seen:
 
 
 @contextmanager
-def _killed_at_the_end(lane: Lane) -> Iterator[None]:
+def _killed_at_the_end(lane: DemoLane) -> Iterator[None]:
     try:
         yield
     finally:
@@ -77,14 +77,14 @@ def _killed_at_the_end(lane: Lane) -> Iterator[None]:
 class _Play:
     stack: Stack
     settings: Settings
-    lane: Lane
+    lane: DemoLane
     source: Engine
     target: Engine
     onlookers: Onlookers
     progress: Progress
     load_before: float
 
-    def run(self, seconds: int) -> Seen:
+    def run(self, seconds: int) -> DemoView:
         """From the lane's first start to the comparison."""
         # 2. The lane applies the snapshot.
         self._start("surelane run: the lane applies Debezium's snapshot")
@@ -108,7 +108,7 @@ class _Play:
         with self.progress.step("comparing source and target"):
             found = ending(self.settings, self.target, self.onlookers.watch.position, self.onlookers.topic.end())
             comparisons = compare(self.source, self.target)
-        return Seen(
+        return DemoView(
             load_before=self.load_before,
             began=began,
             load_ended=load_ended,

@@ -20,7 +20,7 @@ class Settled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovery:
+class DemoRecovery:
     """Seconds are counted from the SIGKILL."""
 
     generation: int
@@ -44,13 +44,13 @@ def first_epoch(crash: Crash, epochs: Iterable[SeenEpoch]) -> SeenEpoch | None:
 
 def recovery(
     crash: Crash, epochs: Iterable[SeenEpoch], caught_up_at: float, log: Iterable[Mapping[str, Any]]
-) -> Recovery:
+) -> DemoRecovery:
     """Everything about it; `log` has the events since the crash, `epochs` has an epoch of a newer generation."""
     newer = [epoch for epoch in epochs if epoch.generation > crash.generation]
     again = [epoch for epoch in newer if epoch.start < crash.planned_end]
     events = list(log)
     start = next(event for event in events if event.get("event") == "start")
-    return Recovery(
+    return DemoRecovery(
         generation=newer[0].generation,
         settled=tuple(
             Settled(gid=event["gid"], decision=event["decision"], because=event["because"])

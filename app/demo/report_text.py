@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.demo.crash import Crash
-from app.demo.outcome import Figures, Latency, Outcome
-from app.demo.recovery import Recovery
+from app.demo.outcome import DemoOutcome, Figures, Latency
+from app.demo.recovery import DemoRecovery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def in_work(crash: Crash) -> str:
     return f"SIGKILL in epoch {crash.planned} ({decided}{doubt}), {crash.lag:,} messages behind"
 
 
-def recovery(found: Recovery) -> str:
+def recovery(found: DemoRecovery) -> str:
     """How long it took."""
     return (
         f"ready after {found.start_seconds:.1f} s, first epoch visible after {found.first_epoch_seconds:.1f} s,"
@@ -65,7 +65,7 @@ def recovery(found: Recovery) -> str:
     )
 
 
-def settled(found: Recovery) -> str:
+def settled(found: DemoRecovery) -> str:
     """What the start did with what was in doubt."""
     ends = (f"{one.gid}: {one.decision.replace('_', ' ')}, because {one.because}" for one in found.settled)
     return "; ".join(ends) or "nothing was in doubt"
@@ -76,13 +76,13 @@ def epochs(count: int) -> str:
     return "1 epoch" if count == 1 else f"{count:,} epochs"
 
 
-def replayed(found: Recovery) -> str:
+def replayed(found: DemoRecovery) -> str:
     """What was done again."""
     messages = f"{found.replayed_messages:,} messages, {found.duplicates:,} of them applied already"
     return f"{epochs(found.replayed_epochs)}, {messages}"
 
 
-def machine(outcome: Outcome) -> str:
+def machine(outcome: DemoOutcome) -> str:
     """What all this ran on."""
     return (
         f"Clients, Kafka, Debezium, Spark and two Postgres {outcome.postgres} servers shared {os.cpu_count()} cores"
@@ -90,7 +90,7 @@ def machine(outcome: Outcome) -> str:
     )
 
 
-def story(outcome: Outcome) -> tuple[Moment, ...]:
+def story(outcome: DemoOutcome) -> tuple[Moment, ...]:
     """What happened, in order."""
     line, back = outcome.timeline, outcome.recovery
     told = (

@@ -11,13 +11,13 @@ from collections import Counter
 from sqlalchemy import Engine, Select, func, literal_column, select, table
 
 from app.demo.tables import TABLES
-from app.ledger.tables import Tables
+from app.ledger.ledger_tables import LedgerTables
 
 #: seconds between two looks
 EVERY_SECONDS = 0.5
 
 
-class Snapshots:
+class SnapshotReader:
     """`step` takes one snapshot of all tables."""
 
     def __init__(self, engine: Engine, schema: str, lane: str) -> None:
@@ -41,7 +41,7 @@ class Snapshots:
 
 def _strangers(name: str, schema: str, lane: str) -> Select[int]:
     """How many transactions have rows in the table and no row in the ledger."""
-    ledger = Tables.in_schema(schema).ledger.alias("l")
+    ledger = LedgerTables.in_schema(schema).ledger.alias("l")
     writers = select(literal_column("d.xmin").label("id")).select_from(table(name).alias("d")).distinct().subquery("w")
     same = func.pg_xact_commit_timestamp(literal_column("l.xmin")) == func.pg_xact_commit_timestamp(writers.c.id)
     known = select(ledger.c.lane).where(ledger.c.lane == lane, same).exists()

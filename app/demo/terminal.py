@@ -6,13 +6,13 @@ from rich.text import Text
 
 from app.demo import report_text as words
 from app.demo.compare import Comparison
-from app.demo.outcome import Outcome
+from app.demo.outcome import DemoOutcome
 
 #: so many characters of a hash are shown
 HASH_CHARACTERS = 8
 
 
-def show(outcome: Outcome, console: Console) -> None:
+def show(outcome: DemoOutcome, console: Console) -> None:
     """Print it."""
     verdict = Text("The target is what the source is: every promise held.", style="bold green")
     if not outcome.passed:
@@ -33,7 +33,7 @@ def _tables(comparisons: tuple[Comparison, ...]) -> Table:
     return table
 
 
-def _figures(outcome: Outcome) -> Table:
+def _figures(outcome: DemoOutcome) -> Table:
     figures, back = outcome.figures, outcome.recovery
     table = Table(show_header=False, title="Figures", title_justify="left", title_style="bold")
     for name, value in (
@@ -54,7 +54,7 @@ def _figures(outcome: Outcome) -> Table:
     return table
 
 
-def _checks(outcome: Outcome) -> Table:
+def _checks(outcome: DemoOutcome) -> Table:
     table = Table("", "promise", "found", title="Promises", title_justify="left", title_style="bold")
     for check in outcome.checks:
         mark = Text("✓", style="green") if check.ok else Text("✗", style="bold red")

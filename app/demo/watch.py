@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, select, text, tuple_
 
-from app.ledger.tables import COUNTS, Tables
+from app.ledger.ledger_tables import COUNTS, LedgerTables
 from app.model.counts import Counts
 from app.model.epoch import GENESIS
 from app.model.offsets import Offsets
@@ -36,12 +36,12 @@ class SeenBeat:
     beat: int
 
 
-class Watch:
+class TargetWatch:
     """`step` is one look."""
 
     def __init__(self, engine: Engine, schema: str, lane: str) -> None:
         self._connection: Connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        self._ledger, self._lane = Tables.in_schema(schema).ledger, lane
+        self._ledger, self._lane = LedgerTables.in_schema(schema).ledger, lane
         self._last = (0, GENESIS)
         self.epochs: list[SeenEpoch] = []
         self.beats: list[SeenBeat] = []

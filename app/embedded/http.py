@@ -10,7 +10,7 @@ REQUEST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """What a server said: the status and, where it sent one, the JSON body."""
 
     status: int
@@ -21,17 +21,17 @@ class Answer:
         return 200 <= self.status < 300
 
 
-def request(method: str, url: str, body: object = None) -> Answer:
+def request(method: str, url: str, body: object = None) -> HttpAnswer:
     """Send one request. A refusal is an answer; status 0 says that nobody answered at all."""
     data = None if body is None else json.dumps(body).encode()
     order = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
         with _opener.open(order, timeout=REQUEST_SECONDS) as answer:
-            return Answer(answer.status, _object(answer.read()))
+            return HttpAnswer(answer.status, _object(answer.read()))
     except urllib.error.HTTPError as error:
-        return Answer(error.code, _object(error.read()))
+        return HttpAnswer(error.code, _object(error.read()))
     except (urllib.error.URLError, OSError) as error:
-        return Answer(0, {"message": str(error)})
+        return HttpAnswer(0, {"message": str(error)})
 
 
 def _object(text: bytes) -> Mapping[str, object]:

@@ -19,14 +19,14 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
 from app.db.direct import check_direct
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import Fenced
+from app.guard.guard_tables import SUSPECT_COUNTS, AttemptTables
 from app.guard.quarantine import storable
-from app.guard.tables import SUSPECT_COUNTS, AttemptTables
 from app.model.offsets import Offsets, Span
 
 
-class Stage(enum.StrEnum):
+class AttemptStage(enum.StrEnum):
     """What is being done with a span."""
 
     EPOCH = "epoch"  #: all of it: nothing is suspected yet
@@ -45,7 +45,7 @@ class Attempt:
 
     generation: int
     epoch: int
-    stage: Stage
+    stage: AttemptStage
     span: Span
     finished: bool
 
@@ -54,7 +54,7 @@ class Attempt:
 class Suspect:
     """A span that was in progress at a failure."""
 
-    stage: Stage
+    stage: AttemptStage
     span: Span
     #: failures that count against it
     attempts: int = 0
@@ -140,7 +140,7 @@ class Attempts:
         return Attempt(
             generation=row.generation,
             epoch=row.epoch,
-            stage=Stage(row.stage),
+            stage=AttemptStage(row.stage),
             span=span_of(row),
             finished=row.finished,
         )
@@ -150,7 +150,7 @@ class Attempts:
         rows = self._execute(select(self._suspect).where(self._suspect.c.lane == self.lane)).all()
         return [
             Suspect(
-                stage=Stage(row.stage),
+                stage=AttemptStage(row.stage),
                 span=span_of(row),
                 **{name: getattr(row, name) for name in SUSPECT_COUNTS},
                 controlled=row.controlled,
@@ -191,7 +191,7 @@ class Attempts:
         statement = insert(self._suspect).values(**key, **news, trouble_at=since)
         self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news))
 
-    def acquit(self, suspect: Suspect) -> None:
+    def clear_suspect(self, suspect: Suspect) -> None:
         """Forget a suspect."""
         table = self._suspect
         self._execute(

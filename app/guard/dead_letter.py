@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from app.config.redaction import Redaction
-from app.guard.quarantine import State, raw_message
+from app.guard.guard_tables import GuardTables
+from app.guard.quarantine import EntryState, raw_message
 from app.guard.redact import error_text
-from app.guard.tables import Tables
 from app.kafka.broker import RawMessage
 
 #: Connect's names (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
@@ -39,7 +39,7 @@ class Outbox:
     """Unsent entries of `lane`, in the caller's transaction."""
 
     def __init__(self, schema: str, lane: str, redaction: Redaction) -> None:
-        self._table, self._lane, self._redaction = Tables.in_schema(schema).quarantine, lane, redaction
+        self._table, self._lane, self._redaction = GuardTables.in_schema(schema).quarantine, lane, redaction
 
     def unsent(self, connection: Connection, but: Collection[int], limit: int) -> list[Letter]:
         """The oldest, whatever has become of them since, without these."""
@@ -84,7 +84,7 @@ def _context(row: Row[Any], redaction: Redaction) -> dict[str, str]:
         f"{PREFIX}connector.name": row.lane,
         f"{PREFIX}task.id": "0",
         f"{PREFIX}stage": STAGES.get(str(row.stage), PUT),
-        f"{PREFIX}class.name": f"surelane.{State.PARKED.value if parked else row.stage}",
+        f"{PREFIX}class.name": f"surelane.{EntryState.PARKED.value if parked else row.stage}",
         f"{PREFIX}exception.class.name": kind,
         f"{PREFIX}exception.message": words,
         f"{PREFIX}exception.stacktrace": f"{kind}: {words}\n",

@@ -1,14 +1,14 @@
 """One lane's guard: which spans are suspected, how often each has failed, and when one message is condemned.
 
 Before a span is processed it is recorded (`begin`); what is recorded and not finished when the lane opens again was in
-progress at a death. `app.guard.evidence` weighs that death. Suspects are cut (`app.guard.narrowing`) until one is a
-single message, and only a single message is ever condemned:
+progress at a death. `app.guard.death_evidence` weighs that death. Suspects are cut (`app.guard.narrowing`) until one is
+a single message, and only a single message is ever condemned:
 
     refused, malformed, an exception     `max_attempts` times by itself, while the rest of the epoch passes
     deaths and hangs                     the same, and a control (other work, in the same process) has passed before the
                                          last of them
     lost connections                     `max_losses` times, and a control has passed before the last of them
-    unexplained deaths                   never; the message is tried in a process of its own (`app.lane.reading`)
+    unexplained deaths                   never; the message is tried in a process of its own (`app.lane.guarded_read`)
     too little memory                    epochs become smaller; a single message as for deaths
 
 A control that fails clears what counts against the message: the surroundings are the cause.
@@ -23,14 +23,14 @@ import psycopg2
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.db.failures import describe, driver_error, sqlstate
+from app.db.sqlstate import describe, driver_error, sqlstate
 from app.errors import OutOfMemory, SparkGone, SurelaneError, Unattributed, Verdict
-from app.guard.attempts import Attempt, Attempts, Stage, Suspect
+from app.guard.attempts import Attempt, Attempts, AttemptStage, Suspect
+from app.guard.death_evidence import DeathEvidence, evidence_of, weigh
 from app.guard.downtime import LostTime
-from app.guard.evidence import Evidence, evidence_of, weigh
-from app.guard.in_memory_attempts import Volatile
+from app.guard.in_memory_attempts import InMemoryAttempts
 from app.guard.narrowing import FAN_OUT, contains, depth, is_before, only_position, size
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.model.activity import Activity
 from app.model.death import Death
 from app.model.offsets import Offsets, Span
@@ -83,7 +83,7 @@ class Failure:
         return cls(f"the worker died: {death}", death.label) if death else cls("the worker died", "unknown")
 
 
-class Watch(Protocol):
+class ProgressWatch(Protocol):
     """Who looks after the time that a span takes."""
 
     def begin(self, messages: int, lane: str) -> None:
@@ -108,9 +108,9 @@ class Guard:
 
     def __init__(
         self,
-        attempts: Attempts | Volatile,
+        attempts: Attempts | InMemoryAttempts,
         limits: Limits,
-        watch: Watch | None = None,
+        watch: ProgressWatch | None = None,
         metrics: LaneMetrics | None = None,
     ) -> None:
         self._attempts, self.limits, self._watch, self._metrics = attempts, limits, watch, metrics
@@ -176,7 +176,7 @@ class Guard:
         span, self._interrupted = self._interrupted, None
         return span
 
-    def spans(self, *stages: Stage) -> list[Span]:
+    def spans(self, *stages: AttemptStage) -> list[Span]:
         """What is to be cut before one of these stages.
 
         A whole epoch only after its second failure: most deaths have nothing to do with a message, and reading an epoch
@@ -192,7 +192,7 @@ class Guard:
     @property
     def memory_limit(self) -> int | None:
         """Messages that an epoch may have, where a larger one did not fit into memory; None: no limit is known."""
-        sizes = [size(one.span) for one in self._suspects if one.stage is Stage.MEMORY]
+        sizes = [size(one.span) for one in self._suspects if one.stage is AttemptStage.MEMORY]
         return -(-min(sizes) // FAN_OUT) if sizes else self._fitting
 
     def newest_generation(self) -> int:
@@ -201,9 +201,9 @@ class Guard:
         last = self._attempts.last()
         return last.generation if last else 0
 
-    def suspect(self, span: Span, stage: Stage) -> Suspect | None:
+    def suspect(self, span: Span, stage: AttemptStage) -> Suspect | None:
         """What is on record against exactly this span at this stage."""
-        stages = (Stage.EPOCH, Stage.MEMORY, stage)
+        stages = (AttemptStage.EPOCH, AttemptStage.MEMORY, stage)
         return next((one for one in self._suspects if one.span == span and one.stage in stages), None)
 
     def doing(self, activity: Activity) -> None:
@@ -212,35 +212,35 @@ class Guard:
             self._watch.doing(activity)
 
     def enter(self, span: Span) -> None:
-        """An epoch is processed from here on, until it is `passed` or `laid_down`. Raises Unattributed for one that has
-        failed as a whole too often, though each of its parts passes; it is forgotten then, for the next start."""
+        """An epoch is processed from here on, until it is `passed` or `epoch_failed`. Raises Unattributed for one that
+        has failed as a whole too often, though each of its parts passes; it is forgotten then, for the next start."""
         self._whole = size(span)
         self._lost.enter()
         for suspect in [one for one in self._suspects if self._is_unattributed(one)]:
-            self.pardon(suspect)
+            self.clear_suspect(suspect)
             raise Unattributed.of(
                 f"the epoch from {suspect.span.start} to {suspect.span.end} fails ({suspect.cause}), and no message of "
                 "it fails by itself while other messages pass",
                 lane=self._attempts.lane,
             )
 
-    def begin(self, epoch: int, span: Span, stage: Stage) -> None:
+    def begin(self, epoch: int, span: Span, stage: AttemptStage) -> None:
         """Record that the span is in progress, before anything of it is touched."""
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
         self._attempts.begin(attempt)
         self._current, self._begun_at, self._is_written = attempt, time.monotonic(), False
-        self._told_target = stage is Stage.APPLY
+        self._told_target = stage is AttemptStage.APPLY
         if self._narrowed() is not None:
             self._lost.fail()
         if self._watch is not None:
             self._watch.begin(size(span), self._attempts.lane)
-            if stage is Stage.APPLY:
+            if stage is AttemptStage.APPLY:
                 self._watch.doing(Activity.SERVER)
         self._tell()
 
-    def cover(self, epoch: int, span: Span, stage: Stage) -> None:
+    def cover(self, epoch: int, span: Span, stage: AttemptStage) -> None:
         """As `begin`, unless nothing is suspected: then the whole epoch is recorded as being in progress already."""
-        if self._current is None or self._current.stage is not Stage.EPOCH or self._suspects:
+        if self._current is None or self._current.stage is not AttemptStage.EPOCH or self._suspects:
             self.begin(epoch, span, stage)
 
     def wants_control(self, suspect: Suspect) -> bool:
@@ -270,7 +270,7 @@ class Guard:
     def written(self, epoch: int, span: Span) -> None:
         """All of the epoch is in the target's transaction: from here on no part of it is in progress by itself."""
         if self._narrowed() is not None:
-            self.begin(epoch, span, Stage.ASSEMBLE)
+            self.begin(epoch, span, AttemptStage.ASSEMBLE)
             self.doing(Activity.SERVER)
         self._is_written = True
 
@@ -278,39 +278,39 @@ class Guard:
         """From here on a connection to the target that is lost may be the doing of the span in progress."""
         self._told_target = True
 
-    def failed(self, span: Span, stage: Stage, failure: Failure) -> Suspect:
+    def failed(self, span: Span, stage: AttemptStage, failure: Failure) -> Suspect:
         """Count a failure of the span that this process survived; what is on record against the span now."""
-        return self._accuse(span, stage, failure, Against.ATTEMPT)
+        return self._record_failure(span, stage, failure, Against.ATTEMPT)
 
-    def task_died(self, span: Span, stage: Stage, death: Death) -> Suspect:
+    def task_died(self, span: Span, stage: AttemptStage, death: Death) -> Suspect:
         """Count the death of a task that worked on the span; what is on record against the span now."""
-        is_explained = evidence_of(death) in (Evidence.FAILURE, Evidence.MEMORY)
+        is_explained = evidence_of(death) in (DeathEvidence.FAILURE, DeathEvidence.MEMORY)
         against = Against.DEATH if is_explained else Against.UNEXPLAINED
-        return self._accuse(span, stage, Failure.of_death(death), against)
+        return self._record_failure(span, stage, Failure.of_death(death), against)
 
     def unforeseen(self, error: Exception) -> None:
         """An exception that is about to end the process was raised while the span in progress was processed."""
         if self._current is None:
             return
-        if self._current.stage is Stage.CONTROL:
+        if self._current.stage is AttemptStage.CONTROL:
             self._control_failed(self._current.span, Failure.of(error), counts=True)
         else:
             stage = self._current.stage
-            if self._is_written and stage is not Stage.EPOCH:
-                stage = Stage.ASSEMBLE
-            self._accuse(self._current.span, stage, Failure.of(error), Against.DEATH)
+            if self._is_written and stage is not AttemptStage.EPOCH:
+                stage = AttemptStage.ASSEMBLE
+            self._record_failure(self._current.span, stage, Failure.of(error), Against.DEATH)
         self._attempts.finish(self._generation)
         self._current = None
 
-    def pardon(self, suspect: Suspect) -> None:
+    def clear_suspect(self, suspect: Suspect) -> None:
         """Hold nothing against it any more: it is to be tried again."""
-        self._attempts.acquit(suspect)
+        self._attempts.clear_suspect(suspect)
         self._suspects.remove(suspect)
         self._tell()
 
     def condemns(self, suspect: Suspect) -> bool:
         """Whether the suspect is a single message that is to be skipped."""
-        if only_position(suspect.span) is None or suspect.stage is Stage.ASSEMBLE:
+        if only_position(suspect.span) is None or suspect.stage is AttemptStage.ASSEMBLE:
             return False
         is_controlled = suspect.controlled or not _needs_control(suspect)
         by_attempts = suspect.attempts >= self.limits.max_attempts and is_controlled
@@ -326,7 +326,7 @@ class Guard:
         self._count_lost()
         self._tell()
 
-    def laid_down(self, error: SurelaneError, *, lost_target: bool) -> None:
+    def epoch_failed(self, error: SurelaneError, *, lost_target: bool) -> None:
         """The epoch was given up. Spark's death, and a connection to the target that was lost after it was told of the
         span, are held against the span that was in progress, when the lane opens again; everything else has nothing to
         do with it, nor has a connection that was lost once a lock of another session was in the way."""
@@ -336,10 +336,10 @@ class Guard:
         if self._current is None or isinstance(error, SparkGone):
             return
         lost = lost_target and not waited and self._told_target and error.verdict is Verdict.RETRY
-        is_control = self._current.stage is Stage.CONTROL
+        is_control = self._current.stage is AttemptStage.CONTROL
         if is_control and isinstance(error, Unattributed):  # forgotten: the next start tries the same epoch again
             for suspect in [one for one in self._suspects if one.span == self._current.span]:
-                self.pardon(suspect)
+                self.clear_suspect(suspect)
             is_control = False
         if lost or isinstance(error, OutOfMemory) or is_control:
             self._seen = error
@@ -364,7 +364,7 @@ class Guard:
 
     def _narrowed(self) -> int | None:
         """Size of the part in progress; None while an epoch goes as a whole, and between two."""
-        if self._current is None or self._whole is None or self._current.stage is Stage.EPOCH:
+        if self._current is None or self._whole is None or self._current.stage is AttemptStage.EPOCH:
             return None
         return size(self._current.span)
 
@@ -383,21 +383,23 @@ class Guard:
             evidence, failure = weigh(death, self._attempts.lane), Failure.of_death(death)
         else:
             evidence, failure = _weigh_error(seen), Failure.of(seen)
-        if evidence is Evidence.NOTHING:
+        if evidence is DeathEvidence.NOTHING:
             return
-        if attempt.stage is Stage.CONTROL:
+        if attempt.stage is AttemptStage.CONTROL:
             self._control_failed(attempt.span, failure, counts=seen is None)
-        elif evidence is Evidence.MEMORY:
-            self._accuse(attempt.span, Stage.MEMORY, failure, Against.DEATH)
+        elif evidence is DeathEvidence.MEMORY:
+            self._record_failure(attempt.span, AttemptStage.MEMORY, failure, Against.DEATH)
         elif seen is not None:
-            self._accuse(attempt.span, attempt.stage, failure, Against.LOSS)
+            self._record_failure(attempt.span, attempt.stage, failure, Against.LOSS)
         else:
-            against = Against.DEATH if evidence is Evidence.FAILURE else Against.UNEXPLAINED
-            self._accuse(attempt.span, attempt.stage, failure, against)
+            against = Against.DEATH if evidence is DeathEvidence.FAILURE else Against.UNEXPLAINED
+            self._record_failure(attempt.span, attempt.stage, failure, against)
 
     def _is_unattributed(self, suspect: Suspect) -> bool:
         limit = self.limits.max_attempts
-        return suspect.control_failures >= limit or (suspect.stage is Stage.ASSEMBLE and suspect.attempts >= limit)
+        return suspect.control_failures >= limit or (
+            suspect.stage is AttemptStage.ASSEMBLE and suspect.attempts >= limit
+        )
 
     def _control_failed(self, span: Span, failure: Failure, *, counts: bool) -> None:
         """Other work fails, too: nothing counts against the message any more. `counts`: too many of it stop the lane;
@@ -415,7 +417,7 @@ class Guard:
         self._suspects = [changed if one is suspect else one for one in self._suspects]
         return changed
 
-    def _accuse(self, span: Span, stage: Stage, failure: Failure, against: Against) -> Suspect:
+    def _record_failure(self, span: Span, stage: AttemptStage, failure: Failure, against: Against) -> Suspect:
         """Record a failure against the span, in place of every larger one that it is part of."""
         known = self.suspect(span, stage) or Suspect(stage=stage, span=span)
         suspect = replace(
@@ -430,12 +432,12 @@ class Guard:
             error_class=failure.error_class,
             sqlstate=failure.sqlstate,
         )
-        wider = [one for one in self._suspects if one.stage in (Stage.EPOCH, stage) and contains(one.span, span)]
+        wider = [one for one in self._suspects if one.stage in (AttemptStage.EPOCH, stage) and contains(one.span, span)]
         self._lost.fail()
         self._attempts.suspect(suspect, self._lost.seconds)
         for one in wider:
             if (one.stage, one.span) != (suspect.stage, suspect.span):
-                self._attempts.acquit(one)
+                self._attempts.clear_suspect(one)
         self._suspects = [one for one in self._suspects if one not in wider] + [suspect]
         self._tell()
         log.warning(
@@ -455,26 +457,26 @@ class Guard:
     def _forget(self, position: Offsets) -> None:
         """Drop suspects that the lane is past."""
         passed = [one for one in self._suspects if is_before(one.span, position)]
-        if any(one.stage is Stage.MEMORY for one in passed):
+        if any(one.stage is AttemptStage.MEMORY for one in passed):
             # one message did not fit, and is skipped: epochs of any size do; else those of the present size do
             is_found, limit = any(map(self.condemns, passed)), self.memory_limit
             self._fitting = None if is_found or limit is None else max(limit, FEWEST_MESSAGES)
         for suspect in passed:
-            self._attempts.acquit(suspect)
+            self._attempts.clear_suspect(suspect)
             self._suspects.remove(suspect)
 
 
 def _is_whole_and_failed_again(suspect: Suspect) -> bool:
     failures = suspect.attempts + suspect.losses + suspect.unexplained
-    return suspect.stage is Stage.EPOCH and failures >= WHOLE_TRIES
+    return suspect.stage is AttemptStage.EPOCH and failures >= WHOLE_TRIES
 
 
 def _needs_control(suspect: Suspect) -> bool:
     """What the target refuses is refused while the rest of the epoch passes in the same transaction; where reading
     fails or the process dies, other work has to pass first."""
-    return suspect.deaths > 0 or (suspect.stage is Stage.DECODE and suspect.attempts > 0)
+    return suspect.deaths > 0 or (suspect.stage is AttemptStage.DECODE and suspect.attempts > 0)
 
 
-def _weigh_error(error: SurelaneError) -> Evidence:
+def _weigh_error(error: SurelaneError) -> DeathEvidence:
     """Of an error that this process has survived."""
-    return Evidence.MEMORY if isinstance(error, OutOfMemory) else Evidence.FAILURE
+    return DeathEvidence.MEMORY if isinstance(error, OutOfMemory) else DeathEvidence.FAILURE

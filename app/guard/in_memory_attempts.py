@@ -6,20 +6,20 @@ What fails in the process is still found and skipped; what takes the process wit
 import time
 from dataclasses import replace
 
-from app.guard.attempts import Attempt, Stage, Suspect
+from app.guard.attempts import Attempt, AttemptStage, Suspect
 from app.model.offsets import Span
 
 
-class Volatile:
+class InMemoryAttempts:
     """As `Attempts`, for as long as this process lives."""
 
     def __init__(self, lane: str, *, discreet: bool = False) -> None:
         self.lane, self.discreet = lane, discreet
         self._last: Attempt | None = None
         self._begun_at = 0.0
-        self._suspects: dict[tuple[Stage, Span], Suspect] = {}
+        self._suspects: dict[tuple[AttemptStage, Span], Suspect] = {}
         #: begin of the first attempt that led to each, monotonic
-        self._trouble_at: dict[tuple[Stage, Span], float] = {}
+        self._trouble_at: dict[tuple[AttemptStage, Span], float] = {}
 
     def close(self) -> None:
         """There is nothing to give back."""
@@ -53,7 +53,7 @@ class Volatile:
         self._suspects[suspect.stage, suspect.span] = suspect
         self._trouble_at.setdefault((suspect.stage, suspect.span), time.monotonic() - trouble_seconds)
 
-    def acquit(self, suspect: Suspect) -> None:
+    def clear_suspect(self, suspect: Suspect) -> None:
         """Forget a suspect."""
         self._suspects.pop((suspect.stage, suspect.span), None)
         self._trouble_at.pop((suspect.stage, suspect.span), None)

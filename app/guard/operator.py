@@ -12,11 +12,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from app.db.failures import sqlstate
+from app.db.sqlstate import sqlstate
 from app.errors import Refused
-from app.guard.quarantine import OPEN, State, storable
-from app.guard.tables import Tables
-from app.ledger.tables import lanes_of
+from app.guard.guard_tables import GuardTables
+from app.guard.quarantine import OPEN, EntryState, storable
+from app.ledger.ledger_tables import lanes_of
 
 #: how long to wait for a lock: an epoch that commits now is through by then, one that is in doubt may take hours
 LOCK_TIMEOUT_SECONDS = 2
@@ -29,7 +29,7 @@ _SAY = text("select set_config('surelane.who', :who, true), set_config('surelane
 class Filter:
     """Which entries; None or empty: whatever it is."""
 
-    states: tuple[State, ...] = ()
+    states: tuple[EntryState, ...] = ()
     #: source schema.table, `*` stands for any text
     table: str | None = None
     topic: str | None = None
@@ -45,7 +45,7 @@ class Operator:
     """The entries of `lane`, with `several` those of its lanes `<lane>.<partition>`; in the caller's transaction."""
 
     def __init__(self, schema: str, lane: str, *, several: bool) -> None:
-        tables = Tables.in_schema(schema)
+        tables = GuardTables.in_schema(schema)
         self._table, self._event = tables.quarantine, tables.event
         self._mine = lanes_of(self._table.c.lane, lane, several=several)
 
@@ -80,7 +80,7 @@ class Operator:
         self, connection: Connection, entries: Sequence[int], who: str, reason: str | None, *, forced: bool
     ) -> None:
         """Ask the lane to apply these after all; by force also where a newer change of the key was applied."""
-        allowed = (*OPEN, State.SUPERSEDED) if forced else OPEN
+        allowed = (*OPEN, EntryState.SUPERSEDED) if forced else OPEN
         self._lock(connection, entries, allowed, "released")
         values = {
             "release_requested_at": func.clock_timestamp(),
@@ -95,9 +95,9 @@ class Operator:
         """Give these up."""
         self._lock(connection, entries, OPEN, "discarded")
         connection.execute(_SAY, {"who": storable(who), "reason": storable(reason)})
-        connection.execute(update(self._table).where(self._table.c.id.in_(entries)).values(state=State.DISCARDED))
+        connection.execute(update(self._table).where(self._table.c.id.in_(entries)).values(state=EntryState.DISCARDED))
 
-    def _lock(self, connection: Connection, entries: Sequence[int], allowed: Sequence[State], to_be: str) -> None:
+    def _lock(self, connection: Connection, entries: Sequence[int], allowed: Sequence[EntryState], to_be: str) -> None:
         """Hold the entries; raises Refused unless all of them are there and in one of the allowed states."""
         try:
             connection.execute(_SET, {"lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s"})
@@ -114,11 +114,11 @@ class Operator:
             hint = "surelane quarantine list --state quarantined --state parked"
             raise Refused(f"cannot be {to_be}, nothing was changed: " + "; ".join(problems), hint=hint)
 
-    def _states(self, connection: Connection, entries: Sequence[int]) -> dict[int, State]:
+    def _states(self, connection: Connection, entries: Sequence[int]) -> dict[int, EntryState]:
         table = self._table
         statement = select(table.c.id, table.c.state).where(self._mine, table.c.id.in_(entries)).order_by(table.c.id)
         rows = connection.execute(statement.with_for_update(key_share=True))
-        return {row.id: State(row.state) for row in rows}
+        return {row.id: EntryState(row.state) for row in rows}
 
     def _where(self, filters: Filter) -> list[ColumnElement[bool]]:
         table = self._table
@@ -145,9 +145,9 @@ def _like(pattern: str) -> str:
     return "%".join(part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in pattern.split("*"))
 
 
-def _problem(entry: int, state: State | None) -> str:
+def _problem(entry: int, state: EntryState | None) -> str:
     if state is None:
         return f"there is no entry {entry}"
-    if state is State.SUPERSEDED:
+    if state is EntryState.SUPERSEDED:
         return f"entry {entry} is superseded (a newer change of its key was applied; --force releases it all the same)"
     return f"entry {entry} is {state} already"

@@ -6,12 +6,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from app.guard.tables import AttemptTables
-from app.ledger.tables import lanes_of
+from app.guard.guard_tables import AttemptTables
+from app.ledger.ledger_tables import lanes_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class Overview:
+class GuardOverview:
     """What the guard has on record of one lane: rows of its tables as they are."""
 
     lane: str
@@ -21,7 +21,7 @@ class Overview:
     suspects: Sequence[Row[Any]]
 
 
-def overview(connection: Connection, schema: str, lane: str, *, several: bool) -> list[Overview]:
+def overview(connection: Connection, schema: str, lane: str, *, several: bool) -> list[GuardOverview]:
     """Of `lane`, with `several` of its lanes `<lane>.<partition>` that ever began anything."""
     tables = AttemptTables.in_schema(schema)
     attempt, suspect = tables.attempt, tables.suspect
@@ -31,6 +31,6 @@ def overview(connection: Connection, schema: str, lane: str, *, several: bool) -
     suspects = connection.execute(suspected).all()
     lanes = sorted({*attempts, *(row.lane for row in suspects)}) if several else [lane]
     return [
-        Overview(lane=name, attempt=attempts.get(name), suspects=[row for row in suspects if row.lane == name])
+        GuardOverview(lane=name, attempt=attempts.get(name), suspects=[row for row in suspects if row.lane == name])
         for name in lanes
     ]

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, se
 from sqlalchemy.dialects.postgresql import insert
 
 from app.errors import Verdict
-from app.guard.tables import Tables
+from app.guard.guard_tables import GuardTables
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, TopicPartition
 
@@ -26,7 +26,7 @@ MAX_ERROR_CHARACTERS = 8_000
 RELEASES_AT_ONCE = 100
 
 
-class State(enum.StrEnum):
+class EntryState(enum.StrEnum):
     """What has become of a skipped message."""
 
     QUARANTINED = "quarantined"  #: it could not be applied
@@ -37,7 +37,7 @@ class State(enum.StrEnum):
 
 
 #: states in which a message still waits for somebody
-OPEN = (State.QUARANTINED, State.PARKED)
+OPEN = (EntryState.QUARANTINED, EntryState.PARKED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Entry:
 
     message: RawMessage
     #: QUARANTINED or PARKED
-    state: State
+    state: EntryState
     #: the source's schema and table, None when the message could not be decoded
     schema: str | None
     table: str | None
@@ -65,11 +65,11 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class OpenEntry:
     """What is known of an open entry without its message."""
 
     id: int
-    state: State
+    state: EntryState
     schema: str | None
     table: str | None
     key_text: str | None
@@ -80,7 +80,7 @@ class Held:
 class Release:
     """An entry that an operator wants to be applied after all."""
 
-    held: Held
+    held: OpenEntry
     message: RawMessage
     #: apply it though a newer change of its key was applied
     forced: bool
@@ -91,13 +91,13 @@ class Skip:
     """What is known of any entry, open or closed, in short."""
 
     position: Position
-    state: State
+    state: EntryState
     #: schema.table of the source; None: not known
     table: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Waiting:
+class ParkedEntries:
     """Open entries of one source table."""
 
     #: None: could not be decoded
@@ -114,9 +114,9 @@ class Quarantine:
 
     def __init__(self, schema: str, lane: str) -> None:
         self.lane = lane
-        self._tables = Tables.in_schema(schema)
+        self._tables = GuardTables.in_schema(schema)
 
-    def add(self, connection: Connection, generation: int, epoch: int, entries: Iterable[Entry]) -> list[Held]:
+    def add(self, connection: Connection, generation: int, epoch: int, entries: Iterable[Entry]) -> list[OpenEntry]:
         """Keep messages; gives those that are open now. One that is there already (the epoch is applied again) stays,
         with its new attempts."""
         table, kept = self._tables.quarantine, []
@@ -133,7 +133,7 @@ class Quarantine:
                 kept.append(_held(row))
         return kept
 
-    def held(self, connection: Connection) -> list[Held]:
+    def held(self, connection: Connection) -> list[OpenEntry]:
         """Every open entry, in the order of the positions."""
         rows = connection.execute(self._in_order(_HELD).where(self._is_open()))
         return [_held(row) for row in rows]
@@ -144,7 +144,7 @@ class Quarantine:
         return [
             Skip(
                 position=_position(row),
-                state=State(row.state),
+                state=EntryState(row.state),
                 table=f"{row.source_schema}.{row.source_table}" if row.source_table is not None else None,
             )
             for row in connection.execute(self._in_order(columns))
@@ -179,7 +179,7 @@ class Quarantine:
 
     def released(self, connection: Connection, entry: int) -> None:
         """The entry's message is applied by this transaction."""
-        self._update(connection, [entry], state=State.RELEASED)
+        self._update(connection, [entry], state=EntryState.RELEASED)
 
     def refuse(self, connection: Connection, entry: int, why: str) -> None:
         """The entry stays as it is; `why` is for whoever asked for its release."""
@@ -191,7 +191,7 @@ class Quarantine:
         table = self._tables.quarantine
         waits = and_(table.c.release_requested_at.is_not(None), table.c.release_forced.is_(False))
         refused = case((waits, "a newer change of its key was applied"), else_=table.c.release_refused)
-        self._update(connection, entries, self._is_open(), state=State.SUPERSEDED, release_refused=refused)
+        self._update(connection, entries, self._is_open(), state=EntryState.SUPERSEDED, release_refused=refused)
 
     def since(self, connection: Connection, minutes: float) -> int:
         """How many messages were quarantined, not parked, within the last minutes; whatever has become of them."""
@@ -199,12 +199,12 @@ class Quarantine:
         statement = (
             select(func.count())
             .select_from(event.join(table, event.c.id == table.c.id))
-            .where(table.c.lane == self.lane, event.c.what == "kept", event.c.to_state == State.QUARANTINED)
+            .where(table.c.lane == self.lane, event.c.what == "kept", event.c.to_state == EntryState.QUARANTINED)
             .where(event.c.at >= func.clock_timestamp() - timedelta(minutes=minutes))
         )
         return connection.execute(statement).scalar_one()
 
-    def waiting(self, connection: Connection) -> list[Waiting]:
+    def waiting(self, connection: Connection) -> list[ParkedEntries]:
         """How many entries are open, by table."""
         table = self._tables.quarantine
         place = (table.c.source_schema, table.c.source_table)
@@ -212,13 +212,15 @@ class Quarantine:
         statement = select(*place, *numbers, func.count(table.c.key_text.distinct()))
         rows = connection.execute(statement.where(table.c.lane == self.lane, self._is_open()).group_by(*place))
         names = ("schema", "table", "quarantined", "parked", "keys")
-        return [Waiting(**dict(zip(names, row, strict=True))) for row in rows]
+        return [ParkedEntries(**dict(zip(names, row, strict=True))) for row in rows]
 
-    def counts(self, connection: Connection) -> dict[State, int]:
+    def counts(self, connection: Connection) -> dict[EntryState, int]:
         """Entries of the lane by state, all states named."""
         table = self._tables.quarantine
         statement = select(table.c.state, func.count()).where(table.c.lane == self.lane).group_by(table.c.state)
-        return dict.fromkeys(State, 0) | {State(state): count for state, count in connection.execute(statement)}
+        return dict.fromkeys(EntryState, 0) | {
+            EntryState(state): count for state, count in connection.execute(statement)
+        }
 
     def _update(
         self, connection: Connection, entries: Sequence[int], *where: ColumnElement[bool], **values: object
@@ -229,7 +231,7 @@ class Quarantine:
 
     def _is_requested(self) -> tuple[ColumnElement[bool], ...]:
         table = self._tables.quarantine
-        allowed = or_(self._is_open(), and_(table.c.state == State.SUPERSEDED, table.c.release_forced))
+        allowed = or_(self._is_open(), and_(table.c.state == EntryState.SUPERSEDED, table.c.release_forced))
         mine = table.c.lane == self.lane
         return mine, allowed, table.c.release_requested_at.is_not(None), table.c.release_refused.is_(None)
 
@@ -292,10 +294,10 @@ def _values(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _held(row: Row[Any]) -> Held:
-    return Held(
+def _held(row: Row[Any]) -> OpenEntry:
+    return OpenEntry(
         id=row.id,
-        state=State(row.state),
+        state=EntryState(row.state),
         schema=row.source_schema,
         table=row.source_table,
         key_text=None if row.key_text is None else row.key_text.decode(),

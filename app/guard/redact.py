@@ -7,7 +7,7 @@ import json
 import re
 
 from app.config.redaction import Columns
-from app.db.failures import one_line
+from app.db.sqlstate import one_line
 from app.guard.lossless_json import HIDDEN, Document
 
 #: what Postgres adds to an error after its first sentence: DETAIL, HINT, CONTEXT, in whatever language, two blanks

@@ -25,10 +25,10 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from app.config.settings import Source, StartAt
+from app.config.settings import SourceSettings, StartAt
 from app.errors import ConfigInvalid, EnvironmentMissing, LogTruncated, OffsetMissing, Unreachable
 from app.kafka.client import client_config
-from app.kafka.failures import ELECTED, GONE, TRUNCATED, Complaint, unreachable
+from app.kafka.error_codes import ELECTED, GONE, TRUNCATED, Complaint, unreachable
 from app.kafka.librdkafka import ASSIGNED
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Position, TopicPartition
@@ -98,7 +98,7 @@ class RawMessage:
 class Broker:
     """Connection to the cluster of `source`; use as a context manager or call `close`."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceSettings) -> None:
         self._source = source
         self._config = client_config(source)
         self._complaint = Complaint()

@@ -5,14 +5,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from app.config.settings import Security, SecurityProtocol, Source
+from app.config.settings import SecurityProtocol, SecuritySettings, SourceSettings
 from app.credentials import aws
 from app.errors import ConfigInvalid
 from app.kafka.librdkafka import librdkafka_config
 from app.kafka.security import java_options
 
 
-def client_config(source: Source) -> dict[str, Any]:
+def client_config(source: SourceSettings) -> dict[str, Any]:
     """Servers and security, as `source.security` or `source.options` say; raises ConfigInvalid."""
     security = source.security
     if security.protocol is SecurityProtocol.MSK_IAM:
@@ -20,7 +20,7 @@ def client_config(source: Source) -> dict[str, Any]:
     return dict(librdkafka_config(source.bootstrap_servers, {**source.options, **java_options(security)}))
 
 
-def _iam(security: Security) -> dict[str, Any]:
+def _iam(security: SecuritySettings) -> dict[str, Any]:
     """librdkafka knows nothing of AWS: it asks for a token whenever the last one is about to end."""
     region = security.region or aws.default_region()
     if region is None:

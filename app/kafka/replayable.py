@@ -29,8 +29,8 @@ class Replayable:
 def replayable(broker: Broker, position: Offsets, kept_until: Offsets | None = None) -> Replayable:
     """Look at the partitions of `position`; raises EnvironmentMissing when one is not there.
 
-    `kept_until`: up to where somebody else keeps everything from the position on (`app.recover.archived`): it is what
-    comes behind that is asked of Kafka.
+    `kept_until`: up to where the archive has everything from the position on (`app.recover.archive_reach`): Kafka is
+    asked for what comes behind that.
     """
     marks = broker.watermarks(position)
     needed = {tp: max(offset, (kept_until or position).get(tp, 0)) for tp, offset in position.items()}

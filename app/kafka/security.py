@@ -7,7 +7,7 @@ for whenever a client is made, so a lane that opens again logs in with the new o
 from pathlib import Path
 
 from app.config.credentials import PasswordFrom
-from app.config.settings import Security, SecurityProtocol
+from app.config.settings import SecurityProtocol, SecuritySettings
 from app.credentials.passwords import look_up
 from app.errors import ConfigInvalid
 
@@ -16,7 +16,7 @@ IAM_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
-def java_options(security: Security) -> dict[str, str]:
+def java_options(security: SecuritySettings) -> dict[str, str]:
     """Options of Spark's Kafka source, `kafka.` in front; they hold secrets. Raises what looking a password up does."""
     match security.protocol:
         case SecurityProtocol.PLAINTEXT:
@@ -36,13 +36,13 @@ def java_options(security: Security) -> dict[str, str]:
             return {"kafka.security.protocol": "SASL_SSL", **_trust(security), **iam}
 
 
-def _trust(security: Security) -> dict[str, str]:
+def _trust(security: SecuritySettings) -> dict[str, str]:
     if security.ca is None:
         return {}
     return {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.certificates": _text(security.ca)}
 
 
-def _identity(security: Security) -> dict[str, str]:
+def _identity(security: SecuritySettings) -> dict[str, str]:
     assert security.certificate is not None, "checked with the configuration"
     assert security.key is not None, "checked with the configuration"
     place = security.key_password_from
@@ -54,7 +54,7 @@ def _identity(security: Security) -> dict[str, str]:
     }
 
 
-def _login(security: Security) -> dict[str, str]:
+def _login(security: SecuritySettings) -> dict[str, str]:
     assert security.password_from is not None, "checked with the configuration"
     login = look_up(PasswordFrom.parse(security.password_from), fresh=True)
     username = security.username or login.username

@@ -10,11 +10,11 @@ from typing import Generic, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from app.config.settings import Source
+from app.config.settings import SourceSettings
 from app.errors import LogTruncated, MessagesGone, SurelaneError, Unreachable
 from app.kafka.broker import raw
 from app.kafka.client import client_config
-from app.kafka.failures import GONE, TRUNCATED, unreachable
+from app.kafka.error_codes import GONE, TRUNCATED, unreachable
 from app.kafka.librdkafka import ASSIGNED
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -95,7 +95,7 @@ class SpanReader(Generic[B]):
 
     def __init__(
         self,
-        source: Source,
+        source: SourceSettings,
         batch: Callable[[TopicPartition], B] = Batch,
         is_unwanted: Callable[[], bool] = lambda: False,
     ) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from app.align.commit_order import CommitOrder
 from app.align.cutter import Cut, Cutter
 from app.kafka.broker import RawMessage
-from app.lane.reading import Source
+from app.lane.guarded_read import EpochRows
 from app.model.epoch import EpochRecord
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span
@@ -40,7 +40,7 @@ class Alignment:
         start = {tp: last.span.end.get(tp, offset) for tp, offset in planned.start.items()}
         return Span(start=Offsets.of(start), end=planned.end)
 
-    def source(self, source: Source, span: Span, planned: Span) -> Source:
+    def source(self, source: EpochRows, span: Span, planned: Span) -> EpochRows:
         """Where the messages of `span` come from, when `source` has those of `planned`."""
         if span == planned:
             return source
@@ -50,7 +50,7 @@ class Alignment:
         held = self._rows
         return _Source(source, lambda: pa.concat_tables([source.part(before) if held is None else held, source.all()]))
 
-    def cut(self, rows: pa.Table, span: Span, source: Source) -> Cut:
+    def cut(self, rows: pa.Table, span: Span, source: EpochRows) -> Cut:
         """See `Cutter.cut`."""
         return self._cutter.cut(rows, span, source.message)
 
@@ -65,7 +65,7 @@ class Alignment:
 class _Source:
     """The messages of an epoch that is not quite what Spark planned."""
 
-    planned: Source
+    planned: EpochRows
     read: Callable[[], pa.Table]
 
     def all(self) -> pa.Table:

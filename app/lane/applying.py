@@ -4,30 +4,30 @@ A part that the target refuses is split until one message is refused. That one i
 condemned, with the later changes of its key if they are to follow it; everything else is applied in its place.
 
 Deferred constraints wait for the epoch's end: a source transaction may satisfy them later in the epoch. What they
-refuse then is undone and searched for its culprit (`app.lane.deferred_constraint_search`), which is tried and condemned like any other;
-then the rest is applied once more, as often as there are culprits.
+refuse then is undone and searched for its culprit (`app.lane.deferred_constraint_search`), which is tried and condemned
+like any other; then the rest is applied once more, as often as there are culprits.
 """
 
 from dataclasses import dataclass, field, replace
 
 from app.apply.applier import Applied
 from app.apply.constraints import Deferred, settle_constraints
-from app.apply.plan import Plan
-from app.db.failures import unless_refused
-from app.guard.attempts import Stage
+from app.apply.order_plan import OrderPlan
+from app.db.sqlstate import unless_refused
+from app.guard.attempts import AttemptStage
 from app.guard.guard import Failure
 from app.guard.narrowing import Rows, cut_rows, keep_together, single, split_rows
-from app.lane.deferred_constraint_search import Search
-from app.lane.guarded_apply import Sending
+from app.lane.deferred_constraint_search import DeferredConstraintSearch
+from app.lane.guarded_apply import GuardedApply
 from app.model.counts import Counts
 from app.model.offsets import Span
 
 
 @dataclass
-class Application:
+class EpochApplication:
     """Applies one epoch, inside its transaction."""
 
-    sending: Sending
+    sending: GuardedApply
     #: the epoch's own, whatever of it was read
     span: Span
     _counts: Counts = field(default_factory=Counts)
@@ -42,22 +42,22 @@ class Application:
 
     def _run(self) -> Applied:
         sending, everything = self.sending, (0, len(self.sending.epoch))
-        suspects = sending.guard.spans(Stage.APPLY)
+        suspects = sending.guard.spans(AttemptStage.APPLY)
         if suspects and len(sending.epoch):
             return self._in_parts(cut_rows(sending.epoch.rows, suspects))
-        sending.guard.cover(sending.number, self.span, Stage.APPLY)
+        sending.guard.cover(sending.number, self.span, AttemptStage.APPLY)
         whole = sending.attempt(everything, settle=True)
         return whole if isinstance(whole, Applied) else self._in_parts(self._split(everything))
 
     def _in_parts(self, parts: list[Rows]) -> Applied:
         deferred, first, end = Deferred.read(self.sending.connection), 0, len(self.sending.epoch)
         while not self._settles(parts, first, deferred):
-            search = Search(self.sending, deferred)
+            search = DeferredConstraintSearch(self.sending, deferred)
             first, culprit, suspect = search.run((first, end))
             self._counts += search.counts
             if suspect is not None:
                 self.sending.skips.condemn(culprit, suspect)
-        return Applied(counts=self._counts, plan=Plan.NARROWED)
+        return Applied(counts=self._counts, plan=OrderPlan.NARROWED)
 
     def _settles(self, parts: list[Rows], first: int, deferred: Deferred) -> bool:
         """Apply the parts from ordinal `first` on; nothing of it is left if deferred constraints do not hold then."""
@@ -98,18 +98,18 @@ class Application:
     def _one(self, ordinal: int, deferred: Deferred) -> None:
         """A single message: tried until it is taken or condemned."""
         guard, span = self.sending.guard, single(self.sending.epoch.position(ordinal))
-        suspect = guard.suspect(span, Stage.APPLY)
+        suspect = guard.suspect(span, AttemptStage.APPLY)
         while suspect is None or not guard.condemns(suspect):
             if suspect is not None and guard.wants_control(suspect):
                 suspect = self.sending.control(suspect)
                 continue
-            guard.begin(self.sending.number, span, Stage.APPLY)
+            guard.begin(self.sending.number, span, AttemptStage.APPLY)
             result = self.sending.attempt((ordinal, ordinal + 1))
             if isinstance(result, Applied):
                 self._applied(result, ordinal + 1, deferred)
                 return
             self.sending.check_order(ordinal, result)
-            suspect = guard.failed(span, Stage.APPLY, Failure.of(result))
+            suspect = guard.failed(span, AttemptStage.APPLY, Failure.of(result))
         self.sending.skips.condemn(ordinal, suspect)
 
     def _applied(self, result: Applied, end: int, deferred: Deferred) -> None:

@@ -24,10 +24,10 @@ from app.apply.applier import Applied
 from app.apply.constraints import Deferred
 from app.db.sql import discarded
 from app.errors import Unreachable
-from app.guard.attempts import Stage, Suspect
+from app.guard.attempts import AttemptStage, Suspect
 from app.guard.guard import Failure
 from app.guard.narrowing import FAN_OUT, Rows, single, split_rows
-from app.lane.guarded_apply import Sending
+from app.lane.guarded_apply import GuardedApply
 from app.model.counts import Counts
 
 #: asked for one by one they take about a second
@@ -35,10 +35,10 @@ FEW_MESSAGES = FAN_OUT**2
 
 
 @dataclass
-class Search:
+class DeferredConstraintSearch:
     """The search in one epoch, from a place on where the constraints hold."""
 
-    sending: Sending
+    sending: GuardedApply
     deferred: Deferred
     #: of what was applied on the way
     counts: Counts = field(default_factory=Counts)
@@ -118,12 +118,12 @@ class Search:
     def _tried(self, at: int, end: int) -> Suspect | None:
         """Tried until it is condemned; None when it holds."""
         guard, span, alone = self.sending.guard, single(self.sending.epoch.position(at)), (at, at + 1)
-        suspect = guard.suspect(span, Stage.APPLY)
+        suspect = guard.suspect(span, AttemptStage.APPLY)
         if suspect is not None and guard.condemns(suspect):
             return suspect
         with discarded(self.sending.connection):
             marks = self.sending.marks(self.deferred)
-            guard.begin(self.sending.number, span, Stage.APPLY)
+            guard.begin(self.sending.number, span, AttemptStage.APPLY)
             result = self.sending.attempt(alone)
             if isinstance(result, Applied):
                 marks.set(at + 1)
@@ -133,12 +133,12 @@ class Search:
                 if suspect is not None and guard.wants_control(suspect):
                     suspect = self.sending.control(suspect)
                     continue
-                guard.begin(self.sending.number, span, Stage.APPLY)
+                guard.begin(self.sending.number, span, AttemptStage.APPLY)
                 error = marks.violation_before(at + 1) if isinstance(result, Applied) else self.sending.attempt(alone)
                 if not isinstance(error, Exception):
                     return None
                 self.sending.check_order(at, error)
-                suspect = guard.failed(span, Stage.APPLY, Failure.of(error))
+                suspect = guard.failed(span, AttemptStage.APPLY, Failure.of(error))
         return suspect
 
     def _apply(self, first: int, ends: Iterable[int], held: int) -> Counts:

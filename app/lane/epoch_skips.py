@@ -5,25 +5,27 @@ from itertools import takewhile
 
 import numpy as np
 
-from app.apply.epoch_batch import Epoch
+from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.guard.attempts import Suspect
-from app.guard.quarantine import Entry, State
+from app.guard.quarantine import Entry, EntryState
+from app.lane.guarded_read import EpochRows
 from app.lane.parked_keys import Key, changes_of, follows
-from app.lane.reading import Source
-from app.lane.skipped_message import COMPACTED, Skipped, compacted
+from app.lane.skipped_message import COMPACTED, SkippedMessage, compacted
 from app.model.offsets import Position
-from app.model.rows import Kind
+from app.model.rows import RowKind
 
 #: raises when too much has been condemned
-Limit = Callable[[list[Skipped]], None]
+Limit = Callable[[list[SkippedMessage]], None]
 
 
-class Skips:
+class EpochSkips:
     """What is skipped of one epoch."""
 
-    def __init__(self, epoch: Epoch, source: Source, unread: list[Skipped], policy: SkipPolicy, limit: Limit) -> None:
+    def __init__(
+        self, epoch: EpochBatch, source: EpochRows, unread: list[SkippedMessage], policy: SkipPolicy, limit: Limit
+    ) -> None:
         """`unread`: condemned before they were in the epoch."""
         self.epoch = epoch
         self.condemned = list(unread)
@@ -51,11 +53,11 @@ class Skips:
         until one says all of it."""
         if self.holds(key):
             return list(after)
-        return list(takewhile(lambda ordinal: self.epoch.layout(ordinal).kind is Kind.PATCH, after))
+        return list(takewhile(lambda ordinal: self.epoch.layout(ordinal).kind is RowKind.PATCH, after))
 
     def condemn(self, ordinal: int, suspect: Suspect) -> None:
         """Leave out this message and, where its key is held, those that follow it."""
-        one = Skipped.of_row(self.epoch, ordinal, suspect, self._source.message(self.epoch.position(ordinal)))
+        one = SkippedMessage.of_row(self.epoch, ordinal, suspect, self._source.message(self.epoch.position(ordinal)))
         self.condemned.append(one)
         self.refused[ordinal] = True
         self._limit(self.condemned)
@@ -69,7 +71,7 @@ class Skips:
         """Rows that are not applied."""
         return self.parked | self.refused
 
-    def rest(self, first: int, end: int) -> Epoch:
+    def rest(self, first: int, end: int) -> EpochBatch:
         """The rows from ordinal `first` on, `end` not among them, that are to be applied."""
         part, skipped = self.epoch.part(first, end), np.flatnonzero(self.left_out[first:end])
         return part.without(skipped) if len(skipped) else part
@@ -81,7 +83,7 @@ class Skips:
 
     def reasons(self) -> list[str]:
         """Why messages are skipped, a word for each, to count by."""
-        return [one.reason for one in self.condemned] + [State.PARKED.value] * int(self.parked.sum())
+        return [one.reason for one in self.condemned] + [EntryState.PARKED.value] * int(self.parked.sum())
 
     def _parked_entries(self) -> Iterator[Entry]:
         ordinals = np.flatnonzero(self.parked).tolist()
@@ -91,7 +93,7 @@ class Skips:
             position = self.epoch.position(ordinal)
             yield Entry(
                 message=compacted(position) if message is None else message,
-                state=State.PARKED,
+                state=EntryState.PARKED,
                 schema=layout.schema,
                 table=layout.table,
                 key_text=self.epoch.rows["key"][ordinal].as_py(),

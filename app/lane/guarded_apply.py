@@ -8,15 +8,15 @@ from sqlalchemy import Connection, text
 
 from app.align.commit_order import ComesEarly, CommitOrder
 from app.apply.applier import Applied, Applier
-from app.apply.constraint_probes import Marks
+from app.apply.constraint_probes import ConstraintProbes
 from app.apply.constraints import Deferred
-from app.apply.epoch_batch import Epoch
-from app.apply.table_plans import Shape
-from app.db.failures import unless_refused
-from app.guard.attempts import Stage, Suspect
+from app.apply.epoch_batch import EpochBatch
+from app.apply.table_plans import TablePlan
+from app.db.sqlstate import unless_refused
+from app.guard.attempts import AttemptStage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import Rows, span_of
-from app.lane.epoch_skips import Skips
+from app.lane.epoch_skips import EpochSkips
 from app.model.activity import Activity
 
 #: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds
@@ -25,27 +25,27 @@ _WAIT = text("select pg_sleep(0.1)")
 
 
 @dataclass(frozen=True)
-class Sending:
+class GuardedApply:
     """Sends what is not skipped of one epoch, inside the transaction of `connection`."""
 
     connection: Connection
     applier: Applier
     guard: Guard
     number: int
-    epoch: Epoch
-    shapes: dict[int, Shape]
-    skips: Skips
+    epoch: EpochBatch
+    shapes: dict[int, TablePlan]
+    skips: EpochSkips
     #: between topics; None: unread messages of other topics mean nothing
     order: CommitOrder | None = None
 
     def begin(self, rows: Rows) -> None:
         """Tell the guard that these rows, one of which is to be applied, are in progress."""
-        self.guard.begin(self.number, span_of(self.skips.rest(*rows).rows), Stage.APPLY)
+        self.guard.begin(self.number, span_of(self.skips.rest(*rows).rows), AttemptStage.APPLY)
 
     def control(self, suspect: Suspect) -> Suspect:
         """Wait on the same connection without the message: where that is lost or the process is killed, the guard finds
         the control failed when the lane opens again."""
-        self.guard.begin(self.number, suspect.span, Stage.CONTROL)
+        self.guard.begin(self.number, suspect.span, AttemptStage.CONTROL)
         self.guard.doing(Activity.SERVER)
         end = time.monotonic() + CONTROL_SECONDS
         while time.monotonic() < end:
@@ -73,9 +73,9 @@ class Sending:
         self.begin(unsettled)
         return deferred.violation(self.connection)
 
-    def marks(self, deferred: Deferred) -> Marks:
+    def marks(self, deferred: Deferred) -> ConstraintProbes:
         """To be made in a subtransaction that is undone."""
-        return Marks(self.connection, self.applier.schema, self.applier.lane, deferred)
+        return ConstraintProbes(self.connection, self.applier.schema, self.applier.lane, deferred)
 
     def first_applied(self, first: int, end: int) -> int:
         """The first ordinal of these that is to be applied; `end` if none is."""

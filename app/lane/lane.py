@@ -19,26 +19,26 @@ from app import failpoint
 from app.align.commit_order import ComesEarly
 from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
-from app.apply.epoch_batch import Epoch
-from app.apply.plan import FALLBACKS
-from app.apply.table_plans import Shape
+from app.apply.epoch_batch import EpochBatch
+from app.apply.order_plan import FALLBACKS
+from app.apply.table_plans import TablePlan
 from app.commit.committer import Committer
 from app.commit.participant import Work
-from app.db.failures import check_alive, may_blame, sqlstate, translated, unless_refused
+from app.db.sqlstate import check_alive, may_blame, sqlstate, translated, unless_refused
 from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
-from app.guard.attempts import Stage
+from app.guard.attempts import AttemptStage
 from app.guard.guard import Guard
 from app.guard.narrowing import span_of
 from app.lane.alignment import Alignment
-from app.lane.applying import Application
-from app.lane.guarded_apply import Sending
-from app.lane.quarantine_writer import Keeping
-from app.lane.reading import Reader, Source, Trial
-from app.lane.releasing import Releasing
-from app.lane.skipped_message import Skipped
+from app.lane.applying import EpochApplication
+from app.lane.guarded_apply import GuardedApply
+from app.lane.guarded_read import EpochRows, GuardedRead, Trial
+from app.lane.quarantine_writer import QuarantineWriter
+from app.lane.releasing import QuarantineReleases
+from app.lane.skipped_message import SkippedMessage
 from app.lane.step_timer import Steps
 from app.ledger.store import Ledger
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.model.activity import Activity
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
@@ -77,7 +77,7 @@ class _Read:
     cut: Cut
     #: rows for the next epoch; None: to be read again
     held: pa.Table | None
-    epoch: Epoch
+    epoch: EpochBatch
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ class Lane:
         committer: Committer,
         applier: Applier,
         guard: Guard,
-        keeping: Keeping,
-        releasing: Releasing,
+        keeping: QuarantineWriter,
+        releasing: QuarantineReleases,
         metrics: LaneMetrics,
         alignment: Alignment,
         trial: Trial | None = None,
@@ -143,7 +143,7 @@ class Lane:
         """Up to where they were read, which is where the next epoch has to start."""
         return self._last.read
 
-    def process_epoch(self, number: int, planned: Span, source: Source, stage: Stager | None = None) -> None:
+    def process_epoch(self, number: int, planned: Span, source: EpochRows, stage: Stager | None = None) -> None:
         """Apply one epoch. Returning means pre-committed; raising means that nothing of it is left.
 
         `source` gives the messages of exactly `planned`; `stage` has them staged by tasks, None: they are read here.
@@ -194,11 +194,11 @@ class Lane:
         try:
             yield
         except SurelaneError as error:
-            self._guard.laid_down(error, lost_target=may_blame(error))
+            self._guard.epoch_failed(error, lost_target=may_blame(error))
             raise
         except MemoryError as error:
             gone = OutOfMemory(f"lane {self.name}: not enough memory for the epoch")
-            self._guard.laid_down(gone, lost_target=False)
+            self._guard.epoch_failed(gone, lost_target=False)
             raise gone from error
         except Exception as error:
             self._guard.unforeseen(error)
@@ -220,7 +220,7 @@ class Lane:
             self.release()
         return known
 
-    def _comes_early(self, number: int, planned: Span, source: Source, steps: Steps, *, known: bool) -> bool:
+    def _comes_early(self, number: int, planned: Span, source: EpochRows, steps: Steps, *, known: bool) -> bool:
         """Process an epoch; true, with nothing of it left, where it has to be cut in front of one more message."""
         try:
             self._process(number, planned, source, steps, known=known)
@@ -230,7 +230,7 @@ class Lane:
             return True
         return False
 
-    def _process_staged(self, number: int, planned: Span, source: Source, stage: Stager, steps: Steps) -> bool:
+    def _process_staged(self, number: int, planned: Span, source: EpochRows, stage: Stager, steps: Steps) -> bool:
         """Process an epoch of which no row is looked at here: tasks stage it. False, with nothing of it left, where the
         rows are needed."""
         if self._guard.is_suspicious:
@@ -238,7 +238,7 @@ class Lane:
         # 3. Have it staged, under guard; it may have been staged ahead.
         whole = self._alignment.span(self._last, planned)
         self._guard.enter(whole)
-        self._guard.begin(number, whole, Stage.EPOCH)
+        self._guard.begin(number, whole, AttemptStage.EPOCH)
         with steps.of("stage"):
             self._guard.doing(Activity.FETCH)
             staged = self._staged = stage(whole)
@@ -264,12 +264,12 @@ class Lane:
         self._publish_if_committed()
         return True
 
-    def _process(self, number: int, planned: Span, source: Source, steps: Steps, *, known: bool) -> None:
+    def _process(self, number: int, planned: Span, source: EpochRows, steps: Steps, *, known: bool) -> None:
         # 3. Read, under guard, part by part where something is suspected; here the rows come into order.
         if self.stage is not None:
             self.stage.ask([])  # a span that waits for tables would keep the process that is to read
         whole = self._last.span if known else self._alignment.span(self._last, planned)
-        reader = Reader(
+        reader = GuardedRead(
             self._guard,
             self._alignment.source(source, whole, planned),
             number,
@@ -309,7 +309,7 @@ class Lane:
         number: int,
         planned: Span,
         span: Span,
-        source: Source,
+        source: EpochRows,
         steps: Steps,
         apply: Callable[[], tuple[EpochRecord, SourceTimes, Sequence[str]]],
     ) -> None:
@@ -338,7 +338,7 @@ class Lane:
         if self.committer.pending is None:
             self.publish()
 
-    def _read(self, reader: Reader, whole: Span, source: Source, *, known: bool) -> "_Read":
+    def _read(self, reader: GuardedRead, whole: Span, source: EpochRows, *, known: bool) -> "_Read":
         """Read the epoch and put it in order; message by message where it fails as a whole. Raises Unattributed for one
         that fails though each of its messages passes."""
         rows = reader.read(whole)
@@ -361,7 +361,7 @@ class Lane:
                 lane=self.name,
             ) from error
 
-    def _ordered(self, reader: Reader, rows: pa.Table, whole: Span, source: Source, *, known: bool) -> "_Read":
+    def _ordered(self, reader: GuardedRead, rows: pa.Table, whole: Span, source: EpochRows, *, known: bool) -> "_Read":
         self._guard.doing(Activity.ARRANGE)
         _check_span(self.name, rows, whole)
         cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole, source)
@@ -380,14 +380,20 @@ class Lane:
         return Position(*position.tp, well[-1]) if well else None
 
     def _apply(
-        self, number: int, span: Span, source: Source, epoch: Epoch, unread: list[Skipped], shapes: dict[int, Shape]
+        self,
+        number: int,
+        span: Span,
+        source: EpochRows,
+        epoch: EpochBatch,
+        unread: list[SkippedMessage],
+        shapes: dict[int, TablePlan],
     ) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
         """Apply what was read, put away what is skipped; see `_write`."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
-        sending = Sending(
+        sending = GuardedApply(
             self._connection, self._applier, self._guard, number, epoch, shapes, skips, self._alignment.order
         )
-        applied = Application(sending, span).run()
+        applied = EpochApplication(sending, span).run()
         self._guard.written(number, span)
         if skips.condemned:
             self._applier.forget()
@@ -399,7 +405,7 @@ class Lane:
     def _merged(self, number: int, span: Span, staged: StagedSpan) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
         """Apply what is staged; see `_write`. Raises _NotMergedError where the target does not take it as a whole."""
         self._keeping.drop()
-        self._guard.cover(number, span, Stage.APPLY)
+        self._guard.cover(number, span, AttemptStage.APPLY)
         receipt = staged.receipt
         merged = unless_refused(lambda: self._applier.merge(self._connection, receipt.messages, staged.layouts))
         if not isinstance(merged, Applied):

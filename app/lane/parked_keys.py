@@ -10,8 +10,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from app.apply.epoch_batch import CHANGES, Epoch
-from app.guard.quarantine import Held, Quarantine
+from app.apply.epoch_batch import CHANGES, EpochBatch
+from app.guard.quarantine import OpenEntry, Quarantine
 from app.model.arrow import compute
 from app.model.offsets import Position
 
@@ -25,7 +25,7 @@ class Key(NamedTuple):
     text: str
 
 
-class OpenKeys:
+class ParkedKeys:
     """Open entries of one lane by key, without those whose key is not known."""
 
     def __init__(self, quarantine: Quarantine) -> None:
@@ -44,7 +44,7 @@ class OpenKeys:
         self._entries = {}
         self.add(self._quarantine.held(connection))
 
-    def add(self, opened: Iterable[Held]) -> None:
+    def add(self, opened: Iterable[OpenEntry]) -> None:
         """These are open now."""
         for held in opened:
             if (key := key_of(held)) is not None:
@@ -75,7 +75,7 @@ class OpenKeys:
             self.read(connection)
 
 
-def key_of(held: Held) -> Key | None:
+def key_of(held: OpenEntry) -> Key | None:
     """None when it is not known."""
     if held.schema is None or held.table is None or held.key_text is None:
         return None
@@ -90,7 +90,7 @@ def follows(change: Position, entry: Position) -> bool:
     return change[:2] != entry[:2] or change.offset >= entry.offset
 
 
-def changes_of(epoch: Epoch, keys: Collection[Key]) -> dict[Key, list[int]]:
+def changes_of(epoch: EpochBatch, keys: Collection[Key]) -> dict[Key, list[int]]:
     """Ordinals of all changes of these keys, ascending."""
     found: dict[Key, list[int]] = {}
     if not keys or not len(epoch):

@@ -14,20 +14,20 @@ import numpy as np
 import structlog
 from sqlalchemy import Connection
 
-from app.apply.epoch_batch import Epoch
-from app.apply.table_plans import Shape
+from app.apply.epoch_batch import EpochBatch
+from app.apply.table_plans import TablePlan
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
-from app.config.settings import Breaker
+from app.config.settings import BreakerSettings
 from app.errors import BreakerTripped
 from app.guard.guard import Guard
-from app.guard.quarantine import Held, Quarantine
-from app.lane.epoch_skips import Skips
-from app.lane.parked_keys import OpenKeys, changes_of, follows, key_of
-from app.lane.reading import Source
-from app.lane.skipped_message import Skipped
+from app.guard.quarantine import OpenEntry, Quarantine
+from app.lane.epoch_skips import EpochSkips
+from app.lane.guarded_read import EpochRows
+from app.lane.parked_keys import ParkedKeys, changes_of, follows, key_of
+from app.lane.skipped_message import SkippedMessage
 from app.model.offsets import Position, TopicPartition
-from app.model.rows import Kind
+from app.model.rows import RowKind
 
 log = structlog.get_logger()
 
@@ -41,25 +41,27 @@ class Rules:
     policy: SkipPolicy
     redaction: Redaction
     max_parked_keys: int
-    breaker: Breaker | None
+    breaker: BreakerSettings | None
 
 
-class Keeping:
+class QuarantineWriter:
     """The quarantine of one writer."""
 
     def __init__(self, lane: str, generation: int, quarantine: Quarantine, guard: Guard, rules: Rules) -> None:
         self.rules = rules
         self._lane, self._generation = lane, generation
         self._quarantine, self._guard = quarantine, guard
-        self.keys = OpenKeys(quarantine)
-        self._opened: list[Held] = []
+        self.keys = ParkedKeys(quarantine)
+        self._opened: list[OpenEntry] = []
         self._closed: list[int] = []
 
-    def begin(self, connection: Connection, epoch: Epoch, source: Source, unread: list[Skipped]) -> Skips:
+    def begin(
+        self, connection: Connection, epoch: EpochBatch, source: EpochRows, unread: list[SkippedMessage]
+    ) -> EpochSkips:
         """What is skipped of this epoch from the start: messages that could not be read, and rows of held keys."""
         self.drop()
-        skips = Skips(epoch, source, unread, self.rules.policy, self._limit)
-        has_patches = any(layout.kind is Kind.PATCH for layout in epoch.layouts)
+        skips = EpochSkips(epoch, source, unread, self.rules.policy, self._limit)
+        has_patches = any(layout.kind is RowKind.PATCH for layout in epoch.layouts)
         touched = changes_of(epoch, {key for key in self.keys if has_patches or skips.holds(key)})
         self.keys.confirm(connection, touched)
         for key, ordinals in touched.items():
@@ -67,14 +69,14 @@ class Keeping:
                 skips.park(key, ordinals, entry)
         return skips
 
-    def end(self, connection: Connection, number: int, skips: Skips, shapes: dict[int, Shape]) -> None:
+    def end(self, connection: Connection, number: int, skips: EpochSkips, shapes: dict[int, TablePlan]) -> None:
         """Keep what is skipped and close what is superseded, in the epoch's transaction.
 
         Raises BadMessage where the policy is to stop, BreakerTripped where it would be too much.
         """
         stops = [one for one in skips.condemned if self.rules.policy.of(*one.table) is OnSkip.STOP]
         if stops:
-            self._pardon(stops)
+            self._clear_suspects(stops)
             raise stops[0].error(self._lane, self.rules.redaction)
         if entries := skips.entries(self.rules.redaction):
             self._opened = self._quarantine.add(connection, self._generation, number, entries)
@@ -96,7 +98,7 @@ class Keeping:
         """A transaction begins; what was noted of one that came to nothing is void."""
         self._opened, self._closed = [], []
 
-    def release(self, connection: Connection, held: Held) -> None:
+    def release(self, connection: Connection, held: OpenEntry) -> None:
         """An entry is applied by this transaction; older open ones of its key are superseded by it."""
         self._quarantine.released(connection, held.id)
         key = key_of(held)
@@ -109,22 +111,22 @@ class Keeping:
         """Offsets from `first` on, `end` not among them, of messages that have or had an entry."""
         return self._quarantine.offsets_between(connection, tp, first, end)
 
-    def earlier(self, connection: Connection, held: Held) -> list[int]:
+    def earlier(self, connection: Connection, held: OpenEntry) -> list[int]:
         """Entries of its key before this one that are still open."""
         key = key_of(held)
         known = [entry for entry in self.keys.up_to(key, held.position) if entry != held.id] if key else []
         return sorted(self._quarantine.still_open(connection, known)) if known else []
 
-    def _superseded(self, skips: Skips, shapes: dict[int, Shape]) -> list[int]:
+    def _superseded(self, skips: EpochSkips, shapes: dict[int, TablePlan]) -> list[int]:
         """Open entries, those of this epoch among them, that a change comes after which this epoch applies."""
         if not self.keys and not self._opened:
             return []
-        known = OpenKeys(self._quarantine)
+        known = ParkedKeys(self._quarantine)
         known.add(self._opened)
         wanted = {key for key in (*self.keys, *known) if not skips.holds(key)}
         closed: list[int] = []
         # a patch says a part of the row only: what an older change says of the rest is still wanted
-        whole = {index for index, shape in shapes.items() if shape.kind is not Kind.PATCH}
+        whole = {index for index, shape in shapes.items() if shape.kind is not RowKind.PATCH}
         for key, ordinals in changes_of(skips.epoch, wanted).items():
             applied = [one for one in ordinals if not skips.refused[one] and int(skips.epoch.codes[one]) in whole]
             if applied:
@@ -132,29 +134,29 @@ class Keeping:
                 closed += [*self.keys.up_to(key, last), *known.up_to(key, last)]
         return closed
 
-    def _truncated(self, connection: Connection, skips: Skips, shapes: dict[int, Shape]) -> list[int]:
+    def _truncated(self, connection: Connection, skips: EpochSkips, shapes: dict[int, TablePlan]) -> list[int]:
         """Open entries of tables that this epoch truncates after them."""
         epoch, ends = skips.epoch, dict[tuple[str | None, str | None], Position]()
         for index, shape in shapes.items():
             applied = np.flatnonzero((epoch.codes == index) & ~skips.refused)
-            if shape.kind is Kind.TRUNCATE and len(applied):
+            if shape.kind is RowKind.TRUNCATE and len(applied):
                 ends[epoch.layouts[index].schema, epoch.layouts[index].table] = epoch.position(int(applied[-1]))
         held = self._quarantine.held(connection) if ends else ()
         return [one.id for one in held if (end := ends.get((one.schema, one.table))) and follows(end, one.position)]
 
-    def _limit(self, condemned: list[Skipped]) -> None:
+    def _limit(self, condemned: list[SkippedMessage]) -> None:
         """Stop as soon as this epoch alone has too many."""
         if self.rules.breaker is not None and len(condemned) > self.rules.breaker.messages:
             raise self._tripped(self.rules.breaker, condemned)
 
-    def _check_breaker(self, connection: Connection, condemned: list[Skipped]) -> None:
+    def _check_breaker(self, connection: Connection, condemned: list[SkippedMessage]) -> None:
         breaker = self.rules.breaker
         if breaker and condemned and self._quarantine.since(connection, breaker.minutes) > breaker.messages:
             raise self._tripped(breaker, condemned)
 
-    def _tripped(self, breaker: Breaker, condemned: list[Skipped]) -> BreakerTripped:
+    def _tripped(self, breaker: BreakerSettings, condemned: list[SkippedMessage]) -> BreakerTripped:
         """The messages are tried again by the next start: by then what ails them may have been mended."""
-        self._pardon(condemned)
+        self._clear_suspects(condemned)
         last = condemned[-1]
         return BreakerTripped(
             f"lane {self._lane}: more than {breaker.messages} messages would be in quarantine within "
@@ -164,15 +166,15 @@ class Keeping:
             "start again, or raise guard.breaker.messages if they are meant to be skipped",
         )
 
-    def _check_keys(self, connection: Connection, skips: Skips) -> None:
+    def _check_keys(self, connection: Connection, skips: EpochSkips) -> None:
         added = {key for held in self._opened if (key := key_of(held)) is not None}
         if added <= set(self.keys) or len(added.union(self.keys)) <= self.rules.max_parked_keys:
             return
-        now = OpenKeys(self._quarantine)
+        now = ParkedKeys(self._quarantine)
         now.read(connection)  # operators may have closed entries that no epoch has met since
         held = [key for key in now if skips.holds(key)]
         if len(held) > self.rules.max_parked_keys:
-            self._pardon(skips.condemned)
+            self._clear_suspects(skips.condemned)
             raise BreakerTripped(
                 f"lane {self._lane}: changes of {len(held)} keys would wait in quarantine, "
                 f"{self.rules.max_parked_keys} may (guard.max_parked_keys). Nothing of this epoch was applied",
@@ -181,11 +183,11 @@ class Keeping:
                 "for one table; or raise guard.max_parked_keys",
             )
 
-    def _pardon(self, condemned: list[Skipped]) -> None:
+    def _clear_suspects(self, condemned: list[SkippedMessage]) -> None:
         for one in condemned:
-            self._guard.pardon(one.suspect)
+            self._guard.clear_suspect(one.suspect)
 
-    def _tell(self, skips: Skips) -> None:
+    def _tell(self, skips: EpochSkips) -> None:
         for one in skips.condemned:
             log.warning("quarantined", lane=self._lane, **one.described())
         if parked := int(skips.parked.sum()):

@@ -21,23 +21,23 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.apply.applier import Applier
-from app.apply.epoch_batch import CHANGES, Epoch
-from app.apply.table_plans import Shape
-from app.db.failures import describe, verdict_of
+from app.apply.epoch_batch import CHANGES, EpochBatch
+from app.apply.table_plans import TablePlan
+from app.db.sqlstate import describe, verdict_of
 from app.errors import SurelaneError, TargetMismatch, Verdict
-from app.guard.attempts import Stage
+from app.guard.attempts import AttemptStage
 from app.guard.guard import Guard
 from app.guard.narrowing import contains, only_position, single
 from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine, Release
 from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
+from app.lane.guarded_read import MALFORMED
 from app.lane.parked_keys import Key, key_of
-from app.lane.quarantine_writer import Keeping
-from app.lane.reading import MALFORMED
+from app.lane.quarantine_writer import QuarantineWriter
 from app.ledger.store import Ledger
 from app.model.epoch import GENESIS
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.model.rows import Kind
+from app.model.rows import RowKind
 
 log = structlog.get_logger()
 
@@ -59,8 +59,8 @@ class _Ready:
     """A decoded message."""
 
     #: the one row
-    epoch: Epoch
-    shapes: dict[int, Shape]
+    epoch: EpochBatch
+    shapes: dict[int, TablePlan]
 
     @property
     def key(self) -> Key | None:
@@ -78,7 +78,7 @@ class _Ready:
         return self.epoch.layout(0).kind in CHANGES
 
 
-class Releasing:
+class QuarantineReleases:
     """Releases of one writer."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Releasing:
         generation: int,
         ledger: Ledger,
         quarantine: Quarantine,
-        keeping: Keeping,
+        keeping: QuarantineWriter,
         applier: Applier,
         guard: Guard,
         decode: Decode,
@@ -122,7 +122,7 @@ class Releasing:
         interrupted = self._guard.take_interrupted()
         suspicious = [one for one in requests if interrupted and contains(interrupted, _span([one]))]
         if not suspicious:
-            self._guard.begin(GENESIS, _span(requests), Stage.DECODE)
+            self._guard.begin(GENESIS, _span(requests), AttemptStage.DECODE)
             try:
                 rows = self._decode([one.message for one in requests])
             except SurelaneError as error:
@@ -134,7 +134,7 @@ class Releasing:
         return [_UNSURVIVED if single_one and one in suspicious else self._one(one) for one in requests]
 
     def _one(self, release: Release) -> pa.Table | str:
-        self._guard.begin(GENESIS, _span([release]), Stage.DECODE)
+        self._guard.begin(GENESIS, _span([release]), AttemptStage.DECODE)
         try:
             return _row(self._decode([release.message]), release)
         except SurelaneError as error:
@@ -146,11 +146,11 @@ class Releasing:
         """Decoded and with its table known, or why not."""
         if isinstance(rows, str):
             return rows
-        epoch = Epoch.arrange(rows)
+        epoch = EpochBatch.arrange(rows)
         kind = epoch.layout(0).kind
-        if kind is Kind.MALFORMED:
+        if kind is RowKind.MALFORMED:
             return MALFORMED.cause
-        if kind is Kind.FAILED:
+        if kind is RowKind.FAILED:
             return f"the transform raised {epoch.rows['line'][0].as_py()}"
         try:
             return _Ready(epoch, self._applier.prepare(epoch))
@@ -186,7 +186,7 @@ class Releasing:
 
     def _apply(self, connection: Connection, release: Release, ready: _Ready) -> str | None:
         """Why the target does not take it."""
-        self._guard.begin(GENESIS, _span([release]), Stage.APPLY)
+        self._guard.begin(GENESIS, _span([release]), AttemptStage.APPLY)
         try:
             with connection.begin_nested():
                 self._applier.apply(connection, ready.epoch, ready.shapes, settle=True)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from app.apply.epoch_batch import Epoch
+from app.apply.epoch_batch import EpochBatch
 from app.config.redaction import Redaction
 from app.errors import BadMessage, Verdict
-from app.guard.attempts import Stage, Suspect
-from app.guard.quarantine import Entry, State
+from app.guard.attempts import AttemptStage, Suspect
+from app.guard.quarantine import Entry, EntryState
 from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
 from app.lane.parked_keys import Key
@@ -23,7 +23,7 @@ def compacted(position: Position) -> RawMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skipped:
+class SkippedMessage:
     """One condemned message."""
 
     message: RawMessage
@@ -35,7 +35,7 @@ class Skipped:
     is_compacted: bool = False
 
     @classmethod
-    def of_row(cls, epoch: Epoch, ordinal: int, suspect: Suspect, message: RawMessage | None) -> "Skipped":
+    def of_row(cls, epoch: EpochBatch, ordinal: int, suspect: Suspect, message: RawMessage | None) -> "SkippedMessage":
         """A decoded message; None: it was there when it was decoded, and is no more."""
         try:
             key = epoch.rows["key"][ordinal].as_py()
@@ -62,10 +62,10 @@ class Skipped:
 
     def entry(self, redaction: Redaction) -> Entry:
         """For the quarantine: the message whole, the words of the error without redacted values."""
-        stage = Stage.DECODE if self.suspect.stage is Stage.MESSAGE else self.suspect.stage
+        stage = AttemptStage.DECODE if self.suspect.stage is AttemptStage.MESSAGE else self.suspect.stage
         return Entry(
             message=self.message,
-            state=State.QUARANTINED,
+            state=EntryState.QUARANTINED,
             schema=self.table[0],
             table=self.table[1],
             key_text=self.key,
@@ -81,7 +81,7 @@ class Skipped:
     def error(self, lane: str, redaction: Redaction) -> BadMessage:
         """For a lane that stops instead of skipping."""
         of_table = f" of table {self.layout.source}" if self.layout else ""
-        refused = "is refused by the target" if self.suspect.stage is Stage.APPLY else "cannot be applied"
+        refused = "is refused by the target" if self.suspect.stage is AttemptStage.APPLY else "cannot be applied"
         return BadMessage(
             f"lane {lane}: message {self.message.position}{of_table} {refused}: {self.words(redaction)}",
             hint="mend it and start again, the lane goes on at this epoch; or write guard.on_skip: continue or park, "

@@ -12,8 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 from app.db.prepared import prepared
 from app.db.sql import run
 from app.errors import Fenced
+from app.ledger.ledger_tables import COUNTS, LedgerTables
 from app.ledger.pins import check_pins
-from app.ledger.tables import COUNTS, Tables
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import Gid
@@ -57,7 +57,7 @@ class Ledger:
     def __init__(self, schema: str, lane: str) -> None:
         self.schema = schema
         self.lane = lane
-        self._tables = Tables.in_schema(schema)
+        self._tables = LedgerTables.in_schema(schema)
 
     def last(self, connection: Connection) -> EpochRecord | None:
         """The newest row, whose end is where the lane goes on; None for a lane that never started."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class HealthAnswer:
     """Yes or no, and why."""
 
     ok: bool
@@ -35,16 +35,16 @@ class Health:
         with self._lock:
             self._reports[lane] = _Report(live=live, ready=ready, reason=reason)
 
-    def live(self) -> Answer:
+    def live(self) -> HealthAnswer:
         """Whether no lane is broken."""
         with self._lock:
             broken = [f"{lane}: {report.reason}" for lane, report in self._reports.items() if not report.live]
-        return Answer(ok=not broken, reason="; ".join(broken) or "alive")
+        return HealthAnswer(ok=not broken, reason="; ".join(broken) or "alive")
 
-    def ready(self) -> Answer:
+    def ready(self) -> HealthAnswer:
         """Whether there is a lane and all of them apply messages."""
         with self._lock:
             reports = dict(self._reports)
         waiting = [f"{lane}: {report.reason}" for lane, report in reports.items() if not report.ready]
         ok = bool(reports) and not waiting
-        return Answer(ok=ok, reason="; ".join(waiting) or ("ready" if ok else "no lane has started yet"))
+        return HealthAnswer(ok=ok, reason="; ".join(waiting) or ("ready" if ok else "no lane has started yet"))

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from app.errors import EnvironmentMissing
-from app.metrics.health import Answer, Health
+from app.metrics.health import Health, HealthAnswer
 
 #: seconds a client may take to send its request: a stuck one must not keep a thread for ever
 REQUEST_TIMEOUT_SECONDS = 10
@@ -103,7 +103,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"/metrics, /healthz, /readyz\n")
 
-    def _say(self, answer: Answer) -> None:
+    def _say(self, answer: HealthAnswer) -> None:
         status = HTTPStatus.OK if answer.ok else HTTPStatus.SERVICE_UNAVAILABLE
         self._answer(status, "text/plain; charset=utf-8", f"{answer.reason}\n".encode())
 

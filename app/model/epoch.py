@@ -25,7 +25,7 @@ class EpochRecord:
     #: end of what was read, where messages behind the span are held; None: the span's end
     read_end: Offsets | None = None
     counts: Counts = field(default_factory=Counts)
-    #: how the changes were merged: see `app.apply.plan`
+    #: how the changes were merged: see `app.apply.order_plan`
     plan: str = "none"
     #: oldest and newest source commit among the epoch's changes (UTC), None when it had none
     source_from: datetime.datetime | None = None

@@ -51,7 +51,7 @@ class InFlight:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class InFlightView:
     """One look at all of them."""
 
     processes: tuple[StageProcess, ...] = ()

@@ -69,7 +69,7 @@ def is_behind(rows: pa.Table, firsts: Mapping[TopicPartition, int]) -> pa.Chunke
     return reduce(compute.or_, each)
 
 
-class Kind(enum.StrEnum):
+class RowKind(enum.StrEnum):
     """What a message asks for."""
 
     UPSERT = "upsert"  #: op c, u, r: the whole row after the change
@@ -87,7 +87,7 @@ class Kind(enum.StrEnum):
 class Layout:
     """What a decoded line contains; few of them in an epoch, whatever its size."""
 
-    kind: Kind
+    kind: RowKind
     #: hash of the message's schema envelope, "" without one
     schema_hash: str
     schema: str
@@ -98,7 +98,7 @@ class Layout:
     def parse(cls, text: str) -> Self:
         """From the `layout` column."""
         kind, schema_hash, schema, table, *columns = text.split(SEPARATOR)
-        return cls(Kind(kind), schema_hash, schema, table, tuple(columns))
+        return cls(RowKind(kind), schema_hash, schema, table, tuple(columns))
 
     @property
     def text(self) -> str:

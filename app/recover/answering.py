@@ -21,19 +21,19 @@ import psycopg2
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import DBAPIError
 
-from app.db.failures import UNDEFINED_OBJECT, describe, is_connection_loss, sqlstate
 from app.db.locks import lock_holder, try_lock
 from app.db.prepared import end, full_xid, xact_status
+from app.db.sqlstate import UNDEFINED_OBJECT, describe, is_connection_loss, sqlstate
 from app.errors import Refused
 from app.ledger.store import Ledger
 from app.model.gid import Gid
-from app.recover.answers import State
-from app.recover.indoubt import InDoubt, Observer
-from app.recover.verdict import PAST, Answer, Verdict, consequence
+from app.recover.answers import AnswerState
+from app.recover.in_doubt_overview import InDoubt, Observer
+from app.recover.verdict import PAST, InDoubtVerdict, OperatorAnswer, consequence
 
 #: only its owner may end it, or a superuser
 _INSUFFICIENT_PRIVILEGE = "42501"
-_ENDED = {"committed": Answer.COMMIT, "aborted": Answer.ROLLBACK}
+_ENDED = {"committed": OperatorAnswer.COMMIT, "aborted": OperatorAnswer.ROLLBACK}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +43,8 @@ class Given:
     #: number of its row
     id: int
     gid: str
-    answer: Answer
-    verdict: Verdict
+    answer: OperatorAnswer
+    verdict: InDoubtVerdict
     forced: bool
     #: it had been given before, by a process that died before it could say so
     before: bool = False
@@ -60,7 +60,9 @@ class Answering:
         self._observer, self._answers = observer, observer.answers
         self._who = {"os_user": os_user, "host": host}
 
-    def give(self, connection: Connection, gid: str, answer: Answer, *, reason: str | None, force: bool) -> Given:
+    def give(
+        self, connection: Connection, gid: str, answer: OperatorAnswer, *, reason: str | None, force: bool
+    ) -> Given:
         """Answer one; raises Refused, with nothing changed, where the evidence does not ask for it."""
         self._lock(connection, gid)
         found = self._observer.find(connection, gid, locked=True)
@@ -92,13 +94,13 @@ class Answering:
             )
 
     def _intend(
-        self, connection: Connection, found: InDoubt, answer: Answer, *, forced: bool, reason: str | None
+        self, connection: Connection, found: InDoubt, answer: OperatorAnswer, *, forced: bool, reason: str | None
     ) -> int:
         """The number of the answer's row: a new one, or the one that a dead process left."""
         gid = found.prepared.gid
         left = self._answers.open(connection, gid)
         if left is not None:
-            self._answers.end(connection, left.id, State.FAILED, "its process ended before it was given")
+            self._answers.end(connection, left.id, AnswerState.FAILED, "its process ended before it was given")
         return self._answers.intend(
             connection,
             lane=self._observer.lane,
@@ -113,25 +115,25 @@ class Answering:
             **self._who,
         )
 
-    def _end(self, connection: Connection, number: int, gid: str, answer: Answer) -> None:
+    def _end(self, connection: Connection, number: int, gid: str, answer: OperatorAnswer) -> None:
         try:
-            end(connection, gid, commit=answer is Answer.COMMIT)
+            end(connection, gid, commit=answer is OperatorAnswer.COMMIT)
         except (DBAPIError, psycopg2.Error) as error:
             if is_connection_loss(error):
                 raise  # whether it got through is found out by the next answer
             if sqlstate(error) == UNDEFINED_OBJECT:
                 self._gone(connection, gid, answer)
                 return
-            self._answers.end(connection, number, State.FAILED, describe(error))
+            self._answers.end(connection, number, AnswerState.FAILED, describe(error))
             if sqlstate(error) == _INSUFFICIENT_PRIVILEGE:
                 raise Refused(
                     f"{describe(error)}. Nothing was changed",
                     hint="use the role that prepared it (`surelane indoubt explain` names its owner), or a superuser",
                 ) from error
             raise
-        self._answers.end(connection, number, State.DONE, PAST[answer])
+        self._answers.end(connection, number, AnswerState.DONE, PAST[answer])
 
-    def _gone(self, connection: Connection, gid: str, answer: Answer) -> Given:
+    def _gone(self, connection: Connection, gid: str, answer: OperatorAnswer) -> Given:
         """No such transaction: end what a dead process left of an answer, and say what became of it."""
         left = self._answers.open(connection, gid)
         if left is None:
@@ -140,25 +142,25 @@ class Answering:
             )
         ended = self._ended_how(connection, gid, left)
         if ended is None or ended.value != left.answer:
-            self._answers.end(connection, left.id, State.FAILED, f"ended by somebody else: {_told(ended)}")
+            self._answers.end(connection, left.id, AnswerState.FAILED, f"ended by somebody else: {_told(ended)}")
             raise Refused(f"{gid} is not prepared any more, and {_told(ended)}", hint="surelane indoubt list")
-        self._answers.end(connection, left.id, State.DONE, f"found {PAST[ended]} afterwards")
+        self._answers.end(connection, left.id, AnswerState.DONE, f"found {PAST[ended]} afterwards")
         if ended is not answer:
             raise Refused(f"{gid} is {PAST[ended]} already: answer {left.id} of {left.os_user}@{left.host}")
-        verdict = Verdict(left.verdict)
+        verdict = InDoubtVerdict(left.verdict)
         return Given(id=left.id, gid=gid, answer=answer, verdict=verdict, forced=left.forced, before=True)
 
-    def _ended_how(self, connection: Connection, text: str, left: Row[Any]) -> Answer | None:
+    def _ended_how(self, connection: Connection, text: str, left: Row[Any]) -> OperatorAnswer | None:
         """The ledger tells of a lane's transaction, the server's own memory of another one, if it goes back so far."""
         gid = Gid.parse(text)
         if gid is not None:
             ledger = Ledger(self._observer.schema, gid.lane)
             there = ledger.find(connection, gid.generation, gid.epoch) is not None
-            return Answer.COMMIT if there else Answer.ROLLBACK
+            return OperatorAnswer.COMMIT if there else OperatorAnswer.ROLLBACK
         return _ENDED.get(xact_status(connection, left.evidence["xid"]) or "")
 
 
-def _refused(found: InDoubt, answer: Answer) -> Refused:
+def _refused(found: InDoubt, answer: OperatorAnswer) -> Refused:
     follows = consequence(answer, found.verdict)
     return Refused(
         f"{found.prepared.gid} is not to be {PAST[answer]}: {found.why}. Nothing was changed",
@@ -180,5 +182,5 @@ def _on_record(connection: Connection, found: InDoubt) -> dict[str, Any]:
     }
 
 
-def _told(ended: Answer | None) -> str:
+def _told(ended: OperatorAnswer | None) -> str:
     return "how is not known" if ended is None else f"was {PAST[ended]}"

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 
-class State(enum.StrEnum):
+class AnswerState(enum.StrEnum):
     """How far an answer has come."""
 
     INTENDED = "intended"  #: about to be given; found so later, its process died over it
@@ -54,14 +54,14 @@ class Answers:
         statement = insert(self._table).values(values).returning(self._table.c.id)
         return connection.execute(statement).scalar_one()
 
-    def end(self, connection: Connection, answer: int, state: State, outcome: str) -> None:
+    def end(self, connection: Connection, answer: int, state: AnswerState, outcome: str) -> None:
         """Say what came of it."""
         values = {"state": state, "outcome": outcome, "ended_at": func.clock_timestamp()}
         connection.execute(update(self._table).where(self._table.c.id == answer).values(values))
 
     def unfinished(self, connection: Connection) -> Sequence[Row[Any]]:
         """Answers whose end nobody wrote down, of all lanes."""
-        where = self._table.c.state == State.INTENDED
+        where = self._table.c.state == AnswerState.INTENDED
         return connection.execute(select(self._table).where(where).order_by(self._table.c.id)).all()
 
     def open(self, connection: Connection, gid: str) -> Row[Any] | None:
@@ -77,6 +77,6 @@ class Answers:
 
     def last(self, connection: Connection, gid: str) -> Row[Any] | None:
         """The newest that was given to this transaction."""
-        where = (self._table.c.gid == gid, self._table.c.state == State.DONE)
+        where = (self._table.c.gid == gid, self._table.c.state == AnswerState.DONE)
         statement = select(self._table).where(*where).order_by(self._table.c.id.desc()).limit(1)
         return connection.execute(statement).first()

@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from app.config.settings import Settings
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import (
     BadMessage,
     BreakerTripped,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine
 
 from app.config.settings import Settings
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.kafka.broker import Broker
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.offsets import Offsets
@@ -18,7 +18,7 @@ from app.recover.stopped_lanes import check_stopped, lane_names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recovery:
+class Resumption:
     """What the next start of one lane will do."""
 
     lane: str
@@ -28,7 +28,7 @@ class Recovery:
     messages: int
 
 
-def recover_from_ledger(settings: Settings, engine: Engine, broker: Broker, *, dry_run: bool) -> list[Recovery]:
+def recover_from_ledger(settings: Settings, engine: Engine, broker: Broker, *, dry_run: bool) -> list[Resumption]:
     """Check that Kafka, or the archive and Kafka, hold everything from the ledger's end on, then ask the next start to
     resume there."""
     schema, found, seen = settings.target.db_schema, [], Look.of(settings, broker)
@@ -41,9 +41,9 @@ def recover_from_ledger(settings: Settings, engine: Engine, broker: Broker, *, d
     return found
 
 
-def _check(connection: Connection, ledger: Ledger, seen: Look) -> Recovery:
+def _check(connection: Connection, ledger: Ledger, seen: Look) -> Resumption:
     check_stopped(connection, ledger.lane)
     gap = seen.at(connection, ledger)
     if gap.is_one:
         raise gap.error()
-    return Recovery(lane=ledger.lane, position=gap.position, messages=gap.behind)
+    return Resumption(lane=ledger.lane, position=gap.position, messages=gap.behind)

@@ -18,9 +18,9 @@ from sqlalchemy import Connection, Row, text
 
 from app.config.settings import Order, Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
 from app.db.prepared import prepared
 from app.db.sql import quoted
+from app.db.sqlstate import translated
 from app.errors import Diverged, LogTruncated, MessagesGone, Refused, SurelaneError, TopicChanged
 from app.kafka.broker import Broker, Watermarks
 from app.ledger.store import FROM_LEDGER, Ledger
@@ -28,7 +28,7 @@ from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import Gid
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.recover.archived import archive_reach
+from app.recover.archive_reach import archive_reach
 from app.recover.gaps import Gaps
 from app.recover.rewritten import rewritten
 from app.recover.rewritten import told as rewritten_told

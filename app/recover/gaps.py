@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Connection, DateTime, Identity, MetaD
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.config.settings import Order, Settings
-from app.ledger.tables import Tables, lanes_of
+from app.ledger.ledger_tables import LedgerTables, lanes_of
 
 
 class Gaps:
@@ -41,6 +41,6 @@ class Gaps:
 
     def lanes(self, connection: Connection, settings: Settings) -> Sequence[str]:
         """Lanes of the configuration that ever ran."""
-        lane = Tables.in_schema(self._schema).lane.c.lane
+        lane = LedgerTables.in_schema(self._schema).lane.c.lane
         mine = lanes_of(lane, settings.lane, several=settings.source.order is Order.PARTITION)
         return connection.execute(select(lane).where(mine).order_by(lane)).scalars().all()

@@ -17,7 +17,7 @@ from typing import Any
 
 from app.errors import Refused
 from app.snapshot.driver import Destination
-from app.snapshot.folder import Stored, sync
+from app.snapshot.snapshot_directory import StoredSnapshot, sync
 
 FILE, LOG = "recovery.jsonl", "recovery.log"
 _PLACE = tuple(one.name for one in fields(Destination))
@@ -34,7 +34,7 @@ class Step(enum.StrEnum):
     VERIFY = "verify"  #: is it right?
 
 
-class State(enum.StrEnum):
+class StepState(enum.StrEnum):
     """How far a step has come."""
 
     WAITING = "waiting"
@@ -44,10 +44,10 @@ class State(enum.StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class StepRecord:
     """What the journal says of a step."""
 
-    state: State = State.WAITING
+    state: StepState = StepState.WAITING
     at: str | None = None
     #: what came of it, in words
     said: str = ""
@@ -61,7 +61,7 @@ class Course:
 
     #: as on the command line, but for a password; None: none was ever begun
     place: Destination | None
-    steps: dict[Step, Standing]
+    steps: dict[Step, StepRecord]
 
     @property
     def finished(self) -> bool:
@@ -70,7 +70,7 @@ class Course:
 
     def is_done(self, step: Step) -> bool:
         """Whether this step has come to its end."""
-        return self.steps[step].state is State.DONE
+        return self.steps[step].state is StepState.DONE
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -81,7 +81,7 @@ class Course:
         }
 
 
-def course(stored: Stored) -> Course:
+def course(stored: StoredSnapshot) -> Course:
     """Of the newest recovery from this snapshot; needs no lock."""
     file = stored.folder / FILE
     return _course(_whole_lines(file.read_bytes()) if file.exists() else [])
@@ -104,9 +104,9 @@ class Journal:
 
     def begin(self, step: Step, **facts: Any) -> None:
         """Before anything of it is done. Facts of an earlier begin stay, these come on top."""
-        self._write({"what": State.BEGUN.value, "step": step.value, "facts": facts})
+        self._write({"what": StepState.BEGUN.value, "step": step.value, "facts": facts})
 
-    def end(self, step: Step, state: State, said: str, **facts: Any) -> None:
+    def end(self, step: Step, state: StepState, said: str, **facts: Any) -> None:
         """After all of it."""
         self._write({"what": state.value, "step": step.value, "said": said, "facts": facts})
 
@@ -118,7 +118,7 @@ class Journal:
 
 
 @contextmanager
-def journal(stored: Stored) -> Iterator[Journal]:
+def journal(stored: StoredSnapshot) -> Iterator[Journal]:
     """This process' alone; raises Refused while another one has it."""
     file = stored.folder / FILE
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -150,17 +150,17 @@ def _whole_lines(text: bytes) -> list[dict[str, Any]]:
 
 def _course(lines: list[dict[str, Any]]) -> Course:
     place: Destination | None = None
-    steps: dict[Step, Standing] = {}
+    steps: dict[Step, StepRecord] = {}
     for line in lines:
         if line["what"] == "recovery":
             place, steps = Destination(**{name: line[name] for name in _PLACE}), {}
             continue
         step = Step(line["step"])
-        before = steps.get(step, Standing())
-        steps[step] = Standing(
-            state=State(line["what"]),
+        before = steps.get(step, StepRecord())
+        steps[step] = StepRecord(
+            state=StepState(line["what"]),
             at=line["at"],
             said=line.get("said", ""),
             facts={**before.facts, **line["facts"]},
         )
-    return Course(place, {step: steps.get(step, Standing()) for step in Step})
+    return Course(place, {step: steps.get(step, StepRecord()) for step in Step})

@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from app.config.settings import Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
 from app.db.locks import lock_holder, wait_for_lock
+from app.db.sqlstate import translated
 from app.errors import Refused, SurelaneError
 
 _NAME = "surelane recover"
@@ -21,7 +21,7 @@ _NAME = "surelane recover"
 ENDING_SECONDS = 5.0
 
 
-class Original:
+class OriginalTarget:
     """Made by `held`."""
 
     def __init__(self, settings: Settings, lanes: Sequence[str]) -> None:
@@ -85,9 +85,9 @@ class Original:
 
 
 @contextmanager
-def held(settings: Settings, lanes: Sequence[str]) -> Iterator[Original]:
+def held(settings: Settings, lanes: Sequence[str]) -> Iterator[OriginalTarget]:
     """Raises Refused while a lane runs there; no lanes: there is nothing to hold."""
-    original = Original(settings, lanes)
+    original = OriginalTarget(settings, lanes)
     try:
         original.check()
         yield original

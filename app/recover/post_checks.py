@@ -6,25 +6,25 @@ from sqlalchemy import Connection, func, select
 
 from app.config.settings import Order, Settings
 from app.db.prepared import prepared
-from app.ledger.tables import COUNTS, Tables, lanes_of
+from app.ledger.ledger_tables import COUNTS, LedgerTables, lanes_of
 from app.model.offsets import Offsets
 from app.recover.catch_up import missing
-from app.recover.plan import Check
+from app.recover.recovery_plan import PlanCheck
 
 
-def sound(connection: Connection, settings: Settings, position: Offsets, goal: Offsets) -> Iterator[Check]:
+def sound(connection: Connection, settings: Settings, position: Offsets, goal: Offsets) -> Iterator[PlanCheck]:
     """What is looked at; `position` is where the lanes have read, `goal` where Kafka ended when the replay began."""
     left = missing(position, goal)
     said = f"{position}, Kafka ended at {goal} when the replay began"
-    yield Check(what="position", ok=not left, said=f"{said}: {left:,} are missing" if left else said)
+    yield PlanCheck(what="position", ok=not left, said=f"{said}: {left:,} are missing" if left else said)
     gids = [one.gid for one in prepared(connection)]
-    yield Check(what="prepared", ok=not gids, said=", ".join(gids) or "nothing is prepared")
+    yield PlanCheck(what="prepared", ok=not gids, said=", ".join(gids) or "nothing is prepared")
     yield _accounting(connection, settings)
 
 
-def _accounting(connection: Connection, settings: Settings) -> Check:
+def _accounting(connection: Connection, settings: Settings) -> PlanCheck:
     """consumed = applied + compacted + filtered + duplicate + quarantined, in every row."""
-    ledger = Tables.in_schema(settings.target.db_schema).ledger
+    ledger = LedgerTables.in_schema(settings.target.db_schema).ledger
     consumed, *others = (ledger.c[name] for name in COUNTS)
     mine = lanes_of(ledger.c.lane, settings.lane, several=settings.source.order is Order.PARTITION)
     parts = others[0]
@@ -34,4 +34,4 @@ def _accounting(connection: Connection, settings: Settings) -> Check:
         select(func.count(), func.coalesce(func.sum(consumed), 0), func.count().filter(consumed != parts)).where(mine)
     ).one()
     said = f"{total:,} messages in {rows:,} epochs"
-    return Check(what="accounting", ok=not wrong, said=f"{said}: {wrong:,} do not add up" if wrong else said)
+    return PlanCheck(what="accounting", ok=not wrong, said=f"{said}: {wrong:,} do not add up" if wrong else said)

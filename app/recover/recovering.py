@@ -1,4 +1,4 @@
-"""A recovery from a snapshot: the plan of `app.recover.plan`, carried out.
+"""A recovery from a snapshot: the plan of `app.recover.recovery_plan`, carried out.
 
 Promise: whenever it dies, the same call goes on, and what it ends with is the target as if nothing had been lost. The
 original target is never written to, but for its lanes' locks, which are held while it answers. Nothing is put over
@@ -25,25 +25,25 @@ from sqlalchemy.exc import ArgumentError
 from app import failpoint
 from app.config.settings import CommitMode, Order, Settings, SnapshotDriver
 from app.db.engine import make_engine
-from app.db.failures import translated
 from app.db.prepared import prepared
+from app.db.sqlstate import translated
 from app.errors import ConfigInvalid, Diverged, EnvironmentMissing, Refused, SurelaneError, TargetMismatch
 from app.kafka.broker import Broker
-from app.ledger.migrate import upgrade
+from app.ledger.migrations import upgrade
 from app.model.gid import Gid
 from app.model.offsets import Offsets
 from app.recover.answering import Answering
 from app.recover.catch_up import missing, reached, replay
-from app.recover.evidence import source_of
 from app.recover.from_ledger import recover_from_ledger
-from app.recover.indoubt import Observer
-from app.recover.journal import LOG, Course, Journal, State, Step, journal
-from app.recover.original_target_lock import Original, held
-from app.recover.plan import Check, make_plan
+from app.recover.in_doubt_evidence import source_of
+from app.recover.in_doubt_overview import Observer
+from app.recover.journal import LOG, Course, Journal, Step, StepState, journal
+from app.recover.original_target_lock import OriginalTarget, held
 from app.recover.post_checks import sound
-from app.recover.verdict import PAST, Answer
+from app.recover.recovery_plan import PlanCheck, make_plan
+from app.recover.verdict import PAST, OperatorAnswer
 from app.snapshot.driver import Destination
-from app.snapshot.folder import Progress, Stored
+from app.snapshot.snapshot_directory import Progress, StoredSnapshot
 from app.snapshot.snapshots import Snapshots
 from app.snapshot.target_info import server
 
@@ -55,7 +55,7 @@ _WAY = ("host", "hostaddr", "port")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class RecoveryOptions:
     """What the command line says."""
 
     #: None: where the journal says
@@ -77,7 +77,7 @@ class Recovered:
     #: of the restored target; None: a finished recovery was only looked at
     url: URL | None
     #: what `verify` looked at
-    checks: tuple[Check, ...] = ()
+    checks: tuple[PlanCheck, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -91,10 +91,10 @@ class Recovering:
     def __init__(
         self,
         settings: Settings,
-        wishes: Wishes,
+        wishes: RecoveryOptions,
         *,
         lane: Sequence[str],
-        compare: Callable[[Settings], Check] | None,
+        compare: Callable[[Settings], PlanCheck] | None,
         who: tuple[str, str],
         say: Callable[[Step, str], None],
         progress: Progress,
@@ -115,7 +115,7 @@ class Recovering:
             with held(self.settings, self._lanes_to_hold(stored, book)) as original:
                 return _Run(self, stored, book, original, destination).run()
 
-    def _destination(self, book: Journal, stored: Stored) -> Destination:
+    def _destination(self, book: Journal, stored: StoredSnapshot) -> Destination:
         """Where it goes; a new entry in the journal when it goes somewhere new."""
         wished, place, name = self.wishes.destination, book.course.place, stored.manifest.name
         if wished is None:
@@ -127,7 +127,7 @@ class Recovering:
         named = replace(wished, to=_without_password(wished.to))
         if place is not None and named.to == place.to and not self.wishes.anew:
             return _together(wished, place)
-        something_there = book.course.steps[Step.RESTORE].state in (State.BEGUN, State.DONE)
+        something_there = book.course.steps[Step.RESTORE].state in (StepState.BEGUN, StepState.DONE)
         if place is not None and something_there and not (book.course.finished or self.wishes.anew):
             raise Refused(
                 f"a recovery from {name} to {place.to} is not finished",
@@ -136,7 +136,7 @@ class Recovering:
         book.begin_anew(named)
         return wished
 
-    def _lanes_to_hold(self, stored: Stored, book: Journal) -> list[str]:
+    def _lanes_to_hold(self, stored: StoredSnapshot, book: Journal) -> list[str]:
         """None where target.url names the restored one already: there the replay has the locks."""
         there = book.course.steps[Step.RESTORE].facts.get("place")
         if there == _place(self.settings.target.url):
@@ -159,14 +159,14 @@ class _Run:
     """The steps of one call."""
 
     def __init__(
-        self, of: Recovering, stored: Stored, book: Journal, original: Original, destination: Destination
+        self, of: Recovering, stored: StoredSnapshot, book: Journal, original: OriginalTarget, destination: Destination
     ) -> None:
         self._of, self._stored, self._book, self._original = of, stored, book, original
         self._destination = destination
-        self._checks: tuple[Check, ...] = ()
+        self._checks: tuple[PlanCheck, ...] = ()
         before = book.course.steps[Step.RESTORE]
         #: no earlier call of this recovery can have restored anything
-        self._is_first = before.state in (State.WAITING, State.FAILED) and not before.facts
+        self._is_first = before.state in (StepState.WAITING, StepState.FAILED) and not before.facts
 
     def run(self) -> Recovered:
         """All of them, in order."""
@@ -196,11 +196,11 @@ class _Run:
         try:
             said = do()
         except SurelaneError as error:
-            self._book.end(step, State.FAILED, error.message)
+            self._book.end(step, StepState.FAILED, error.message)
             raise
         failpoint.reach(f"recover-{step}")
         wrong = step is Step.VERIFY and not all(check.ok for check in self._checks)
-        self._book.end(step, State.FAILED if wrong else State.DONE, said)
+        self._book.end(step, StepState.FAILED if wrong else StepState.DONE, said)
         self._of.say(step, said)
 
     def _check(self) -> str:
@@ -281,7 +281,7 @@ class _Run:
             os_user, host = self._of.who
             answering = Answering(observer, os_user=os_user, host=host)
             given = [
-                answering.give(connection, gid, Answer.ROLLBACK, reason=reason, force=True)
+                answering.give(connection, gid, OperatorAnswer.ROLLBACK, reason=reason, force=True)
                 for gid in dict.fromkeys([*begun, *gids])
             ]
         return ", ".join(f"{one.gid} {PAST[one.answer]}, answer {one.id}" for one in given) or "nothing was prepared"

@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy import Connection
 
 from app.commit.participant import Participant
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import Diverged
 from app.ledger.store import Ledger
 from app.model.gid import Gid
@@ -28,7 +28,7 @@ class Start(enum.Enum):
     RESUME = "the checkpoint is behind the target or gone: resume from the ledger"
 
 
-class Ending(enum.Enum):
+class PreparedOutcome(enum.Enum):
     """What becomes of a prepared transaction."""
 
     COMMIT = "its checkpoint entry exists"
@@ -45,11 +45,11 @@ class Planned:
     complete: bool
 
 
-def ending(gid: Gid, of_generation: Mapping[int, str], checkpoint: str | None, complete: bool) -> Ending:
+def ending(gid: Gid, of_generation: Mapping[int, str], checkpoint: str | None, complete: bool) -> PreparedOutcome:
     """What becomes of `gid`; `complete` says whether its commits/ entry exists in the present checkpoint."""
     if checkpoint is None or of_generation.get(gid.generation) != checkpoint:
-        return Ending.ORPHAN
-    return Ending.COMMIT if complete else Ending.ROLL_BACK
+        return PreparedOutcome.ORPHAN
+    return PreparedOutcome.COMMIT if complete else PreparedOutcome.ROLL_BACK
 
 
 def decide(lane: str, planned: Planned | None, ledger_end: Offsets | None) -> Start:
@@ -94,13 +94,13 @@ def settle(
         connection.rollback()
         for gid in target.handles():
             how = ending(gid, of_generation, identity, checkpoint.is_complete(gid.epoch))
-            _end(target, gid, how.name.lower(), how.value, commit=how is Ending.COMMIT)
+            _end(target, gid, how.name.lower(), how.value, commit=how is PreparedOutcome.COMMIT)
         for participant in others:
             for gid in participant.handles():
                 found = ledger.find(connection, gid.generation, gid.epoch)
                 connection.rollback()
                 how = ending(gid, of_generation, identity, checkpoint.is_complete(gid.epoch))
-                commit = found is not None or how is Ending.COMMIT
+                commit = found is not None or how is PreparedOutcome.COMMIT
                 decision, because = (
                     ("commit", "the ledger has it") if found is not None else (how.name.lower(), how.value)
                 )

@@ -7,18 +7,18 @@ checkpoint is the lane's. Then it says so (UNSURE) instead of taking the lack of
 import enum
 
 from app.model.gid import Gid
-from app.recover.evidence import Evidence
-from app.recover.start import Ending, ending
+from app.recover.in_doubt_evidence import InDoubtEvidence
+from app.recover.start import PreparedOutcome, ending
 
 
-class Answer(enum.StrEnum):
+class OperatorAnswer(enum.StrEnum):
     """What can be said to a prepared transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
 
 
-class Verdict(enum.StrEnum):
+class InDoubtVerdict(enum.StrEnum):
     """What a prepared transaction is a case of."""
 
     COMMIT = "commit"  #: its epoch was decided
@@ -30,47 +30,47 @@ class Verdict(enum.StrEnum):
 
 
 _OF_ENDING = {
-    Ending.COMMIT: Verdict.COMMIT,
-    Ending.ROLL_BACK: Verdict.ROLLBACK,
-    Ending.ORPHAN: Verdict.ORPHAN,
+    PreparedOutcome.COMMIT: InDoubtVerdict.COMMIT,
+    PreparedOutcome.ROLL_BACK: InDoubtVerdict.ROLLBACK,
+    PreparedOutcome.ORPHAN: InDoubtVerdict.ORPHAN,
 }
 #: the answer that agrees with the evidence
 RIGHT = {
-    Verdict.COMMIT: Answer.COMMIT,
-    Verdict.ROLLBACK: Answer.ROLLBACK,
-    Verdict.ORPHAN: Answer.ROLLBACK,
+    InDoubtVerdict.COMMIT: OperatorAnswer.COMMIT,
+    InDoubtVerdict.ROLLBACK: OperatorAnswer.ROLLBACK,
+    InDoubtVerdict.ORPHAN: OperatorAnswer.ROLLBACK,
 }
-PAST = {Answer.COMMIT: "committed", Answer.ROLLBACK: "rolled back"}
+PAST = {OperatorAnswer.COMMIT: "committed", OperatorAnswer.ROLLBACK: "rolled back"}
 
 
-def judge(gid: Gid, seen: Evidence) -> Verdict:
+def judge(gid: Gid, seen: InDoubtEvidence) -> InDoubtVerdict:
     """The verdict on a transaction of the lane."""
     if seen.holder is not None:
-        return Verdict.IN_PROGRESS
+        return InDoubtVerdict.IN_PROGRESS
     if seen.checkpoint is None or _stranger(seen) or _too_old(gid, seen):
-        return Verdict.UNSURE
+        return InDoubtVerdict.UNSURE
     known = {} if seen.of_generation is None else {gid.generation: seen.of_generation}
     return _OF_ENDING[ending(gid, known, seen.checkpoint, bool(seen.complete))]
 
 
-def why(gid: Gid, seen: Evidence, verdict: Verdict) -> str:
+def why(gid: Gid, seen: InDoubtEvidence, verdict: InDoubtVerdict) -> str:
     """The reason of the verdict."""
     where = f"the {'copy' if seen.copy else 'checkpoint'} {seen.location}"
     match verdict:
-        case Verdict.IN_PROGRESS:
+        case InDoubtVerdict.IN_PROGRESS:
             return f"lane {gid.lane} runs: backend {seen.holder} holds its lock, and the lane ends the epoch itself"
-        case Verdict.COMMIT:
+        case InDoubtVerdict.COMMIT:
             return f"epoch {gid.epoch} was decided: commits/{gid.epoch} exists in {where}. Spark does not read it again"
-        case Verdict.ROLLBACK:
+        case InDoubtVerdict.ROLLBACK:
             copy = ". A copy tells that only if it was made after the lane had ended" if seen.copy else ""
             entry = f"offsets/{gid.epoch} exists in {where}, commits/{gid.epoch} does not"
             return f"epoch {gid.epoch} was not decided: {entry}. Spark replays it with the same offsets{copy}"
-        case Verdict.ORPHAN:
+        case InDoubtVerdict.ORPHAN:
             ran = f"ran on checkpoint {seen.of_generation}" if seen.of_generation else "is not known to the target"
             return f"generation {gid.generation} {ran}, the lane's is {seen.checkpoint} now: nobody decides it any more"
-        case Verdict.UNSURE:
+        case InDoubtVerdict.UNSURE:
             return _unsure(gid, seen, where)
-        case Verdict.FOREIGN:
+        case InDoubtVerdict.FOREIGN:
             return foreign(gid)
 
 
@@ -81,56 +81,56 @@ def foreign(gid: Gid | None) -> str:
     return f"it belongs to lane {gid.lane}, which is not of this configuration"
 
 
-def what_next(gid: Gid | None, verdict: Verdict) -> str:
+def what_next(gid: Gid | None, verdict: InDoubtVerdict) -> str:
     """What to do."""
     match verdict:
-        case Verdict.IN_PROGRESS:
+        case InDoubtVerdict.IN_PROGRESS:
             return (
                 "wait. If the lane's machine is gone and only its session is left, `surelane run` elsewhere takes over"
             )
-        case Verdict.COMMIT | Verdict.ROLLBACK | Verdict.ORPHAN:
+        case InDoubtVerdict.COMMIT | InDoubtVerdict.ROLLBACK | InDoubtVerdict.ORPHAN:
             by_hand = f"surelane indoubt {RIGHT[verdict]} {gid}"
             return f"start the lane, which does it: surelane run. If it cannot start: {by_hand}"
-        case Verdict.UNSURE:
+        case InDoubtVerdict.UNSURE:
             return (
                 "start the lane where its checkpoint is: surelane run; or read a copy of it: --checkpoint PATH. If it "
                 "is lost for good, start the lane as well: it rolls this back and resumes from the ledger"
             )
-        case Verdict.FOREIGN:
+        case InDoubtVerdict.FOREIGN:
             return "leave it to whom it belongs to"
 
 
-def consequence(answer: Answer, verdict: Verdict) -> str:
+def consequence(answer: OperatorAnswer, verdict: InDoubtVerdict) -> str:
     """What follows from an answer that the evidence does not ask for."""
     match answer, verdict:
-        case Answer.ROLLBACK, Verdict.COMMIT:
+        case OperatorAnswer.ROLLBACK, InDoubtVerdict.COMMIT:
             return (
                 "rolled back, its messages are missing in the target: the next start stops with status 6, and they "
                 "come back by `surelane recover --from-ledger`, as long as Kafka has them"
             )
-        case Answer.COMMIT, Verdict.ROLLBACK:
+        case OperatorAnswer.COMMIT, InDoubtVerdict.ROLLBACK:
             return "committed, the target is ahead of the checkpoint: the next start skips what it has already"
-        case Answer.COMMIT, Verdict.ORPHAN:
+        case OperatorAnswer.COMMIT, InDoubtVerdict.ORPHAN:
             return "committed, its changes come after whatever the lane has applied since: rows may go back"
-        case _, Verdict.UNSURE:
+        case _, InDoubtVerdict.UNSURE:
             return "the wrong answer loses the epoch's messages until they are replayed, or keeps them ahead of time"
         case _:
             return "whoever prepared it relies on deciding it"
 
 
-def _stranger(seen: Evidence) -> bool:
+def _stranger(seen: InDoubtEvidence) -> bool:
     """Neither the checkpoint that the lane used last nor the transaction's own: another machine's, say."""
     return seen.checkpoint not in (seen.of_generation, seen.current)
 
 
-def _too_old(gid: Gid, seen: Evidence) -> bool:
+def _too_old(gid: Gid, seen: InDoubtEvidence) -> bool:
     """Entries that are not there say nothing when the checkpoint was copied before the transaction was prepared."""
     if seen.checkpoint != seen.of_generation or seen.complete:
         return False
     return not seen.planned or (seen.newest_generation or 0) < gid.generation
 
 
-def _unsure(gid: Gid, seen: Evidence, where: str) -> str:
+def _unsure(gid: Gid, seen: InDoubtEvidence, where: str) -> str:
     if seen.checkpoint is None:
         return f"{where} decides, and cannot be seen from here: {seen.trouble}"
     if _stranger(seen):

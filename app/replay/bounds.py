@@ -30,14 +30,14 @@ _EPOCH = re.compile(r"epoch:(?:(?P<generation>\d+):)?(?P<epoch>\d+|last)")
 EXAMPLE = "shop.cdc[0]@42, 2h, 2026-01-31T12:00:00Z or epoch:17"
 
 
-class Side(enum.StrEnum):
+class RangeSide(enum.StrEnum):
     """Which of the two."""
 
     FROM = "from"
     TO = "to"
 
 
-class End(enum.Enum):
+class RangeEnd(enum.Enum):
     """Words for positions."""
 
     EARLIEST = "earliest"
@@ -57,7 +57,7 @@ class Bound:
     """One of the two, as it was typed, and what it means; an int is an offset of the only partition."""
 
     text: str
-    meaning: Offsets | int | datetime.datetime | EpochOf | End
+    meaning: Offsets | int | datetime.datetime | EpochOf | RangeEnd
 
     @classmethod
     def parse(cls, text: str) -> "Bound":
@@ -65,9 +65,9 @@ class Bound:
         return cls(text, _meaning(text.strip()))
 
 
-def _meaning(text: str) -> Offsets | int | datetime.datetime | EpochOf | End:
-    if text in {one.value for one in End}:
-        return End(text)
+def _meaning(text: str) -> Offsets | int | datetime.datetime | EpochOf | RangeEnd:
+    if text in {one.value for one in RangeEnd}:
+        return RangeEnd(text)
     if text.isdecimal():
         return int(text)
     if text.startswith("{"):
@@ -101,13 +101,15 @@ class Known:
     connection: Connection
     ledgers: Sequence[Ledger]
 
-    def position(self, bound: Bound, side: Side) -> Offsets:
+    def position(self, bound: Bound, side: RangeSide) -> Offsets:
         """Offsets of every partition that there is. Raises Refused for what does not fit, Diverged for a time from
         which not everything is there any more."""
         marks = self.origin.held()
         meaning = bound.meaning
-        if isinstance(meaning, End):
-            return Offsets.of({tp: mark.low if meaning is End.EARLIEST else mark.high for tp, mark in marks.items()})
+        if isinstance(meaning, RangeEnd):
+            return Offsets.of(
+                {tp: mark.low if meaning is RangeEnd.EARLIEST else mark.high for tp, mark in marks.items()}
+            )
         if isinstance(meaning, int):
             return self._only(meaning, marks, side)
         if isinstance(meaning, Offsets):
@@ -117,7 +119,7 @@ class Known:
         found = self._epoch(meaning, bound, side)
         return Offsets.of({tp: found.get(tp, 0) for tp in marks})
 
-    def _only(self, offset: int, marks: Mapping[TopicPartition, Watermarks], side: Side) -> Offsets:
+    def _only(self, offset: int, marks: Mapping[TopicPartition, Watermarks], side: RangeSide) -> Offsets:
         if len(marks) != 1:
             raise Refused(
                 f"--{side} is a single offset, and the lane reads {len(marks)} partitions",
@@ -126,10 +128,10 @@ class Known:
         return Offsets.of(dict.fromkeys(marks, offset))
 
     def _at(
-        self, time: datetime.datetime, marks: Mapping[TopicPartition, Watermarks], bound: Bound, side: Side
+        self, time: datetime.datetime, marks: Mapping[TopicPartition, Watermarks], bound: Bound, side: RangeSide
     ) -> Offsets:
         found = self.origin.at(int(time.timestamp() * 1000))
-        if side is Side.TO:
+        if side is RangeSide.TO:
             return found
         doubtful = [tp for tp, mark in marks.items() if 0 < mark.low == found[tp]]
         if doubtful:  # what came before the first message that is there may be of that time, too
@@ -141,10 +143,10 @@ class Known:
             )
         return found
 
-    def _epoch(self, wanted: EpochOf, bound: Bound, side: Side) -> Offsets:
+    def _epoch(self, wanted: EpochOf, bound: Bound, side: RangeSide) -> Offsets:
         if wanted.epoch is None:
             rows = [last for ledger in self.ledgers if (last := ledger.last(self.connection)) is not None]
-            return Offsets.joined([row.span.start if side is Side.FROM else row.span.end for row in rows])
+            return Offsets.joined([row.span.start if side is RangeSide.FROM else row.span.end for row in rows])
         found = {ledger: ledger.numbered(self.connection, wanted.epoch) for ledger in self.ledgers}
         there = sorted({row.generation for rows in found.values() for row in rows})
         if wanted.generation is None and len(there) > 1:
@@ -158,12 +160,12 @@ class Known:
         return Offsets.joined([one for one in each if one is not None])
 
     def _of(
-        self, ledger: Ledger, rows: Sequence[EpochRecord], generation: int, epoch: int, side: Side
+        self, ledger: Ledger, rows: Sequence[EpochRecord], generation: int, epoch: int, side: RangeSide
     ) -> Offsets | None:
         """One lane's part of it; a lane that had nothing to do in that epoch was where it was before."""
         for row in rows:
             if row.generation == generation:
-                return row.span.start if side is Side.FROM else row.span.end
+                return row.span.start if side is RangeSide.FROM else row.span.end
         before = ledger.before(self.connection, generation, epoch)
         return before.span.end if before else None
 
@@ -180,7 +182,7 @@ def check(start: Offsets, goal: Offsets, origin: Origin) -> None:
         raise Refused(f"--from lies behind --to: {', '.join(backwards)}", hint="nothing was changed")
 
 
-def _complete(given: Offsets, marks: Mapping[TopicPartition, Watermarks], side: Side) -> Offsets:
+def _complete(given: Offsets, marks: Mapping[TopicPartition, Watermarks], side: RangeSide) -> Offsets:
     missing = [f"{tp}@OFFSET" for tp in sorted(marks) if tp not in given]
     strange = [str(tp) for tp in given if tp not in marks]
     if strange:

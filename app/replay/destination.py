@@ -6,7 +6,7 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 
-from app.config.settings import Breaker, Commit, Delivery, Settings
+from app.config.settings import BreakerSettings, Commit, Delivery, Settings
 from app.config.values import MAX_NAME_BYTES, postgres_url, schema_name
 from app.db.engine import make_engine
 from app.verify.positions import OWN
@@ -19,7 +19,7 @@ Name = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class Destination:
     """A schema of the target's database, or another database."""
 
     #: of the lane that is replayed
@@ -30,7 +30,7 @@ class Place:
     url: URL
 
     @classmethod
-    def parse(cls, settings: Settings, into: str) -> "Place":
+    def parse(cls, settings: Settings, into: str) -> "Destination":
         """Of `--into`; raises ValueError whose text holds no password."""
         try:
             if "://" in into:
@@ -81,7 +81,7 @@ class Place:
         told, guard = self.settings.target, self.settings.guard
         breaker = guard.breaker
         if breaker is not None:
-            breaker = Breaker(messages=breaker.messages + known_skips, minutes=breaker.minutes)
+            breaker = BreakerSettings(messages=breaker.messages + known_skips, minutes=breaker.minutes)
         target = {"url": self.url, "owner_role": self.owner_role, "db_schema": self.own}
         if self.schema is not None:
             target["tables"] = {source: self._moved(table) for source, table in told.tables.items()}

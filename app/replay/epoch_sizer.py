@@ -2,7 +2,7 @@
 
 import math
 
-from app.config.settings import Epoch
+from app.config.settings import EpochSettings
 from app.guard.narrowing import size as offsets_in
 from app.model.offsets import Offsets, Span
 
@@ -15,7 +15,7 @@ GROWTH = 10
 class Cutting:
     """Cuts epochs one after the other. Bytes are those of the decoded rows."""
 
-    def __init__(self, epoch: Epoch) -> None:
+    def __init__(self, epoch: EpochSettings) -> None:
         self._most, self._bytes = epoch.max_messages, epoch.max_bytes
         self._messages = min(FIRST_MESSAGES, self._most)
 

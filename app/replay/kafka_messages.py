@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from app.config.settings import Source
+from app.config.settings import SourceSettings
 from app.kafka.broker import RawMessage, raw
 from app.kafka.spans import SpanReader, WholeBatch
 from app.model.offsets import Span
@@ -11,7 +11,7 @@ from app.model.offsets import Span
 class KafkaMessages:
     """By a consumer of its own. Used by one thread."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceSettings) -> None:
         self._reader = SpanReader(source, WholeBatch)
 
     def read(self, span: Span) -> Iterator[RawMessage]:

@@ -15,7 +15,7 @@ _COMMENT = text("select obj_description(oid, 'pg_namespace') from pg_namespace w
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mark:
+class ReplayMetadata:
     """Which replay it is."""
 
     lane: str
@@ -32,7 +32,7 @@ class Mark:
         """What it replays."""
         return Span(start=self.start, end=self.goal)
 
-    def to(self, goal: Offsets, goal_text: str) -> "Mark":
+    def to(self, goal: Offsets, goal_text: str) -> "ReplayMetadata":
         """With another end."""
         return replace(self, goal=goal, goal_text=goal_text)
 
@@ -48,7 +48,7 @@ def is_marked(connection: Connection, schema: str) -> bool:
     return bool(said and said.startswith(REPLAY_MARK))
 
 
-def find(connection: Connection, own: str) -> Mark | None:
+def find(connection: Connection, own: str) -> ReplayMetadata | None:
     """None: there is no such schema. Raises Refused for one that is no replay's."""
     row = connection.execute(_COMMENT, {"schema": own}).first()
     if row is None:
@@ -56,7 +56,7 @@ def find(connection: Connection, own: str) -> Mark | None:
     try:
         told = json.loads((row[0] or "").removeprefix(REPLAY_MARK))
         start, goal = Offsets.from_nested(told.pop("start")), Offsets.from_nested(told.pop("goal"))
-        return Mark(**told, start=start, goal=goal)
+        return ReplayMetadata(**told, start=start, goal=goal)
     except (ValueError, TypeError, KeyError):
         raise Refused(
             f"schema {own} is there, and is no replay's",
@@ -64,7 +64,7 @@ def find(connection: Connection, own: str) -> Mark | None:
         ) from None
 
 
-def write(connection: Connection, own: str, mark: Mark) -> None:
+def write(connection: Connection, own: str, mark: ReplayMetadata) -> None:
     """On the schema, which is there."""
     told: dict[str, Any] = vars(mark) | {"start": mark.start.nested(), "goal": mark.goal.nested()}
     comment(connection, own, json.dumps(told))

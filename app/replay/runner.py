@@ -11,15 +11,15 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from app.config.settings import Settings
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import Diverged, Refused, SurelaneError, Verdict
 from app.lane.lane import Lane
-from app.metrics.lane import AllMetrics
+from app.metrics.lane_metrics import AllMetrics
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.replay.destination import NAME
 from app.replay.epoch_sizer import Cutting
-from app.replay.metadata import Mark
+from app.replay.metadata import ReplayMetadata
 from app.replay.opening import Opening
 from app.replay.origin import Origin
 from app.source.messages import TaskMessages
@@ -27,7 +27,7 @@ from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.worker.epoch_source import EpochSource
-from app.worker.fencing import Writer
+from app.worker.fencing import LaneWriter
 from app.worker.lane_factory import add_writers, make_lane
 from app.worker.stored_message_decoder import StoredMessages
 
@@ -47,7 +47,7 @@ class Run:
     def __init__(
         self,
         settings: Settings,
-        mark: Mark,
+        mark: ReplayMetadata,
         origin: Origin,
         pool: Pool,
         identity: tuple[str, dict[str, str]],
@@ -59,7 +59,7 @@ class Run:
         self._messages = TaskMessages(pool, settings.lane, lambda: None, lambda *_: [], lambda: False)
         self._identity, self._opening, self._stop, self._progress = identity, opening, stop, progress
         self._metrics = AllMetrics({}, CollectorRegistry())
-        self._writers: dict[str, Writer] = {}
+        self._writers: dict[str, LaneWriter] = {}
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._cutting = Cutting(settings.epoch)
         self._number = 0
@@ -114,7 +114,7 @@ class Run:
             for writer in self._writers.values():
                 writer.close()
 
-    def _open(self, writer: Writer) -> None:
+    def _open(self, writer: LaneWriter) -> None:
         """Claim the next generation, in which epochs are numbered anew."""
         ledger, start = writer.ledger, writer.mine(self._mark.start)
         with translated(f"replay of lane {writer.name}: opening"):

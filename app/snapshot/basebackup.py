@@ -15,14 +15,14 @@ from sqlalchemy import text
 from app import failpoint
 from app.config.settings import Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, TargetMismatch
-from app.snapshot import programs
+from app.snapshot import postgres_programs as programs
 from app.snapshot.driver import Destination, Restored, too_few_slots
-from app.snapshot.folder import DATA, Progress, Stored, alone, sync_tree
-from app.snapshot.manifest import Content
-from app.snapshot.programs import Connecting, Programs
+from app.snapshot.manifest import SnapshotContent
+from app.snapshot.postgres_programs import Connecting, Programs
 from app.snapshot.restored_cluster import LOOPBACK, Cluster, reachable
+from app.snapshot.snapshot_directory import DATA, Progress, StoredSnapshot, alone, sync_tree
 from app.snapshot.target_info import NAME, look, looking, seen, server
 
 _TABLESPACES = text("select spcname from pg_tablespace where spcname not in ('pg_default', 'pg_global') order by 1")
@@ -39,7 +39,7 @@ class BaseBackup:
         self._programs = Programs(Path(settings.snapshots.bin_dir) if settings.snapshots.bin_dir else None)
         self._url = settings.snapshots.url or settings.target.url
 
-    def create(self, name: str, part: Path, progress: Progress) -> Content:
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
         """See `Driver`."""
         self._check()
         with looking(self._settings) as connection:
@@ -53,9 +53,9 @@ class BaseBackup:
         programs.run(program, words, progress, connecting)
         with looking(self._settings) as connection:
             last = seen(connection, self._settings)
-        return Content(server=facts, first=first, last=last, program=program.version)
+        return SnapshotContent(server=facts, first=first, last=last, program=program.version)
 
-    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+    def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
         """Whether the backup's own manifest agrees, and its log can be read."""
         program = self._programs.find("pg_verifybackup", exactly=stored.manifest.content.server.major)
         try:
@@ -64,10 +64,10 @@ class BaseBackup:
             return [error.message]
         return []
 
-    def delete(self, stored: Stored) -> None:
+    def delete(self, stored: StoredSnapshot) -> None:
         """All of it is in the directory."""
 
-    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
         """See `Driver`."""
         cluster = Cluster(Path(destination.to).expanduser().absolute())
         limit = _slots(stored, destination)
@@ -96,7 +96,7 @@ class BaseBackup:
                 cluster.mark(**_marks(stored), asked=True)
             return restored
 
-    def _copy(self, stored: Stored, cluster: Cluster, port: int, limit: int, progress: Progress) -> None:
+    def _copy(self, stored: StoredSnapshot, cluster: Cluster, port: int, limit: int, progress: Progress) -> None:
         part = Cluster(cluster.folder.with_name(f".{cluster.folder.name}.surelane-part"))
         shutil.rmtree(part.folder, ignore_errors=True)
         progress("copying")
@@ -123,7 +123,7 @@ class BaseBackup:
             )
 
 
-def _slots(stored: Stored, destination: Destination) -> int:
+def _slots(stored: StoredSnapshot, destination: Destination) -> int:
     """max_prepared_transactions of the restored server; raises Refused for one that might not start."""
     least = stored.manifest.content.server.max_prepared_transactions
     wanted = least if destination.max_prepared_transactions is None else destination.max_prepared_transactions
@@ -133,7 +133,7 @@ def _slots(stored: Stored, destination: Destination) -> int:
     return wanted
 
 
-def _is_there(cluster: Cluster, stored: Stored) -> bool:
+def _is_there(cluster: Cluster, stored: StoredSnapshot) -> bool:
     if not cluster.folder.exists() or (cluster.folder.is_dir() and not any(cluster.folder.iterdir())):
         return False
     if _marks(stored).items() <= (cluster.marked() or {}).items():
@@ -144,7 +144,7 @@ def _is_there(cluster: Cluster, stored: Stored) -> bool:
     )
 
 
-def _marks(stored: Stored) -> dict[str, object]:
+def _marks(stored: StoredSnapshot) -> dict[str, object]:
     return {"snapshot": stored.manifest.name, "sums": stored.manifest.sums}
 
 

@@ -7,8 +7,8 @@ from typing import Protocol
 from sqlalchemy.engine import URL
 
 from app.errors import Refused
-from app.snapshot.folder import Progress, Stored
-from app.snapshot.manifest import Content, Seen
+from app.snapshot.manifest import SnapshotContent, TargetView
+from app.snapshot.snapshot_directory import Progress, StoredSnapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +30,14 @@ class Restored:
 
     url: URL
     #: what is in it; None: it could not be asked
-    seen: Seen | None
+    seen: TargetView | None
     #: why not
     trouble: str | None = None
     #: it had been restored by an earlier call, and may have gone on since
     before: bool = False
 
 
-def too_few_slots(found: str, stored: Stored, hint: str) -> Refused:
+def too_few_slots(found: str, stored: StoredSnapshot, hint: str) -> Refused:
     """`found`: what has how many slots, in words."""
     least, held = stored.manifest.content.server.max_prepared_transactions, len(stored.manifest.prepared)
     return Refused(
@@ -50,18 +50,18 @@ def too_few_slots(found: str, stored: Stored, hint: str) -> Refused:
 class Driver(Protocol):
     """One way to make snapshots."""
 
-    def create(self, name: str, part: Path, progress: Progress) -> Content:
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
         """Take one while the lane runs. What is left in `part/data` belongs to it."""
         ...
 
-    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+    def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
         """What is wrong with it, as its own tools see it; checksums of files are not the driver's."""
         ...
 
-    def delete(self, stored: Stored) -> None:
+    def delete(self, stored: StoredSnapshot) -> None:
         """What is not in the directory of snapshots; without complaint when it is gone."""
         ...
 
-    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
         """Put it back somewhere else; called again it goes on, or begins anew, and changes nothing that is done."""
         ...

@@ -20,15 +20,15 @@ from app import failpoint
 from app.config.settings import Settings
 from app.config.values import postgres_url
 from app.db.engine import make_engine
-from app.db.failures import translated
 from app.db.locks import try_lock
 from app.db.sql import literal, quoted, run
+from app.db.sqlstate import translated
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused
-from app.snapshot import programs
+from app.snapshot import postgres_programs as programs
 from app.snapshot.driver import Destination, Restored
-from app.snapshot.folder import DATA, Progress, Stored
-from app.snapshot.manifest import Content
-from app.snapshot.programs import Connecting, Programs
+from app.snapshot.manifest import SnapshotContent
+from app.snapshot.postgres_programs import Connecting, Programs
+from app.snapshot.snapshot_directory import DATA, Progress, StoredSnapshot
 from app.snapshot.target_info import NAME, seen, server
 
 #: milliseconds that pg_dump waits for a lock: somebody's ALTER TABLE
@@ -65,7 +65,7 @@ class Dump:
         self._url = settings.snapshots.url or settings.target.url
         self._role = settings.target.owner_role if settings.snapshots.url is None else None
 
-    def create(self, name: str, part: Path, progress: Progress) -> Content:
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
         """See `Driver`."""
         engine = make_engine(self._url, self._role, NAME).execution_options(isolation_level="REPEATABLE READ")
         with translated("snapshot: reading the target"), engine.connect() as connection:
@@ -82,9 +82,9 @@ class Dump:
                 *([f"--role={self._role}"] if self._role else []),
             ]
             self._run(program, words, progress, self._url)
-        return Content(server=facts, first=found, last=None, program=program.version, more=locale)
+        return SnapshotContent(server=facts, first=found, last=None, program=program.version, more=locale)
 
-    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+    def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
         """Whether pg_restore finds its way in it."""
         program = self._programs.find("pg_restore", at_least=_made_by(stored))
         try:
@@ -93,10 +93,10 @@ class Dump:
             return [error.message]
         return []
 
-    def delete(self, stored: Stored) -> None:
+    def delete(self, stored: StoredSnapshot) -> None:
         """All of it is in the directory."""
 
-    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
         """See `Driver`."""
         if destination.port is not None or destination.max_prepared_transactions is not None:
             hint = "they are for a base backup, which makes a server; a dump goes into one that is there"
@@ -124,7 +124,7 @@ class Dump:
             raise Refused(f"{name!r} is too long a name for a database to restore into", hint="choose a shorter one")
         return url
 
-    def _is_there(self, connection: Connection, stored: Stored, url: URL) -> bool:
+    def _is_there(self, connection: Connection, stored: StoredSnapshot, url: URL) -> bool:
         """Whether an earlier call did it; raises Refused for a database that holds something else."""
         row = connection.execute(_DATABASE, {"name": url.database}).first()
         if row is None:
@@ -143,7 +143,7 @@ class Dump:
         )
 
     def _fill(
-        self, connection: Connection, stored: Stored, url: URL, destination: Destination, progress: Progress
+        self, connection: Connection, stored: StoredSnapshot, url: URL, destination: Destination, progress: Progress
     ) -> None:
         name = str(url.database)
         found = self._programs.find("pg_restore", at_least=_made_by(stored))
@@ -169,13 +169,13 @@ class Dump:
         programs.run(program, [*words, f"--dbname={connecting.dsn}"], progress, connecting)
 
 
-def _made_by(stored: Stored) -> int:
+def _made_by(stored: StoredSnapshot) -> int:
     """Major version of the pg_dump that made it: an older pg_restore may not understand it."""
     found = programs.major(stored.manifest.content.program)
     return max(found, stored.manifest.content.server.major)
 
 
-def _locale(stored: Stored) -> str:
+def _locale(stored: StoredSnapshot) -> str:
     """The same order and the same characters as the original's, whatever is usual on this server."""
     more = stored.manifest.content.more
     words = {"encoding": more["encoding"], "lc_collate": more["datcollate"], "lc_ctype": more["datctype"]}
@@ -185,7 +185,7 @@ def _locale(stored: Stored) -> str:
     return "".join(f" {name} {literal(value)}" for name, value in words.items())
 
 
-def _mark(stored: Stored, *, begun: bool = False) -> str:
+def _mark(stored: StoredSnapshot, *, begun: bool = False) -> str:
     manifest = stored.manifest
     return f"Surelane: snapshot {manifest.name}, {manifest.sums[:16]}{', being restored' if begun else ''}"
 
@@ -194,7 +194,7 @@ def _comment(connection: Connection, database: str, words: str) -> None:
     run(connection, f"comment on database {quoted(database)} is {literal(words)}")
 
 
-def _roles_are_there(connection: Connection, stored: Stored, destination: Destination) -> None:
+def _roles_are_there(connection: Connection, stored: StoredSnapshot, destination: Destination) -> None:
     roles = list(stored.manifest.content.server.roles)
     if not destination.owners or not roles:
         return

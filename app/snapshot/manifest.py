@@ -13,7 +13,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class LanePosition:
     """Where the ledger says that a lane is."""
 
     lane: str
@@ -41,7 +41,7 @@ class Standing:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InDoubt:
+class InDoubtTransaction:
     """A transaction that was prepared."""
 
     gid: str
@@ -52,12 +52,12 @@ class InDoubt:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
+class TargetView:
     """What was seen of the target at one moment."""
 
-    lanes: tuple[Standing, ...]
+    lanes: tuple[LanePosition, ...]
     #: on the whole server, whoever prepared it
-    prepared: tuple[InDoubt, ...] = ()
+    prepared: tuple[InDoubtTransaction, ...] = ()
 
     @property
     def position(self) -> Offsets:
@@ -71,8 +71,8 @@ class Seen:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Self:
         """From JSON."""
-        lanes = tuple(Standing.of(one) for one in plain["lanes"])
-        return cls(lanes=lanes, prepared=tuple(InDoubt(**one) for one in plain["prepared"]))
+        lanes = tuple(LanePosition.of(one) for one in plain["lanes"])
+        return cls(lanes=lanes, prepared=tuple(InDoubtTransaction(**one) for one in plain["prepared"]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,14 +93,14 @@ class Server:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class SnapshotContent:
     """What a driver made, and what it knows of it."""
 
     server: Server
     #: in or before the snapshot: at least so far does it reach
-    first: Seen
+    first: TargetView
     #: after it: no further than this. None: `first` is exact
-    last: Seen | None
+    last: TargetView | None
     #: of the program that made it
     program: str
     bytes: int | None = None
@@ -120,7 +120,7 @@ class Manifest:
     schema: str
     made_at: datetime.datetime
     ended_at: datetime.datetime
-    content: Content
+    content: SnapshotContent
     cluster_id: str | None
     topics: dict[str, str]
     #: messages a second that a lane took when it had many; None: not known
@@ -130,10 +130,10 @@ class Manifest:
     #: of the file with the files' checksums
     sums: str = ""
     #: what the first restore found inside
-    actual: Seen | None = None
+    actual: TargetView | None = None
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> TargetView:
         """The best that is known of its content."""
         return self.actual or self.content.first
 
@@ -143,14 +143,14 @@ class Manifest:
         return self.actual is not None or self.content.last is None
 
     @property
-    def prepared(self) -> Sequence[InDoubt]:
+    def prepared(self) -> Sequence[InDoubtTransaction]:
         """What was prepared while it was made, or is known to be inside."""
         if self.actual:
             return self.actual.prepared
         every = (self.content.first, *([self.content.last] if self.content.last else []))
         return list({one.gid: one for seen in every for one in seen.prepared}.values())
 
-    def with_actual(self, seen: Seen) -> "Manifest":
+    def with_actual(self, seen: TargetView) -> "Manifest":
         """When it was looked into."""
         return replace(self, actual=seen)
 
@@ -185,10 +185,10 @@ class Manifest:
         if plain["format"] != FORMAT:
             raise ValueError(f"it is of format {plain['format']}, this program knows {FORMAT}")
         server = Server(**{**plain["server"], "roles": tuple(plain["server"]["roles"])})
-        content = Content(
+        content = SnapshotContent(
             server=server,
-            first=Seen.of(plain["first"]),
-            last=Seen.of(plain["last"]) if plain["last"] else None,
+            first=TargetView.of(plain["first"]),
+            last=TargetView.of(plain["last"]) if plain["last"] else None,
             program=plain["program"],
             more=plain["more"],
         )

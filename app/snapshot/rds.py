@@ -16,8 +16,8 @@ from app.config.settings import Settings
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, Unreachable
 from app.private import FOLDER_MODE
 from app.snapshot.driver import Destination, Restored, too_few_slots
-from app.snapshot.folder import DATA, Progress, Stored
-from app.snapshot.manifest import Content
+from app.snapshot.manifest import SnapshotContent
+from app.snapshot.snapshot_directory import DATA, Progress, StoredSnapshot
 from app.snapshot.target_info import look, looking, seen, server
 
 #: seconds between two looks at what RDS is doing, which takes minutes
@@ -44,7 +44,7 @@ class AmazonRds:
         self._instance = self._told.instance
         self._rds = _client(self._told.region)
 
-    def create(self, name: str, part: Path, progress: Progress) -> Content:
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
         """See `Driver`."""
         (part / DATA).mkdir(mode=FOLDER_MODE)
         with looking(self._settings) as connection:
@@ -67,9 +67,9 @@ class AmazonRds:
             last = seen(connection, self._settings)
         more = {"arn": made["DBSnapshotArn"], "instance": self._instance, "region": self._rds.meta.region_name}
         size = int(made.get("AllocatedStorage") or 0) << 30
-        return Content(server=facts, first=first, last=last, program="Amazon RDS", bytes=size, more=more)
+        return SnapshotContent(server=facts, first=first, last=last, program="Amazon RDS", bytes=size, more=more)
 
-    def faults(self, stored: Stored, progress: Progress) -> list[str]:
+    def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
         """Whether RDS still has it, whole and the very one."""
         name = stored.manifest.name
         progress(f"asking RDS for {name}")
@@ -81,14 +81,14 @@ class AmazonRds:
             faults.append(f"RDS has another one of this name: {found['DBSnapshotArn']}")
         return faults
 
-    def delete(self, stored: Stored) -> None:
+    def delete(self, stored: StoredSnapshot) -> None:
         """See `Driver`."""
         name = stored.manifest.name
         if self._snapshot(name) is not None:
             with _translated(f"deleting snapshot {name}"):
                 self._rds.delete_db_snapshot(DBSnapshotIdentifier=name)
 
-    def restore(self, stored: Stored, destination: Destination, progress: Progress) -> Restored:
+    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
         """See `Driver`."""
         if destination.max_prepared_transactions is not None or destination.port is not None:
             hint = "it is the parameter group's: snapshots.rds.parameter_group"
@@ -138,7 +138,7 @@ class AmazonRds:
             )
         return dict(names.values())
 
-    def _slots_suffice(self, stored: Stored) -> None:
+    def _slots_suffice(self, stored: StoredSnapshot) -> None:
         """Rather now than when the new instance does not start."""
         group, least = str(self._told.parameter_group), stored.manifest.content.server.max_prepared_transactions
         found = 0

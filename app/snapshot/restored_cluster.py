@@ -10,8 +10,8 @@ from pathlib import Path
 from app.errors import EnvironmentMissing
 from app.private import write_text
 from app.server_user import must_reach, server_user
-from app.snapshot import programs
-from app.snapshot.programs import Program
+from app.snapshot import postgres_programs as programs
+from app.snapshot.postgres_programs import Program
 
 LOOPBACK = "127.0.0.1"
 MARKER = "surelane-restored.json"

@@ -13,15 +13,24 @@ from sqlalchemy import Connection, Engine, text
 
 from app.config.settings import Settings, SnapshotDriver
 from app.db.engine import make_engine
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import Diverged, EnvironmentMissing, Refused, SurelaneError
 from app.snapshot.basebackup import BaseBackup
 from app.snapshot.driver import Destination, Driver, Restored
 from app.snapshot.dump import Dump
-from app.snapshot.folder import MAX_NAME_CHARACTERS, NAME, Directory, Listing, Progress, Stored, faults, write_sums
-from app.snapshot.manifest import Manifest, Seen
+from app.snapshot.manifest import Manifest, TargetView
 from app.snapshot.rds import AmazonRds
-from app.snapshot.record import Recorded, Records
+from app.snapshot.snapshot_directory import (
+    MAX_NAME_CHARACTERS,
+    NAME,
+    Directory,
+    Listing,
+    Progress,
+    StoredSnapshot,
+    faults,
+    write_sums,
+)
+from app.snapshot.snapshot_records import Recorded, Records
 from app.snapshot.target_info import pinned, rate
 
 _APPLICATION = "surelane snapshot"
@@ -39,7 +48,7 @@ _DRIVERS: dict[SnapshotDriver, Callable[[Settings], Driver]] = {
 class Made:
     """What `create` did."""
 
-    stored: Stored
+    stored: StoredSnapshot
     #: names of those that went for it
     deleted: list[str]
     #: why the target has no record of it, so that no metric knows it
@@ -104,7 +113,9 @@ class Snapshots:
         self._forget(name)
         self.directory.delete(name)
 
-    def restore(self, name: str, destination: Destination, *, verified: bool = False) -> tuple[Stored, Restored]:
+    def restore(
+        self, name: str, destination: Destination, *, verified: bool = False
+    ) -> tuple[StoredSnapshot, Restored]:
         """Put one back somewhere else, and write down the position that it has. `verified`: its files just were."""
         stored = self.directory.get(name)
         found = [] if verified else faults(stored, self._progress)
@@ -131,7 +142,7 @@ class Snapshots:
     def _driver(self) -> SnapshotDriver:
         return self._settings.snapshots.driver
 
-    def _of(self, stored: Stored) -> Driver:
+    def _of(self, stored: StoredSnapshot) -> Driver:
         return _DRIVERS[stored.manifest.driver](self._settings)
 
     def _retain(self, kind: SnapshotDriver, keep: int | None) -> list[str]:
@@ -190,7 +201,7 @@ def _disk(doing: str) -> Iterator[None]:
         raise EnvironmentMissing(f"{doing}: {error}", hint=hint) from error
 
 
-def _reaches(found: Seen, first: Seen) -> None:
+def _reaches(found: TargetView, first: TargetView) -> None:
     """What was promised of its content; raises Diverged."""
     least = first.position
     if any(found.position.get(tp, 0) < offset for tp, offset in least.items()):

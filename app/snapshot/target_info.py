@@ -8,13 +8,13 @@ from sqlalchemy.engine import URL
 
 from app.config.settings import Order, Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
 from app.db.sql import quoted
+from app.db.sqlstate import translated
 from app.errors import SurelaneError
+from app.ledger.ledger_tables import LedgerTables, lanes_of
 from app.ledger.store import Ledger
-from app.ledger.tables import Tables, lanes_of
 from app.snapshot.driver import Restored
-from app.snapshot.manifest import InDoubt, Seen, Server, Standing
+from app.snapshot.manifest import InDoubtTransaction, LanePosition, Server, TargetView
 
 #: of whoever asks
 NAME = "surelane snapshot"
@@ -70,14 +70,14 @@ def server(connection: Connection) -> Server:
     return Server(**row, roles=tuple(connection.execute(_ROLES).scalars()))
 
 
-def seen(connection: Connection, settings: Settings) -> Seen:
+def seen(connection: Connection, settings: Settings) -> TargetView:
     """The lanes of the configuration, and all that is prepared on the server."""
     several = settings.source.order is Order.PARTITION
-    lane = Tables.in_schema(settings.target.db_schema).lane.c.lane
+    lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
     names = connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=several)).order_by(lane))
     standings = [_standing(connection, Ledger(settings.target.db_schema, name)) for name in names.scalars().all()]
     prepared = [
-        InDoubt(
+        InDoubtTransaction(
             gid=row.gid,
             database=row.database,
             owner=row.owner,
@@ -86,7 +86,7 @@ def seen(connection: Connection, settings: Settings) -> Seen:
         )
         for row in connection.execute(_PREPARED)
     ]
-    return Seen(lanes=tuple(one for one in standings if one), prepared=tuple(prepared))
+    return TargetView(lanes=tuple(one for one in standings if one), prepared=tuple(prepared))
 
 
 def rate(connection: Connection, settings: Settings) -> float | None:
@@ -100,7 +100,7 @@ def rate(connection: Connection, settings: Settings) -> float | None:
 
 def pinned(connection: Connection, settings: Settings) -> tuple[str | None, dict[str, str]]:
     """The cluster, and the topics by id, that the lanes are pinned to."""
-    tables = Tables.in_schema(settings.target.db_schema)
+    tables = LedgerTables.in_schema(settings.target.db_schema)
     several = settings.source.order is Order.PARTITION
     lanes = lanes_of(tables.lane.c.lane, settings.lane, several=several)
     cluster = connection.execute(select(tables.lane.c.cluster_id).where(lanes)).scalars().first()
@@ -109,11 +109,11 @@ def pinned(connection: Connection, settings: Settings) -> tuple[str | None, dict
     return cluster, {row.topic: row.topic_id for row in rows}
 
 
-def _standing(connection: Connection, ledger: Ledger) -> Standing | None:
+def _standing(connection: Connection, ledger: Ledger) -> LanePosition | None:
     last = ledger.last(connection)
     if last is None:
         return None
-    return Standing(
+    return LanePosition(
         lane=ledger.lane,
         generation=last.generation,
         epoch=last.epoch,

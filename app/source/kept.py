@@ -24,7 +24,7 @@ _TRIES = 5
 
 
 class KeptMessages:
-    """See `app.archive.participant.Messages`. Used by one thread, but for `close`."""
+    """See `app.archive.archive_participant.Messages`. Used by one thread, but for `close`."""
 
     def __init__(self, pool: Pool, lane: str, level: int) -> None:
         """`level`: of zstd."""

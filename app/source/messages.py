@@ -9,9 +9,9 @@ from app.kafka.broker import RawMessage
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.waiting import answer_of, nothing
-from app.stage.pool import Attempt, Pool
+from app.stage.pool import Pool, StageAttempt
 from app.stage.receipt import Rows, last_messages
-from app.stage.request import KnownTerms, Stored, ranges_of
+from app.stage.request import KnownTerms, StoredMessage, ranges_of
 
 #: ends of what was read, whose last messages are remembered
 _REMEMBERED = 1024
@@ -34,7 +34,7 @@ class TaskMessages:
         self._pool, self._lane, self._still = pool, lane, still
         self._foresee, self._is_suspicious = foresee, is_suspicious
         #: what is read ahead
-        self._ahead: tuple[Span, Attempt] | None = None
+        self._ahead: tuple[Span, StageAttempt] | None = None
         self._known = KnownTerms()
         self._lasts: dict[tuple[TopicPartition, int], LastMessage] = {}
 
@@ -63,7 +63,7 @@ class TaskMessages:
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
         """The rows of messages that were kept."""
-        kept = [Stored.of(one) for one in messages]
+        kept = [StoredMessage.of(one) for one in messages]
         return _table(self._answer(self._pool.decode(self._lane, kept)))
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class TaskMessages:
         if self._ahead is not None:
             self._pool.cancel(self._ahead[1], nothing)
 
-    def _read(self, span: Span, attempt: Attempt | None = None) -> pa.Table:
+    def _read(self, span: Span, attempt: StageAttempt | None = None) -> pa.Table:
         found = self._answer(attempt or self._pool.read(self._lane, ranges_of(span, self._known)))
         for tp, last in last_messages(found.lasts).items():
             self._lasts[tp, span.end[tp]] = last
@@ -79,7 +79,7 @@ class TaskMessages:
             self._lasts.pop(next(iter(self._lasts)))
         return _table(found)
 
-    def _answer(self, attempt: Attempt) -> Rows:
+    def _answer(self, attempt: StageAttempt) -> Rows:
         answer = answer_of(self._pool, attempt, self._still)
         assert isinstance(answer, Rows), "rows were asked for"
         return answer

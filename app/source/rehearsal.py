@@ -19,8 +19,8 @@ from app.jars import jars
 from app.java import java_home
 from app.spark.class_archive import MAKE_SECONDS, options_to_make
 from app.spark.jvm import start_jvm
-from app.spark.options import JAVA_OPTIONS, options
 from app.spark.session import make_session
+from app.spark.session_options import JAVA_OPTIONS, options
 
 #: classes of the Kafka connector and its client that a run would load, were there a broker
 _KAFKA = ("org/apache/spark/sql/kafka010/", "org/apache/kafka/clients/", "org/apache/kafka/common/")

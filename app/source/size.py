@@ -7,7 +7,7 @@ may be larger.
 
 from contextlib import suppress
 
-from app.config.settings import Epoch
+from app.config.settings import EpochSettings
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.model.offsets import Offsets, Position, Span
@@ -23,7 +23,7 @@ _TOO_SMALL = 0.4
 class EpochSize:
     """Of one lane's query. Bytes are those of the decoded rows; before there are any, those of the messages."""
 
-    def __init__(self, epoch: Epoch) -> None:
+    def __init__(self, epoch: EpochSettings) -> None:
         self._most, self.bytes = epoch.max_messages, epoch.max_bytes
         #: most messages of an epoch
         self.messages = epoch.max_messages

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from app.config.settings import Settings, Source
+from app.config.settings import Settings, SourceSettings
 from app.kafka.security import java_options
 from app.model.offsets import Offsets
 
@@ -43,7 +43,7 @@ def start_query(
     return writer.trigger(processingTime=settings.epoch.trigger).start()
 
 
-def client_options(source: Source) -> dict[str, str]:
+def client_options(source: SourceSettings) -> dict[str, str]:
     """Options of every reader."""
     own = {"kafka.bootstrap.servers": source.bootstrap_servers}
     return {**DEFAULT_OPTIONS, **source.options, **java_options(source.security), **FIXED_OPTIONS, **own}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from app import errors
 from app.errors import JobFailed, SurelaneError, Unreachable
 from app.stage.lost import TaskDied
-from app.stage.pool import Attempt, Lost, Pool
+from app.stage.pool import Lost, Pool, StageAttempt
 from app.stage.receipt import Failed, Final
 
 #: seconds between two looks at how long it takes
@@ -15,7 +15,9 @@ _LOOK_SECONDS = 1.0
 NO_PROCESS_SECONDS = 60.0
 
 
-def answer_of(pool: Pool, attempt: Attempt, still: Callable[[], None], look_seconds: float = _LOOK_SECONDS) -> Final:
+def answer_of(
+    pool: Pool, attempt: StageAttempt, still: Callable[[], None], look_seconds: float = _LOOK_SECONDS
+) -> Final:
     """What a task answers; `still` is called again and again meanwhile, and may raise. Raises what the task could not
     do as the error that it was there, TaskDied where it died, Unreachable where there is none."""
     begun_at = time.monotonic()

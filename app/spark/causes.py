@@ -19,7 +19,7 @@ _SCHEDULER = "org.apache.spark.scheduler.DAGScheduler"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cause:
+class JvmCause:
     """One exception of the chain."""
 
     #: its Java class first, then the classes it extends
@@ -44,12 +44,12 @@ class Cause:
         return self.thrower == _SCHEDULER
 
 
-def causes_of(error: BaseException) -> list[Cause]:
+def causes_of(error: BaseException) -> list[JvmCause]:
     """The chain of what PySpark or Py4J raised, outermost first; empty where no exception of Java is behind it.
 
     Asks the JVM: raises Py4JNetworkError or ConnectionError when that is gone.
     """
-    found: list[Cause] = []
+    found: list[JvmCause] = []
     for exception in _chain(_java(error)):
         before = found[-1] if found else None
         found.append(_cause(exception, below_task=before is not None and (before.in_task or before.ended_job)))
@@ -74,11 +74,11 @@ def _chain(exception: Any) -> Iterator[Any]:
         exception = exception.getCause()
 
 
-def _cause(exception: Any, *, below_task: bool) -> Cause:
+def _cause(exception: Any, *, below_task: bool) -> JvmCause:
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     has_condition = is_instance_of(gateway, exception, "org.apache.spark.SparkThrowable")
     stack = tuple(str(frame.getClassName()) for frame in exception.getStackTrace())
-    return Cause(
+    return JvmCause(
         classes=tuple(_classes(exception.getClass())),
         condition=(exception.getCondition() or "") if has_condition else "",
         sqlstate=(exception.getSqlState() or "") if has_condition else "",

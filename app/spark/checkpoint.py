@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from app.errors import Diverged
 from app.model.offsets import Offsets
-from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, Entries, Identity
+from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity, Entries
 
 
 class Checkpoint(Entries):
@@ -32,13 +32,13 @@ class Checkpoint(Entries):
         self._io = jvm.org.apache.commons.io.IOUtils
         self._utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
 
-    def create(self, lane: str, start: Offsets) -> Identity:
+    def create(self, lane: str, start: Offsets) -> CheckpointIdentity:
         """Begin a new, empty checkpoint; call `archive` first if there is an old one."""
-        identity = Identity(lane=lane, checkpoint=uuid.uuid4().hex, generation=0, start=start.to_json())
+        identity = CheckpointIdentity(lane=lane, checkpoint=uuid.uuid4().hex, generation=0, start=start.to_json())
         self.write_identity(identity)
         return identity
 
-    def write_identity(self, identity: Identity) -> None:
+    def write_identity(self, identity: CheckpointIdentity) -> None:
         """Replace surelane.json; killed at any point, `identity` finds the old or the new one.
 
         Not every file system can rename onto a file that is there, so that one goes first.

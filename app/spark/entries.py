@@ -22,7 +22,7 @@ LOG_VERSION = "v1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identity:
+class CheckpointIdentity:
     """Content of surelane.json."""
 
     lane: str
@@ -52,7 +52,7 @@ class Entries(ABC):
     def _names(self, folder: str) -> list[str]:
         """Names of the files in a folder, none when it is not there."""
 
-    def identity(self) -> Identity | None:
+    def identity(self) -> CheckpointIdentity | None:
         """Whose checkpoint this is; None when there is none. Raises Diverged for one that is not Surelane's."""
         found = _parsed(self._read(IDENTITY_FILE)) or _parsed(self._read(NEW_IDENTITY_FILE))
         if found is not None or self.last_planned() is None:
@@ -99,9 +99,9 @@ class Entries(ABC):
         return Offsets.from_json(lines[2])
 
 
-def _parsed(text: str | None) -> Identity | None:
+def _parsed(text: str | None) -> CheckpointIdentity | None:
     """None also for a file whose writer was killed."""
     try:
-        return Identity(**json.loads(text)) if text else None
+        return CheckpointIdentity(**json.loads(text)) if text else None
     except ValueError:
         return None

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyspark import SparkContext, SparkFiles
 
-from app.spark.options import FOLDER
+from app.spark.session_options import FOLDER
 
 #: of bytecode that goes by its source's content, and is not compared with it (PEP 552)
 _UNCHECKED = (1).to_bytes(4, "little")

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from app.archive.file import blocks
-from app.config.settings import Source
+from app.config.settings import SourceSettings
 from app.kafka.broker import raw
 from app.kafka.spans import WholeBatch
 from app.model.activity import Activity
@@ -15,7 +15,9 @@ from app.stage.request import Keep
 class Archiving:
     """Of one process. Used by one thread."""
 
-    def __init__(self, source: Source, is_cancelled: Callable[[], bool], doing: Callable[[Activity], None]) -> None:
+    def __init__(
+        self, source: SourceSettings, is_cancelled: Callable[[], bool], doing: Callable[[Activity], None]
+    ) -> None:
         """`is_cancelled`: whether to give up waiting for messages; `doing` gets what is done next."""
         self._readers, self._doing = Readers(source, WholeBatch, is_cancelled), doing
 

@@ -8,16 +8,16 @@ from functools import partial
 import structlog
 
 from app.apply.applier import StagedLayout
-from app.apply.table_plans import Shape, Shapes
+from app.apply.table_plans import TablePlan, TablePlans
 from app.errors import SurelaneError
 from app.kafka.broker import RawMessage
 from app.model.for_driver import ForDriver
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import Layout
 from app.stage.lending import Lending, Lent
-from app.stage.pool import Attempt, Lost, Pool, Process
+from app.stage.pool import Lost, Pool, Process, StageAttempt
 from app.stage.receipt import Declined, Final, Receipt, Staged, Wanted
-from app.stage.request import KnownTerms, Stored, Tables, ranges_of
+from app.stage.request import KnownTerms, StoredMessage, Tables, ranges_of
 
 log = structlog.get_logger()
 
@@ -51,7 +51,7 @@ class _Asked:
     """An attempt, and what was lent for it."""
 
     span: Span
-    attempt: Attempt
+    attempt: StageAttempt
     #: None: the layout is left out
     lent: dict[str, Lent | None] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class LaneStage:
         self,
         lane: str,
         pool: Pool,
-        shapes: Shapes,
+        shapes: TablePlans,
         lending: Lending,
         *,
         held_keys: Callable[[], Iterable[str]] = tuple,
@@ -135,11 +135,11 @@ class LaneStage:
         lent = {text: self._lend(text, self._known(text)) for text in self._usual if self._knows(text)}
         holder: list[_Asked] = []
 
-        def grants(attempt: Attempt, wanted: Wanted) -> bool:
+        def grants(attempt: StageAttempt, wanted: Wanted) -> bool:
             """As far as all of it is known."""
             return bool(holder) and self._grant_known(holder[0], attempt, wanted)
 
-        messages, keys = tuple(map(Stored.of, given)), tuple(self._held_keys())
+        messages, keys = tuple(map(StoredMessage.of, given)), tuple(self._held_keys())
         attempt = self._pool.begin(
             self._lane, ranges_of(span, self._terms), messages, keys, _tables(lent), grants, self._last
         )
@@ -148,7 +148,7 @@ class LaneStage:
         holder.append(asked)
         return asked
 
-    def _grant_known(self, asked: _Asked, attempt: Attempt, wanted: Wanted) -> bool:
+    def _grant_known(self, asked: _Asked, attempt: StageAttempt, wanted: Wanted) -> bool:
         texts = [one.layout for one in wanted.layouts]
         if not all(map(self._knows, texts)):
             return False
@@ -186,7 +186,7 @@ class LaneStage:
                 case _:
                     raise AssertionError("it was asked for no rows")
 
-    def _answer(self, attempt: Attempt, deadline: float) -> Wanted | Final | Lost | None:
+    def _answer(self, attempt: StageAttempt, deadline: float) -> Wanted | Final | Lost | None:
         """The next one; None where there is no process at the deadline."""
         while (answer := self._pool.answer(attempt, _LOOK_SECONDS)) is None:
             self._still()
@@ -236,13 +236,13 @@ class LaneStage:
         shape = self._shapes.shape(Layout.parse(staged.layout), staged.first.position)
         return shape is (None if lent is None else lent.made_for)
 
-    def _known(self, text: str) -> Shape | None:
+    def _known(self, text: str) -> TablePlan | None:
         return self._shapes.known(Layout.parse(text))
 
     def _knows(self, text: str) -> bool:
         return self._shapes.knows(Layout.parse(text))
 
-    def _lend(self, text: str, shape: Shape | None) -> Lent | None:
+    def _lend(self, text: str, shape: TablePlan | None) -> Lent | None:
         return None if shape is None else self._lending.lend(text, shape)
 
     def _drop(self, asked: Sequence[_Asked]) -> None:

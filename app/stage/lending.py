@@ -19,9 +19,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.apply import staging
 from app.apply.merge import Merge
-from app.apply.table_plans import Shape
-from app.db.failures import translated
+from app.apply.table_plans import TablePlan
 from app.db.sql import quoted
+from app.db.sqlstate import translated
 from app.stage.request import Clearing, Table
 
 #: bytes of rows from which on a table gets a new file: less CPU than DELETE and VACUUM
@@ -34,9 +34,9 @@ class Lent:
 
     layout: str
     #: what the target has made of the layout
-    made_for: Shape
+    made_for: TablePlan
     #: the same, with this table in the place of its own
-    shape: Shape
+    shape: TablePlan
     #: bytes copied since it was emptied, at least
     written: int = 0
 
@@ -79,7 +79,7 @@ class Lending:
             connection.invalidate()
             connection.close()
 
-    def lend(self, layout: str, shape: Shape) -> Lent:
+    def lend(self, layout: str, shape: TablePlan) -> Lent:
         """A table for changes of this layout: one that is free, or a new one."""
         with self._lock:
             free = self._free[layout]
@@ -103,7 +103,7 @@ class Lending:
         with self._lock:
             self._lost.append(lent.shape.staging.name)
 
-    def _make(self, layout: str, shape: Shape) -> Lent:
+    def _make(self, layout: str, shape: TablePlan) -> Lent:
         if self._connection is None:
             self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         if self._lost:

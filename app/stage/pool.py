@@ -26,11 +26,11 @@ from pyspark import SparkContext
 from app.kafka.broker import RawMessage
 from app.model.activity import OWN_WORK, Activity
 from app.model.death import SECONDS_A_MESSAGE, TASK_GONE, Cause, Death, ending
-from app.model.in_flight import InFlight, Seen, SpanState, StageProcess
+from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Span
 from app.stage.ahead import Ahead
 from app.stage.receipt import Answer, Doing, Final, Receipt, Wanted
-from app.stage.request import Cancel, Decode, Grant, Keep, Message, Range, Request, Stored, Tables, Work
+from app.stage.request import Cancel, Decode, Grant, Keep, Message, Range, Request, StoredMessage, Tables, Work
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
 from app.stage.stager import Told
 from app.stage.wire import keep_alive, socket_of
@@ -63,7 +63,7 @@ class Lost:
 
 
 @dataclass(eq=False)
-class Attempt:
+class StageAttempt:
     """One request to one process. `answers` gets what it says of it, `Lost` at the latest."""
 
     request: Work
@@ -71,7 +71,7 @@ class Attempt:
     limit_seconds: float
     answers: "SimpleQueue[Wanted | Final | Lost]" = field(default_factory=SimpleQueue)
     #: asked first, by the thread that reads from the process: whether the tables were granted at once
-    grants: Callable[["Attempt", Wanted], bool] = lambda *_: False
+    grants: Callable[["StageAttempt", Wanted], bool] = lambda *_: False
     #: called instead of the last answer, once nobody wants it: when its process has done with it, and when it is lost
     afterwards: tuple[Callable[[], None], Callable[[], None]] | None = None
     #: None: there was no process yet
@@ -132,7 +132,7 @@ class Process:
     def __init__(self, hello: Hello, connection: Connection) -> None:
         self.hello, self._connection = hello, connection
         self._sending = threading.Lock()
-        self._attempts: dict[int, Attempt] = {}
+        self._attempts: dict[int, StageAttempt] = {}
         self._is_gone = False
         self._trying, self._trials = threading.Lock(), SimpleQueue[Tried]()
         #: why it was killed, if it was
@@ -154,7 +154,7 @@ class Process:
         return StageProcess(host=self.hello.host, slot=self.hello.slot, pid=self.hello.pid)
 
     @property
-    def attempts(self) -> Sequence[Attempt]:
+    def attempts(self) -> Sequence[StageAttempt]:
         """Those that it has not answered."""
         return tuple(self._attempts.values())
 
@@ -163,7 +163,7 @@ class Process:
         """Whether its end was ordered, because it hung."""
         return self._hang is not None
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, attempt: StageAttempt) -> None:
         """Send the request."""
         attempt.process = self
         with self._sending:
@@ -175,7 +175,7 @@ class Process:
         else:
             self.send(attempt.request)
 
-    def cancel(self, attempt: Attempt, afterwards: Callable[[], None], lost: Callable[[], None]) -> None:
+    def cancel(self, attempt: StageAttempt, afterwards: Callable[[], None], lost: Callable[[], None]) -> None:
         """See `Pool.cancel`."""
         with self._sending:
             is_open = self._attempts.get(attempt.request.id) is attempt
@@ -197,7 +197,7 @@ class Process:
         with self._sending, suppress(OSError):
             self._connection.send_bytes(msgspec.msgpack.encode(Kill(other.hello.pid)))
 
-    def tried(self, message: Stored, seconds: float) -> str | None:
+    def tried(self, message: StoredMessage, seconds: float) -> str | None:
         """Of a task's own process: what ended a process that did nothing but this message, None where it survived."""
         with self._trying:
             while not self._trials.empty():
@@ -258,7 +258,7 @@ class Process:
         else:
             afterwards[0]()
 
-    def _death(self, ended: Ended | None, attempt: Attempt) -> Death:
+    def _death(self, ended: Ended | None, attempt: StageAttempt) -> Death:
         """What is known of it; None: nobody has said how it ended."""
         doing = {} if attempt.activity is None else {attempt.request.lane: attempt.activity.value}
         at = datetime.datetime.now(datetime.UTC)
@@ -299,9 +299,9 @@ class Pool:
         self._ids, self._lock = itertools.count(1), threading.Lock()
         self._processes: list[Process] = []
         #: begun while there was no process
-        self._waiting: list[Attempt] = []
+        self._waiting: list[StageAttempt] = []
         #: whose last answer was not taken yet
-        self._open: dict[int, Attempt] = {}
+        self._open: dict[int, StageAttempt] = {}
         #: how stage processes have ended, by host and pid
         self._ends: dict[tuple[str, int], Ended] = {}
         self._ended = threading.Condition()
@@ -315,14 +315,14 @@ class Pool:
         """Those that are connected."""
         return tuple(self._processes)
 
-    def in_flight(self) -> Seen:
+    def in_flight(self) -> InFlightView:
         """One look; for any thread."""
         with self._lock:
             stagers, found = self._stagers(), dict(self._open)
         for process in stagers:
             found |= {one.request.id: one for one in process.attempts}
         spans = tuple(found[number].seen() for number in sorted(found))
-        return Seen(processes=tuple(sorted(one.seen for one in stagers)), spans=spans)
+        return InFlightView(processes=tuple(sorted(one.seen for one in stagers)), spans=spans)
 
     def start(self) -> None:
         """Submit the jobs. Returns at once: a process is there in a second or so."""
@@ -358,37 +358,37 @@ class Pool:
         self,
         lane: str,
         ranges: tuple[Range, ...],
-        given: tuple[Stored, ...],
+        given: tuple[StoredMessage, ...],
         held_keys: tuple[str, ...],
         tables: Tables,
-        grants: Callable[[Attempt, Wanted], bool],
+        grants: Callable[[StageAttempt, Wanted], bool],
         last: "Process | None",
-    ) -> Attempt:
+    ) -> StageAttempt:
         """Have a span staged, by the process that staged the span before it (`last`) unless another one is idle; by the
         first that connects where there is none."""
         request = Request(next(self._ids), lane, ranges, tables, given=given, held_keys=held_keys)
         return self._begun(self._attempt(request, ranges, grants), last)
 
-    def read(self, lane: str, ranges: tuple[Range, ...]) -> Attempt:
+    def read(self, lane: str, ranges: tuple[Range, ...]) -> StageAttempt:
         """Have the rows of a span sent."""
         request = Request(next(self._ids), lane, ranges, {}, wants_rows=True)
         return self._begun(self._attempt(request, ranges), None)
 
-    def keep(self, lane: str, ranges: tuple[Range, ...], level: int) -> Attempt:
+    def keep(self, lane: str, ranges: tuple[Range, ...], level: int) -> StageAttempt:
         """Have the messages of a span sent as they are archived."""
         return self._begun(self._attempt(Keep(next(self._ids), lane, ranges, level), ranges), None)
 
-    def decode(self, lane: str, messages: Sequence[Stored]) -> Attempt:
+    def decode(self, lane: str, messages: Sequence[StoredMessage]) -> StageAttempt:
         """Have the rows of kept messages sent."""
         seconds = self._timeout + SECONDS_A_MESSAGE * len(messages)
-        return self._begun(Attempt(Decode(next(self._ids), lane, tuple(messages)), seconds), None)
+        return self._begun(StageAttempt(Decode(next(self._ids), lane, tuple(messages)), seconds), None)
 
     def tried(self, message: RawMessage) -> str | None:
-        """See `app.lane.reading.Trial`."""
+        """See `app.lane.guarded_read.Trial`."""
         watching = [process for process in self.processes if process.hello.watches]
-        return watching[0].tried(Stored.of(message), self._timeout) if watching else None
+        return watching[0].tried(StoredMessage.of(message), self._timeout) if watching else None
 
-    def answer(self, attempt: Attempt, seconds: float) -> Wanted | Final | Lost | None:
+    def answer(self, attempt: StageAttempt, seconds: float) -> Wanted | Final | Lost | None:
         """The next one that is there within this time, else None. A process that hangs is ended."""
         with suppress(Empty):
             answer = attempt.answers.get(timeout=seconds)
@@ -403,12 +403,12 @@ class Pool:
         self,
         request: Request | Keep,
         ranges: tuple[Range, ...],
-        grants: Callable[[Attempt, Wanted], bool] = lambda *_: False,
-    ) -> Attempt:
+        grants: Callable[[StageAttempt, Wanted], bool] = lambda *_: False,
+    ) -> StageAttempt:
         messages = sum(one.end - one.start for one in ranges)
-        return Attempt(request, self._timeout + SECONDS_A_MESSAGE * messages, grants=grants)
+        return StageAttempt(request, self._timeout + SECONDS_A_MESSAGE * messages, grants=grants)
 
-    def _begun(self, attempt: Attempt, last: "Process | None") -> Attempt:
+    def _begun(self, attempt: StageAttempt, last: "Process | None") -> StageAttempt:
         with self._lock:
             self._open[attempt.request.id] = attempt
             stagers = self._stagers()
@@ -418,7 +418,7 @@ class Pool:
                 self._waiting.append(attempt)
         return attempt
 
-    def _forget(self, attempt: Attempt) -> None:
+    def _forget(self, attempt: StageAttempt) -> None:
         with self._lock:
             self._open.pop(attempt.request.id, None)
 
@@ -453,7 +453,9 @@ class Pool:
         watching = (one for one in self.processes if one.hello.watches and not one.is_gone)
         return next((one for one in watching if (one.hello.host, one.hello.pid) == wanted), None)
 
-    def cancel(self, attempt: Attempt, afterwards: Callable[[], None], lost: Callable[[], None] = lambda: None) -> None:
+    def cancel(
+        self, attempt: StageAttempt, afterwards: Callable[[], None], lost: Callable[[], None] = lambda: None
+    ) -> None:
         """Nobody wants it any more. When its process has done with it `afterwards` is called, by any thread; when its
         process is gone, `lost`."""
         with self._lock:

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from app.config.settings import Source
+from app.config.settings import SourceSettings
 from app.kafka.spans import Batch, SpanReader
 from app.model.offsets import Offsets, TopicPartition
 from app.stage.request import Keep, Request
@@ -17,7 +17,9 @@ B = TypeVar("B", bound=Batch)
 class Readers(Generic[B]):
     """Used by one thread."""
 
-    def __init__(self, source: Source, batch: Callable[[TopicPartition], B], is_cancelled: Callable[[], bool]) -> None:
+    def __init__(
+        self, source: SourceSettings, batch: Callable[[TopicPartition], B], is_cancelled: Callable[[], bool]
+    ) -> None:
         """`batch`: what messages are gathered in; `is_cancelled`: whether to give up waiting for messages."""
         self._source, self._batch, self._is_cancelled = source, batch, is_cancelled
         self._readers: OrderedDict[str, SpanReader[B]] = OrderedDict()

@@ -14,7 +14,7 @@ from app.model.offsets import Offsets, Position, TopicPartition
 Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class MessagePlace(msgspec.Struct, frozen=True, array_like=True):
     """Where a message is."""
 
     topic: str
@@ -31,14 +31,14 @@ class Example(msgspec.Struct, frozen=True, array_like=True):
     """A layout (`app.model.rows`), and the first message of the span that has it."""
 
     layout: str
-    first: Place
+    first: MessagePlace
 
 
 class Staged(msgspec.Struct, frozen=True, array_like=True):
     """What there is of one layout."""
 
     layout: str
-    first: Place
+    first: MessagePlace
     #: names of the columns in the key of the first message
     key: tuple[str, ...]
     #: messages that have it
@@ -74,11 +74,11 @@ class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
     #: before `ends`
     messages: int
     #: of each partition where the epoch has to end (`app.align`), which may be before the span's end
-    ends: tuple[Place, ...]
+    ends: tuple[MessagePlace, ...]
     #: messages behind that
     held: int
     #: first offset of each topic that waits for unread messages of another one
-    waiting: tuple[Place, ...]
+    waiting: tuple[MessagePlace, ...]
     staged: tuple[Staged, ...]
     #: distinct source commit times of the changes, milliseconds since 1970, and how many changes have each: int64 as
     #: they lie in memory
@@ -148,14 +148,14 @@ Final = Receipt | Rows | Kept | Declined | Failed
 Answer = Wanted | Doing | Final
 
 
-def offsets_of(places: Iterable[Place]) -> Offsets:
+def offsets_of(places: Iterable[MessagePlace]) -> Offsets:
     """One of each partition."""
     return Offsets.of({TopicPartition(one.topic, one.partition): one.offset for one in places})
 
 
-def places_of(offsets: Mapping[TopicPartition, int]) -> tuple[Place, ...]:
+def places_of(offsets: Mapping[TopicPartition, int]) -> tuple[MessagePlace, ...]:
     """The same as they are sent."""
-    return tuple(Place(*tp, offset) for tp, offset in offsets.items())
+    return tuple(MessagePlace(*tp, offset) for tp, offset in offsets.items())
 
 
 def last_messages(lasts: Iterable[Last]) -> dict[TopicPartition, LastMessage]:

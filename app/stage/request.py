@@ -44,7 +44,7 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
 Tables = dict[str, Table | None]
 
 
-class Stored(msgspec.Struct, frozen=True, array_like=True):
+class StoredMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message that was kept."""
 
     topic: str
@@ -100,7 +100,7 @@ class Request(_Ranges, frozen=True, tag="request"):
     #: the decoded rows are wanted, and nothing is staged
     wants_rows: bool = False
     #: the messages of the span, where they are not to be read from Kafka
-    given: tuple[Stored, ...] = ()
+    given: tuple[StoredMessage, ...] = ()
     #: message keys whose changes wait in quarantine: an epoch that has one of them is for the driver
     held_keys: tuple[str, ...] = ()
 
@@ -110,7 +110,7 @@ class Decode(msgspec.Struct, frozen=True, tag="decode"):
 
     id: int
     lane: str
-    messages: tuple[Stored, ...]
+    messages: tuple[StoredMessage, ...]
 
 
 class Keep(_Ranges, frozen=True, tag="keep"):

@@ -26,7 +26,7 @@ from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
 from app.parent import name_process, signal_at_parents_end
 from app.stage.receipt import Answer, Doing, Wanted
-from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, Stored, Tables, Work
+from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, StoredMessage, Tables, Work
 from app.stage.stager import Stager, Told
 from app.stage.wire import keep_alive
 
@@ -76,7 +76,7 @@ class Kill(msgspec.Struct, frozen=True, tag="kill"):
 class Try(msgspec.Struct, frozen=True, tag="try"):
     """Decode a message, and send it through the user's function, in a process of its own: sent to the task's own."""
 
-    message: Stored
+    message: StoredMessage
     #: that are no hang
     seconds: float
 

@@ -24,12 +24,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.align.commit_order import CommitOrder
 from app.align.cutter import Cut, Cutter
 from app.apply import staging
-from app.apply.epoch_batch import CHANGES, Epoch
-from app.apply.staging import Lines
-from app.config.settings import Source
+from app.apply.epoch_batch import CHANGES, EpochBatch
+from app.apply.staging import CopyLines
+from app.config.settings import SourceSettings
 from app.db.engine import KEEPALIVES, make_engine
-from app.db.failures import translated
 from app.db.sql import run
+from app.db.sqlstate import translated
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
 from app.errors import JobFailed, OutOfMemory, SurelaneError
@@ -37,17 +37,29 @@ from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import compute, single
 from app.model.for_driver import ForDriver
-from app.model.rows import Kind
+from app.model.rows import RowKind
 from app.stage.archiving import Archiving
-from app.stage.reading import Reading
-from app.stage.receipt import Declined, Example, Failed, Kept, Last, Place, Receipt, Rows, Staged, Wanted, places_of
+from app.stage.receipt import (
+    Declined,
+    Example,
+    Failed,
+    Kept,
+    Last,
+    MessagePlace,
+    Receipt,
+    Rows,
+    Staged,
+    Wanted,
+    places_of,
+)
 from app.stage.request import Clearing, Decode, Keep, Request, Table, Tables
+from app.stage.span_reading import SpanReading
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
 
 A = TypeVar("A")
 #: kinds that are neither staged nor of no consequence
-_IRREGULAR = (Kind.MALFORMED, Kind.FAILED, Kind.UNFIT, Kind.KEYLESS, Kind.TRUNCATE)
+_IRREGULAR = (RowKind.MALFORMED, RowKind.FAILED, RowKind.UNFIT, RowKind.KEYLESS, RowKind.TRUNCATE)
 #: what a crash takes of an UNLOGGED table is gone in any case; and the server notices a client that is gone as soon as
 #: it is noticed itself: a COPY waits for its client, and has its table locked
 _SETTINGS = {"synchronous_commit": "off", **{f"tcp_{name}": value for name, value in KEEPALIVES.items()}}
@@ -58,7 +70,7 @@ _SESSION = "; ".join(f"set {name} = {value}" for name, value in _SETTINGS.items(
 class Told:
     """What a stage process has to know; it goes with the Spark job, whose channel has to be safe for passwords."""
 
-    source: Source
+    source: SourceSettings
     #: of the target
     url: URL
     owner_role: str | None
@@ -89,7 +101,7 @@ class Stager:
         decoder = DebeziumJson.of(told.source, transactions=told.transaction_limit is not None)
         sql = Sql(told.sql, decoder.gone) if told.sql else None
         decoding, has_function = Decoding(decoder, _function(told.function), sql), told.function is not None
-        self._reading = Reading(told.source, decoding, is_cancelled, doing, has_function=has_function)
+        self._reading = SpanReading(told.source, decoding, is_cancelled, doing, has_function=has_function)
         self._archiving = Archiving(told.source, is_cancelled, doing)
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None
@@ -149,7 +161,7 @@ class Stager:
             return Declined(request.id, "it has changes of keys that wait in quarantine", ForDriver.HELD)
         if not cut.rows.num_rows:  # all of it waits
             return self._receipt(request, cut, order, cut.rows.nbytes)
-        epoch = Epoch.arrange(cut.rows)
+        epoch = EpochBatch.arrange(cut.rows)
         whole = None if _is_irregular(epoch) else epoch.completed()
         if whole is None:
             return Declined(request.id, "not every change of it can be compacted", ForDriver.IRREGULAR)
@@ -170,10 +182,10 @@ class Stager:
             return None
         return CommitOrder(request.lane, self._told.max_held, UnreadMessages(self._reading.broker), lambda: True)
 
-    def _tables(self, request: Request, epoch: Epoch, changed: Mapping[int, int]) -> Tables | None:
+    def _tables(self, request: Request, epoch: EpochBatch, changed: Mapping[int, int]) -> Tables | None:
         """`changed`: layouts of changes, with the ordinal of the first of each."""
         examples = [
-            Example(text, Place(*epoch.position(first)))
+            Example(text, MessagePlace(*epoch.position(first)))
             for index, first in changed.items()
             if (text := epoch.layouts[index].text) not in request.tables
         ]
@@ -182,17 +194,17 @@ class Stager:
         found = self._ask(Wanted(request.id, tuple(examples)))
         return None if found is None else {**request.tables, **found}
 
-    def _copy(self, request: Request, whole: Epoch, tables: Tables) -> dict[int, tuple[int, int]]:
+    def _copy(self, request: Request, whole: EpochBatch, tables: Tables) -> dict[int, tuple[int, int]]:
         """Rows and bytes by layout."""
         copied: dict[int, tuple[int, int]] = {}
         with translated(f"lane {request.lane}: staging", discreet=True):
             for index, lines in enumerate(whole.last_lines):
                 table = tables.get(whole.layouts[index].text)
                 if table is not None and len(lines):
-                    copied[index] = self._copy_lines(table, Lines(lines))
+                    copied[index] = self._copy_lines(table, CopyLines(lines))
         return copied
 
-    def _copy_lines(self, table: Table, lines: Lines) -> tuple[int, int]:
+    def _copy_lines(self, table: Table, lines: CopyLines) -> tuple[int, int]:
         connection = self._connected()
         if table.clearing is Clearing.DELETE:
             staging.clear(connection, [table.name])
@@ -240,13 +252,13 @@ def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:
     return None if name is None else partial(over, load(name))
 
 
-def _contents(epoch: Epoch, changed: Mapping[int, int], copied: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
+def _contents(epoch: EpochBatch, changed: Mapping[int, int], copied: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
     """Fields of the receipt: what is staged, and source times."""
     messages = np.bincount(epoch.codes, minlength=len(epoch.layouts))
     staged = tuple(
         Staged(
             epoch.layouts[index].text,
-            Place(*epoch.position(first)),
+            MessagePlace(*epoch.position(first)),
             tuple(sorted(epoch.key_columns(first))),
             int(messages[index]),
             *copied.get(index, (0, 0)),
@@ -262,7 +274,7 @@ def _has_key(rows: pa.Table, keys: Sequence[str]) -> bool:
     return bool(compute.any(compute.is_in(rows["key"], value_set=pa.array(keys, pa.string()))).as_py())
 
 
-def _is_irregular(epoch: Epoch) -> bool:
+def _is_irregular(epoch: EpochBatch) -> bool:
     if any(epoch.layouts[index].kind in _IRREGULAR for index in epoch.firsts):
         return True
     return bool((epoch.identities[epoch.of_kind(*CHANGES)] < 0).any())

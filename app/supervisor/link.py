@@ -28,7 +28,7 @@ from app.model.activity import Activity
 READ_BYTES = 65536
 
 
-class Lines:
+class LineBuffer:
     """What arrives in pieces, as whole lines; a line that never ended is never given."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class Link:
         self._say("done" if kind is None else f"failed {kind.__name__}")
 
     def _listen(self, listening: socket.socket, stop: Callable[[str], None]) -> None:
-        lines = Lines()
+        lines = LineBuffer()
         while piece := _received(listening):
             for words in lines.of(piece):
                 if words[:1] == ["stop"]:

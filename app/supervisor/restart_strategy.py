@@ -7,10 +7,10 @@ next start, or None when there is to be none.
 import random
 from collections.abc import Callable, Sequence
 
-from app.config.settings import ExponentialDelay, FailureRate, FixedDelay, Restart, Strategy
+from app.config.settings import ExponentialDelay, FailureRate, FixedDelay, RestartSettings, Strategy
 
 
-def pause(restart: Restart, deaths: Sequence[float]) -> float | None:
+def pause(restart: RestartSettings, deaths: Sequence[float]) -> float | None:
     """What the configured strategy says."""
     match restart.strategy:
         case Strategy.EXPONENTIAL_DELAY:

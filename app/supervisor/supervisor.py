@@ -21,8 +21,8 @@ from app.config.settings import Settings
 from app.errors import CrashLoop, ExitStatus
 from app.model.death import Cause, Death
 from app.supervisor.restart_strategy import pause
-from app.supervisor.worker_life import LOOK_SECONDS, Life
-from app.supervisor.worker_process import STOP_SIGNALS, Born
+from app.supervisor.worker_life import LOOK_SECONDS, WorkerLife
+from app.supervisor.worker_process import STOP_SIGNALS, InWorker
 
 log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ STOP_GRACE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Role:
+class WorkerRole:
     """What a worker is."""
 
     #: file descriptor of its end of the link
@@ -54,7 +54,7 @@ class Supervisor:
         #: the signal that asked to stop
         self._wish: str | None = None
 
-    def run(self) -> "int | Role":
+    def run(self) -> "int | WorkerRole":
         """Keep a worker alive: the exit status to end with, or CrashLoop is raised. Comes back in each worker, too, as
         a fork does: with what it is."""
         for number in STOP_SIGNALS:
@@ -62,17 +62,17 @@ class Supervisor:
         before: Death | None = None
         while self._wish is None:
             try:
-                life = Life(self._settings.guard.message_timeout.total_seconds())
-            except Born as born:
-                return Role(born.link, before)
+                life = WorkerLife(self._settings.guard.message_timeout.total_seconds())
+            except InWorker as born:
+                return WorkerRole(born.link, before)
             self._attend(life)
             death = life.death()
             if death is None or (self._wish is not None and life.status > 0):
                 return life.status
-            before = self._mourn(life, death)
+            before = self._await_restart(life, death)
         return ExitStatus.OK
 
-    def _attend(self, life: Life) -> None:
+    def _attend(self, life: WorkerLife) -> None:
         """Until it is over."""
         told_at: float | None = None
         warned = False
@@ -84,7 +84,7 @@ class Supervisor:
                 log.warning("the worker has not stopped yet", seconds=STOP_GRACE_SECONDS)
                 warned = True
 
-    def _mourn(self, life: Life, death: Death) -> Death:
+    def _await_restart(self, life: WorkerLife, death: Death) -> Death:
         """Wait until the next worker may be started, and give what it is told; raises CrashLoop if there is none."""
         self._deaths.append(time.monotonic())
         self._early_deaths = self._early_deaths + 1 if life.was_early else 0

@@ -11,7 +11,7 @@ from app.model.activity import Activity
 from app.model.death import Cause, Death, ending
 from app.oom import OomWatch
 from app.supervisor.watchdog import Watchdog
-from app.supervisor.worker_process import Worker
+from app.supervisor.worker_process import WorkerProcess
 
 #: seconds between two looks
 LOOK_SECONDS = 0.1
@@ -19,13 +19,13 @@ LOOK_SECONDS = 0.1
 EARLY_SECONDS = 600.0
 
 
-class Life:
+class WorkerLife:
     """Begins with the start of a worker, in which it raises Born."""
 
     def __init__(self, message_timeout_seconds: float) -> None:
         self._oom = OomWatch()
         self._born_at = time.monotonic()
-        self._worker = Worker()
+        self._worker = WorkerProcess()
         self._watchdog = Watchdog(message_timeout_seconds, self._born_at)
         self._failure: str | None = None
         self._done = False

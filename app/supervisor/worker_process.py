@@ -18,7 +18,7 @@ from contextlib import suppress
 import psutil
 
 from app.parent import name_process
-from app.supervisor.link import READ_BYTES, Lines
+from app.supervisor.link import READ_BYTES, LineBuffer
 
 #: of the process, for those who look for it
 WORKER_NAME = "surelane-worker"
@@ -34,7 +34,7 @@ JVM_SECONDS = 5.0
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Born(BaseException):  # it unwinds the supervisor's frames: nothing of them is the worker's
+class InWorker(BaseException):  # it unwinds the supervisor's frames: nothing of them is the worker's
     """Raised in the worker, which is a fork of the supervisor."""
 
     def __init__(self, link: int) -> None:
@@ -43,7 +43,7 @@ class Born(BaseException):  # it unwinds the supervisor's frames: nothing of the
         self.link = link
 
 
-class Worker:
+class WorkerProcess:
     """One worker process, seen from the supervisor."""
 
     def __init__(self) -> None:
@@ -61,11 +61,11 @@ class Worker:
                 signal.signal(number, signal.SIG_DFL)
             os.environ.update({**_ONE_THREAD, **os.environ, MARK: self._mark})
             name_process(WORKER_NAME)
-            raise Born(theirs.detach())
+            raise InWorker(theirs.detach())
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
         self._status: int | None = None
-        self._lines = Lines()
+        self._lines = LineBuffer()
 
     @property
     def status(self) -> int | None:

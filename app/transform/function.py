@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from app.errors import ConfigInvalid
-from app.model.rows import SCHEMA, SEPARATOR, Kind, Layout
+from app.model.rows import SCHEMA, SEPARATOR, Layout, RowKind
 from app.transform.change import Change
-from app.transform.lines import field_of, value_of
+from app.transform.copy_values import field_of, value_of
 
 Function = Callable[[Change], Change | None]
 
@@ -43,7 +43,7 @@ def over(function: Function, rows: pa.Table) -> pa.Table:
 def _row(function: Function, row: dict[str, Any], layouts: dict[str, Layout]) -> dict[str, Any]:
     text = row["layout"]
     layout = layouts.get(text) or layouts.setdefault(text, Layout.parse(text))
-    if layout.kind not in (Kind.UPSERT, Kind.DELETE):
+    if layout.kind not in (RowKind.UPSERT, RowKind.DELETE):
         return row
     values = row["line"][:-1].split("\t")
     change = Change(
@@ -52,7 +52,7 @@ def _row(function: Function, row: dict[str, Any], layouts: dict[str, Layout]) ->
         offset=row["offset"],
         schema=layout.schema,
         table=layout.table,
-        is_delete=layout.kind is Kind.DELETE,
+        is_delete=layout.kind is RowKind.DELETE,
         row=dict(zip(layout.columns, map(value_of, values), strict=True)),
         ts_ms=row["ts_ms"],
     )
@@ -61,13 +61,13 @@ def _row(function: Function, row: dict[str, Any], layouts: dict[str, Layout]) ->
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001  # the user's code: whatever it raises is about this message
-        named = SEPARATOR.join([Kind.FAILED, layout.schema_hash, layout.schema, layout.table])
+        named = SEPARATOR.join([RowKind.FAILED, layout.schema_hash, layout.schema, layout.table])
         return {**row, "layout": named, "line": f"{type(error).__name__}: {error}"}
 
 
 def _rendered(change: Change | None, layout: Layout) -> dict[str, str]:
     if change is None:
-        return {"layout": SEPARATOR.join([Kind.FILTERED, "", "", ""]), "line": ""}
-    kind = Kind.DELETE if change.is_delete else Kind.UPSERT
+        return {"layout": SEPARATOR.join([RowKind.FILTERED, "", "", ""]), "line": ""}
+    kind = RowKind.DELETE if change.is_delete else RowKind.UPSERT
     named = SEPARATOR.join([kind, layout.schema_hash, change.schema, change.table, *change.row])
     return {"layout": named, "line": "\t".join(map(field_of, change.row.values())) + "\n"}

@@ -7,10 +7,10 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from itertools import zip_longest
 from typing import TypeVar
 
-from app.verify.key_range import Box
+from app.verify.key_range import KeyRange
 from app.verify.pair import Half, Pair
-from app.verify.result import Difference, Kind, TableResult, difference
-from app.verify.side import Key, Row, Side, Sum
+from app.verify.result import Difference, DifferenceKind, TableResult, difference
+from app.verify.side import DatabaseSide, Key, Row, Sum
 
 T = TypeVar("T")
 
@@ -27,7 +27,9 @@ KEPT = 10_000
 class Comparer:
     """Compares pairs of tables in two snapshots, which are asked at the same time."""
 
-    def __init__(self, target: Side, other: Side, progress: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, target: DatabaseSide, other: DatabaseSide, progress: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.sides = (target, other)
         self._progress = progress
 
@@ -35,7 +37,7 @@ class Comparer:
         """One table."""
         result = TableResult(pair=pair)
         self._progress(f"{pair}: counting and hashing")
-        whole = Box.whole(len(pair.key))
+        whole = KeyRange.whole(len(pair.key))
         (mine,), (theirs,) = self._both(pair, lambda side, half: side.sums(half, whole, 0, ()))
         result.target_rows, result.other_rows = mine.rows, theirs.rows
         if mine != theirs:
@@ -52,7 +54,7 @@ class Comparer:
             mine, theirs = self._both(pair, lambda side, half, some=some: side.named(half, some, hidden))
             yield from _differences(pair, mine, theirs)
 
-    def _small(self, pair: Pair, box: Box, sums: tuple[Sum, Sum]) -> Iterator[tuple[Box, tuple[Sum, Sum]]]:
+    def _small(self, pair: Pair, box: KeyRange, sums: tuple[Sum, Sum]) -> Iterator[tuple[KeyRange, tuple[Sum, Sum]]]:
         """Ranges that differ and are small, or that are on one side only, or cannot be cut."""
         waiting = [(box, sums)]
         while waiting:
@@ -63,7 +65,7 @@ class Comparer:
                 yield box, sums
             waiting += reversed(parts)
 
-    def _cut(self, pair: Pair, box: Box, sums: tuple[Sum, Sum]) -> list[tuple[Box, tuple[Sum, Sum]]]:
+    def _cut(self, pair: Pair, box: KeyRange, sums: tuple[Sum, Sum]) -> list[tuple[KeyRange, tuple[Sum, Sum]]]:
         """Its parts that differ, by the first column of the key that has more than one value there; none has: none."""
         larger = max((0, 1), key=lambda n: sums[n].rows)
         rows = sums[larger].rows
@@ -79,19 +81,19 @@ class Comparer:
                 return [(part, both) for part, both in each if both[0] != both[1]]
         return []
 
-    def _rows(self, result: TableResult, box: Box, sums: tuple[Sum, Sum]) -> None:
+    def _rows(self, result: TableResult, box: KeyRange, sums: tuple[Sum, Sum]) -> None:
         """Compare key by key; what is on one side only is counted without looking, once enough keys are known."""
         mine, theirs = sums
         if len(result.differences) >= KEPT and 0 in (mine.rows, theirs.rows):
-            result.counts[Kind.SURPLUS] += mine.rows
-            result.counts[Kind.MISSING] += theirs.rows
+            result.counts[DifferenceKind.SURPLUS] += mine.rows
+            result.counts[DifferenceKind.MISSING] += theirs.rows
             return
         hidden = _hidden(result.pair)
         found = self._both(result.pair, lambda side, half: side.rows(half, box, hidden))
         for one in _differences(result.pair, *found):
             result.add(one, KEPT)
 
-    def _both(self, pair: Pair, ask: Callable[[Side, Half], T]) -> tuple[T, T]:
+    def _both(self, pair: Pair, ask: Callable[[DatabaseSide, Half], T]) -> tuple[T, T]:
         """Where one fails, or Ctrl-C comes, nobody waits for the other's statement."""
         with ThreadPoolExecutor(2) as pool:
             one, other = (pool.submit(ask, side, half) for side, half in zip(self.sides, pair.halves, strict=True))

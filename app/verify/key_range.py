@@ -27,13 +27,13 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Box:
+class KeyRange:
     """Intervals in the order of the key's columns."""
 
     intervals: tuple[Interval, ...]
 
     @classmethod
-    def whole(cls, columns: int) -> "Box":
+    def whole(cls, columns: int) -> "KeyRange":
         """The whole table."""
         return cls((Interval(),) * columns)
 
@@ -42,7 +42,7 @@ class Box:
         each = zip(self.intervals, key, strict=True)
         return " and ".join(part for interval, column in each for part in interval.where(column)) or "true"
 
-    def cut(self, at: int, bounds: Sequence[str]) -> list["Box"]:
+    def cut(self, at: int, bounds: Sequence[str]) -> list["KeyRange"]:
         """Parts of it by column number `at`, in order: one more than there are bounds."""
         own = self.intervals[at]
         ends = [own.low, *bounds, own.high]

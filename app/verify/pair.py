@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
-from app.apply.target import Column, TargetTable
+from app.apply.target_tables import Column, TargetTable
 from app.db.sql import literal, quoted
 
 #: types that every server orders alike, so that an index serves; all others are ordered by their text's bytes

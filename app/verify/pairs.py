@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, text
 
-from app.apply.target import TargetTable, load_table
+from app.apply.target_tables import TargetTable, load_table
 from app.config.redaction import Redaction
 from app.config.routes import Routes, halves, pattern
 from app.config.settings import ColumnNames, Settings
@@ -38,7 +38,7 @@ def table_names(connection: Connection, own: str, *, only: str | None = None, pa
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedTable:
     """A table that is not compared."""
 
     table: str
@@ -81,16 +81,16 @@ class Pairing:
         self._redaction = Redaction(settings.guard.redact)
         choice.takes(("", ""))  # a wrong pattern is wrong before anything is read
 
-    def find(self, target: Connection, other: Connection) -> tuple[list[Pair], list[Skipped]]:
+    def find(self, target: Connection, other: Connection) -> tuple[list[Pair], list[SkippedTable]]:
         """In the order in which they are compared, and what is left out."""
         pairs: list[Pair] = []
-        skipped: list[Skipped] = []
+        skipped: list[SkippedTable] = []
         for name, sources in self._named(target, other):
             found = self._pair(target, other, name, sources)
             if isinstance(found, Pair):
                 pairs.append(found)
             else:
-                skipped.append(Skipped(".".join(name), found))
+                skipped.append(SkippedTable(".".join(name), found))
         return pairs, skipped
 
     def _named(self, target: Connection, other: Connection) -> list[tuple[Name, Sequence[Name]]]:

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 
 from app.verify.pair import Pair
 from app.verify.pairs import Choice
-from app.verify.result import Difference, Kind, TableResult, Values
+from app.verify.result import Difference, DifferenceKind, TableResult, Values
 
 
 class Parts:
@@ -53,9 +53,11 @@ def restored(pair: Pair, told: dict[str, Any], at: datetime.datetime) -> TableRe
         pair=pair,
         target_rows=told["target_rows"],
         other_rows=told["other_rows"],
-        counts={kind: told["counts"][kind] for kind in Kind},
+        counts={kind: told["counts"][kind] for kind in DifferenceKind},
         differences=[
-            Difference(tuple(one["key"]), Kind(one["kind"]), tuple(Values(**value) for value in one["values"]))
+            Difference(
+                tuple(one["key"]), DifferenceKind(one["kind"]), tuple(Values(**value) for value in one["values"])
+            )
             for one in told["differences"]
         ],
         compared_at=at,

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from sqlalchemy import text
 
 from app.config.settings import Order, Settings
-from app.db.failures import translated
+from app.db.sqlstate import translated
+from app.ledger.ledger_tables import LedgerTables, lanes_of
 from app.ledger.store import Ledger
-from app.ledger.tables import Tables, lanes_of
 from app.model.offsets import Offsets
 from app.verify.pairs import Choice
-from app.verify.side import Side
+from app.verify.side import DatabaseSide
 
 #: behind the name of the schema that a replay goes to, or that Surelane has in the target: where it keeps its own
 OWN = "_replay"
@@ -22,7 +22,7 @@ _EXISTS = text("""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class SidePositions:
     """Up to where messages are applied at each side, in the very snapshots that are compared."""
 
     target: Offsets
@@ -34,16 +34,16 @@ class Standing:
         return sum(abs(self.target.get(tp, 0) - self.other.get(tp, 0)) for tp in {*self.target, *self.other})
 
 
-def standing(target: Side, other: Side, settings: Settings, choice: Choice) -> Standing | None:
+def standing(target: DatabaseSide, other: DatabaseSide, settings: Settings, choice: Choice) -> SidePositions | None:
     """None: the other side is no replay."""
     own = f"{choice.schema or settings.target.db_schema}{OWN}"
     mine, theirs = _position(target, settings, settings.target.db_schema), _position(other, settings, own)
-    return Standing(target=mine, other=theirs) if mine and theirs else None
+    return SidePositions(target=mine, other=theirs) if mine and theirs else None
 
 
-def _position(side: Side, settings: Settings, schema: str) -> Offsets | None:
+def _position(side: DatabaseSide, settings: Settings, schema: str) -> Offsets | None:
     several = settings.source.order is Order.PARTITION
-    lane = Tables.in_schema(schema).lane.c.lane
+    lane = LedgerTables.in_schema(schema).lane.c.lane
     with translated(f"verify: reading the ledger of {side.name}"):
         if not side.connection.execute(_EXISTS, {"schema": schema}).scalar_one():
             return None

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from app.verify.compare import Comparer
-from app.verify.result import Kind, TableResult
+from app.verify.result import DifferenceKind, TableResult
 
 #: between two looks
 PAUSE_SECONDS = 1.0
@@ -39,4 +39,4 @@ def look_again(
 def _update(result: TableResult, comparer: Comparer) -> None:
     keys = list(dict.fromkeys(one.key for one in result.differences))
     result.differences = list(comparer.look_again(result.pair, keys))
-    result.counts = {kind: sum(one.kind is kind for one in result.differences) for kind in Kind}
+    result.counts = {kind: sum(one.kind is kind for one in result.differences) for kind in DifferenceKind}

@@ -8,7 +8,7 @@ from app.verify.pair import Pair
 from app.verify.side import Key, Row
 
 
-class Kind(enum.StrEnum):
+class DifferenceKind(enum.StrEnum):
     """How a key differs, as seen from the target."""
 
     MISSING = "missing"  #: the other database has it, the target has not
@@ -31,7 +31,7 @@ class Difference:
     """One key."""
 
     key: Key
-    kind: Kind
+    kind: DifferenceKind
     #: of a differing one
     values: tuple[Values, ...] = ()
 
@@ -43,7 +43,7 @@ class TableResult:
     pair: Pair
     target_rows: int = 0
     other_rows: int = 0
-    counts: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    counts: dict[DifferenceKind, int] = field(default_factory=lambda: dict.fromkeys(DifferenceKind, 0))
     #: the first of them, in the order of their ranges
     differences: list[Difference] = field(default_factory=list)
     #: by an earlier call that this one goes on with; None: by this one
@@ -69,12 +69,12 @@ class TableResult:
 def difference(pair: Pair, key: Key, target: Row | None, other: Row | None) -> Difference | None:
     """What there is between two rows of a key; None: nothing."""
     if target is None:
-        return Difference(key, Kind.MISSING)
+        return Difference(key, DifferenceKind.MISSING)
     if other is None:
-        return Difference(key, Kind.SURPLUS)
+        return Difference(key, DifferenceKind.SURPLUS)
     values = tuple(
         Values(name, target.shown[at], other.shown[at], name in pair.hidden)
         for at, (name, _) in enumerate(pair.columns)
         if target.hashes[at] != other.hashes[at]
     )
-    return Difference(key, Kind.DIFFERING, values) if values else None
+    return Difference(key, DifferenceKind.DIFFERING, values) if values else None

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 
-from app.db.failures import translated
 from app.db.sql import literal, quoted, run
-from app.verify.key_range import Box
+from app.db.sqlstate import translated
+from app.verify.key_range import KeyRange
 from app.verify.pair import Half
 
 #: characters of a value that are shown
@@ -48,7 +48,7 @@ class Row:
     shown: tuple[str | None, ...]
 
 
-class Side:
+class DatabaseSide:
     """One database inside a snapshot."""
 
     def __init__(self, connection: Connection, name: str) -> None:
@@ -60,7 +60,7 @@ class Side:
         if driver is not None:
             driver.cancel()
 
-    def sums(self, half: Half, box: Box, at: int, bounds: Sequence[str]) -> list[Sum]:
+    def sums(self, half: Half, box: KeyRange, at: int, bounds: Sequence[str]) -> list[Sum]:
         """Of each part into which `bounds` cut the box by the key's column `at`."""
         row = f"row({', '.join(f'{quoted(name)}::text' for name in half.columns)})::text"
         column = half.key[at]
@@ -75,7 +75,7 @@ class Side:
             found[number] = Sum(count, total)
         return found
 
-    def bounds(self, half: Half, box: Box, at: int, parts: int) -> list[str]:
+    def bounds(self, half: Half, box: KeyRange, at: int, parts: int) -> list[str]:
         """Values of the key's column `at` that cut the box into about equal parts; may be fewer."""
         column = half.key[at]
         fractions = ", ".join(str(n / parts) for n in range(1, parts))
@@ -86,7 +86,7 @@ class Side:
         (row,) = self._rows(sql)
         return list(dict.fromkeys(value for value in row[0] or () if value not in (None, box.intervals[at].low)))
 
-    def rows(self, half: Half, box: Box, hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
+    def rows(self, half: Half, box: KeyRange, hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
         """Keys, hashes and beginnings of what is in the box."""
         return self._fetch(half, box.where(half.key), hidden)
 
@@ -115,11 +115,11 @@ def _same(half: Half, key: Key) -> str:
 
 
 @contextmanager
-def snapshot(engine: Engine, name: str) -> Iterator[Side]:
+def snapshot(engine: Engine, name: str) -> Iterator[DatabaseSide]:
     """A side as it is now, for as long as this lasts; nothing can be written."""
     with translated(f"verify: reading {name}"), engine.connect() as plain:
         connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         settings = ", ".join(f"set_config({literal(n)}, {literal(value)}, true)" for n, value in _SETTINGS.items())
         run(connection, f"select {settings}")
-        yield Side(connection, name)
+        yield DatabaseSide(connection, name)
         connection.rollback()

@@ -13,18 +13,18 @@ from sqlalchemy.engine import URL
 from app import failpoint
 from app.config.settings import Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import Refused
-from app.ledger.migrate import check_revision
+from app.ledger.migrations import check_revision
 from app.verify.compare import Comparer
 from app.verify.pair import Pair
-from app.verify.pairs import Choice, Pairing, Skipped
+from app.verify.pairs import Choice, Pairing, SkippedTable
 from app.verify.parts import Parts, restored
-from app.verify.positions import Standing, standing
+from app.verify.positions import SidePositions, standing
 from app.verify.recheck import look_again
-from app.verify.record import Verification, Verifications, place
 from app.verify.result import TableResult
 from app.verify.side import snapshot
+from app.verify.verification_records import Verification, Verifications, place
 
 NAME = "surelane verify"
 _IS_COPY = text("select pg_is_in_recovery()")
@@ -32,14 +32,14 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class VerifyOutcome:
     """What was found."""
 
     tables: list[TableResult]
-    skipped: list[Skipped]
+    skipped: list[SkippedTable]
     record: Verification
     #: None: the other side is no replay
-    standing: Standing | None = None
+    standing: SidePositions | None = None
 
     @property
     def equal(self) -> bool:
@@ -63,7 +63,7 @@ class Verify:
         #: a standby of the target: nothing is kept there
         self._is_copy = False
 
-    def run(self, wait: float = 0, *, resume: bool = False) -> Outcome:
+    def run(self, wait: float = 0, *, resume: bool = False) -> VerifyOutcome:
         """`wait`: seconds for which keys that differ are looked at again; `resume`: go on with one that was killed."""
         self._check(resume=resume)
         with self._comparer() as comparer:
@@ -79,7 +79,7 @@ class Verify:
             differing=sum(one.differing for one in results),
         )
         self._record(done)
-        return Outcome(results, skipped, done, stands)
+        return VerifyOutcome(results, skipped, done, stands)
 
     def _compared(self, comparer: Comparer, pairs: list[Pair]) -> Iterator[TableResult]:
         """Each table; those that an earlier call was through with are not looked at."""
@@ -99,7 +99,7 @@ class Verify:
             with translated("verify: writing what is compared"), self._target.begin() as connection:
                 self._parts.write(connection, result)
 
-    def _pairs(self, comparer: Comparer) -> tuple[list[Pair], list[Skipped]]:
+    def _pairs(self, comparer: Comparer) -> tuple[list[Pair], list[SkippedTable]]:
         target, other = comparer.sides
         with translated("verify: reading the catalogs"):
             pairs, skipped = self._pairing.find(target.connection, other.connection)

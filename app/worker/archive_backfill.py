@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class ArchivedSource:
-    """The messages of one epoch. See `app.lane.reading.Source`."""
+    """The messages of one epoch. See `app.lane.guarded_read.Source`."""
 
     #: in any order
     found: Sequence[RawMessage]

@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from app.config.redaction import Redaction
-from app.config.settings import DeadLetter, Settings
-from app.db.failures import translated
+from app.config.settings import DeadLetterSettings, Settings
+from app.db.sqlstate import translated
 from app.errors import SurelaneError
 from app.guard.dead_letter import Letter, Outbox
-from app.kafka.dead_letters import DeadLetterTopic
-from app.metrics.lane import LaneMetrics
-from app.worker.fencing import Writer
+from app.kafka.dead_letter_producer import DeadLetterTopic
+from app.metrics.lane_metrics import LaneMetrics
+from app.worker.fencing import LaneWriter
 
 log = structlog.get_logger()
 
@@ -35,14 +35,14 @@ LETTERS_AT_ONCE = 20
 STOP_SECONDS = 10.0
 
 
-class DeadLetters:
+class DeadLetterSender:
     """The thread. Each attempt at running the lanes has its own."""
 
     def __init__(
         self,
         settings: Settings,
-        told: DeadLetter,
-        writers: Mapping[str, Writer],
+        told: DeadLetterSettings,
+        writers: Mapping[str, LaneWriter],
         metrics: Mapping[str, LaneMetrics],
     ) -> None:
         """Raises ConfigInvalid."""
@@ -85,7 +85,7 @@ class DeadLetters:
     def _next_pause(self) -> float:
         return min(LONGEST_PAUSE_SECONDS, self._pause * 2)
 
-    def _try(self, writer: Writer) -> bool:
+    def _try(self, writer: LaneWriter) -> bool:
         self._entry = None
         try:
             self._lane(writer)
@@ -101,7 +101,7 @@ class DeadLetters:
             return False
         return True
 
-    def _lane(self, writer: Writer) -> None:
+    def _lane(self, writer: LaneWriter) -> None:
         outbox = Outbox(self._schema, writer.name, self._redaction)
         while letters := self._take(writer, outbox):
             self._topic.check()
@@ -112,7 +112,7 @@ class DeadLetters:
             if time.monotonic() > self._deadline:
                 return
 
-    def _take(self, writer: Writer, outbox: Outbox) -> list[Letter]:
+    def _take(self, writer: LaneWriter, outbox: Outbox) -> list[Letter]:
         self._mark(writer, outbox)
         with translated(f"lane {writer.name}: dead letters"), writer.engine.begin() as connection:
             writer.ledger.check_newest(connection, writer.generation)
@@ -120,7 +120,7 @@ class DeadLetters:
             self._metrics[writer.name].set_dead_letters_waiting(outbox.count(connection) - len(sent))
             return outbox.unsent(connection, sent, LETTERS_AT_ONCE)
 
-    def _send(self, writer: Writer, letters: Sequence[Letter]) -> None:
+    def _send(self, writer: LaneWriter, letters: Sequence[Letter]) -> None:
         for letter in letters:
             self._entry = letter.id
             self._topic.send(letter.message)
@@ -129,7 +129,7 @@ class DeadLetters:
             if time.monotonic() > self._deadline:
                 return
 
-    def _mark(self, writer: Writer, outbox: Outbox) -> None:
+    def _mark(self, writer: LaneWriter, outbox: Outbox) -> None:
         """What cannot be marked now is marked in another round."""
         sent = self._sent[writer.name]
         if sent:

@@ -6,7 +6,7 @@ from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.size import EpochSize
 
 
-class Foresight:
+class EpochForecast:
     """Of lanes over one partition each; of any other nothing is foreseen. Used by one thread a partition."""
 
     def __init__(self, broker: Broker, size: EpochSize, settings: Settings, tasks: int) -> None:

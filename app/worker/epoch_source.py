@@ -28,7 +28,7 @@ class Singles(Protocol):
 
 @dataclass(frozen=True)
 class EpochSource:
-    """See `app.lane.reading.Source`."""
+    """See `app.lane.guarded_read.Source`."""
 
     planned: Callable[[], pa.Table]
     read: Callable[[Span], pa.Table]

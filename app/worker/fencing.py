@@ -11,13 +11,13 @@ from threading import Event
 import structlog
 from sqlalchemy import Connection, Engine
 
-from app.archive.participant import Archive
+from app.archive.archive_participant import Archive
 from app.commit.participant import Participant
-from app.commit.target import PreparedTarget
+from app.commit.target_participant import PreparedTarget
 from app.db.direct import check_direct
-from app.db.failures import translated
 from app.db.locks import TRY_SECONDS, lock_holder, terminate, try_lock
 from app.db.sessions import Sessions
+from app.db.sqlstate import translated
 from app.errors import Diverged, Unreachable
 from app.guard.guard import Guard
 from app.guard.quarantine import Quarantine
@@ -27,7 +27,7 @@ from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.recover.start import Planned, Start, decide, settle
 from app.spark.checkpoint import Checkpoint
-from app.spark.entries import Identity
+from app.spark.entries import CheckpointIdentity
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ LOCK_WAIT_SECONDS = 30.0
 
 
 @dataclass
-class Writer:
+class LaneWriter:
     """One lane's place in the target: its connection, its ledger, its generation, and which partitions are its."""
 
     name: str
@@ -89,7 +89,7 @@ class Opened:
 
 
 def open_writers(
-    writers: list[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
+    writers: list[LaneWriter], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
 ) -> Opened:
     """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know; `anew`:
     with a new checkpoint, whose epochs end elsewhere than those that the present one has planned."""
@@ -118,7 +118,7 @@ def open_writers(
     return Opened(Offsets.from_json(identity.start), identity.checkpoint)
 
 
-def _check_lane(identity: Identity | None, name: str, location: str) -> None:
+def _check_lane(identity: CheckpointIdentity | None, name: str, location: str) -> None:
     """Another lane's checkpoint is neither gone on with nor put aside: that lane may need it."""
     if identity is not None and identity.lane != name:
         raise Diverged(
@@ -128,12 +128,12 @@ def _check_lane(identity: Identity | None, name: str, location: str) -> None:
         )
 
 
-def _open(writer: Writer) -> Connection:
+def _open(writer: LaneWriter) -> Connection:
     assert writer.connection is not None, "claimed and locked"
     return writer.connection
 
 
-def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: int) -> str:
+def _claim_and_lock(writer: LaneWriter, checkpoint: str, delivery: str, at_least: int) -> str:
     """Returns the checkpoint the lane is to go on with: `checkpoint`, or FROM_LEDGER if an operator asked for that."""
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
@@ -149,7 +149,7 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
         return wanted
 
 
-def _lock(writer: Writer, connection: Connection) -> None:
+def _lock(writer: LaneWriter, connection: Connection) -> None:
     """Take the lock, ending the session that holds it: it belongs to an older writer, which is fenced already."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     told: int | None = None
@@ -175,34 +175,34 @@ def _planned(checkpoint: Checkpoint) -> Planned | None:
     return Planned(epoch=epoch, span=checkpoint.span(epoch), complete=checkpoint.is_complete(epoch))
 
 
-def _mine(writer: Writer, planned: Planned | None) -> Planned | None:
+def _mine(writer: LaneWriter, planned: Planned | None) -> Planned | None:
     if planned is None:
         return None
     return replace(planned, span=Span(start=writer.mine(planned.span.start), end=writer.mine(planned.span.end)))
 
 
-def _last(writer: Writer) -> EpochRecord | None:
+def _last(writer: LaneWriter) -> EpochRecord | None:
     connection = _open(writer)
     with translated(f"lane {writer.name}: reading the ledger"), connection.begin():
         return writer.ledger.last(connection)
 
 
-def _decide(writer: Writer, planned: Planned | None) -> Start:
+def _decide(writer: LaneWriter, planned: Planned | None) -> Start:
     last = _last(writer)
     return decide(writer.name, _mine(writer, planned), last.read if last else None)
 
 
-def _ledger_end(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
+def _ledger_end(writer: LaneWriter, begin: Offsets, planned: Planned | None) -> Offsets:
     last = _last(writer)
     return last.span.end if last else _beginning(writer, begin, planned)
 
 
-def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
+def _beginning(writer: LaneWriter, begin: Offsets, planned: Planned | None) -> Offsets:
     mine = _mine(writer, planned)
     return mine.span.start if mine else writer.mine(begin)
 
 
-def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
+def _write_genesis(writer: LaneWriter, begin: Offsets, planned: Planned | None) -> None:
     """A lane's first ledger row: where it was told to start, so that the first epoch's continuity can be checked."""
     if writer.ledger.last(_open(writer)) is None:
         start = _beginning(writer, begin, planned)

@@ -11,37 +11,36 @@ from app.apply.applier import Applier
 from app.apply.compression import compress_by_lz4
 from app.apply.foreign_keys import between_tables
 from app.apply.rules import TargetRules
-from app.apply.table_plans import Shapes
-from app.archive.folder import Folder
-from app.archive.participant import Archive
+from app.apply.table_plans import TablePlans
+from app.archive.archive_participant import Archive
+from app.archive.committed_files import Folder
 from app.archive.rotation import Policy, Rotation
 from app.commit.committer import Committer, OnePhase, TwoPhase
-from app.commit.target import OneCommitTarget
+from app.commit.target_participant import OneCommitTarget
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
-from app.config.settings import CommitMode, Order, Settings
-from app.config.settings import Guard as GuardSettings
+from app.config.settings import CommitMode, GuardSettings, Order, Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
 from app.db.sessions import Looker, Sessions
+from app.db.sqlstate import translated
 from app.errors import ConfigInvalid
 from app.guard.attempts import Attempts
 from app.guard.database import guard_engine
 from app.guard.guard import Guard, Limits
-from app.guard.in_memory_attempts import Volatile
+from app.guard.in_memory_attempts import InMemoryAttempts
 from app.guard.quarantine import Quarantine
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
-from app.lane.quarantine_writer import Keeping, Rules
-from app.lane.releasing import Releasing
+from app.lane.quarantine_writer import QuarantineWriter, Rules
+from app.lane.releasing import QuarantineReleases
 from app.ledger.store import Ledger
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import TopicPartition
 from app.source.kept import KeptMessages
-from app.spark.options import PARALLELISM, is_local
 from app.spark.package import ship
+from app.spark.session_options import PARALLELISM, is_local
 from app.stage.ahead import Ahead
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
@@ -50,14 +49,14 @@ from app.stage.stager import Told
 from app.supervisor.link import Link
 from app.transform.function import load
 from app.transform.sql.analysis import rules_of
-from app.worker.fencing import Writer
+from app.worker.fencing import LaneWriter
 from app.worker.session_resources import check_channel, tasks_of, variables_of_tasks
 from app.worker.stored_message_decoder import StoredMessages
 
 
 def add_writers(
     settings: Settings,
-    writers: dict[str, Writer],
+    writers: dict[str, LaneWriter],
     partitions: list[TopicPartition],
     watch: Link,
     metrics: Mapping[str, LaneMetrics],
@@ -75,7 +74,7 @@ def add_writers(
             guard, more = _guard(settings, name, watch, metrics[name], at_guard, who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
             archive = make_archive(settings, name, pool)
-            writers[name] = Writer(
+            writers[name] = LaneWriter(
                 name, engine, ledger, partition, guard, quarantine, archive=archive, sessions=(sessions, *more)
             )
 
@@ -97,7 +96,7 @@ def make_archive(settings: Settings, lane: str, pool: Pool) -> Archive | None:
     return Archive(folder, lambda: KeptMessages(pool, lane, told.level), told.level, rotation.notice)
 
 
-def any_is_new(writers: list[Writer]) -> bool:
+def any_is_new(writers: list[LaneWriter]) -> bool:
     """Whether some lane has no ledger row yet, so that `source.start` matters."""
     for writer in writers:
         with translated(f"lane {writer.name}: reading the ledger"), writer.engine.connect() as connection:
@@ -108,7 +107,7 @@ def any_is_new(writers: list[Writer]) -> bool:
 
 def make_lane(
     settings: Settings,
-    writer: Writer,
+    writer: LaneWriter,
     metrics: LaneMetrics,
     stored: StoredMessages,
     publish: Callable[[], None],
@@ -123,14 +122,14 @@ def make_lane(
     assert writer.connection is not None, "just opened"
     target = settings.target
     rules = TargetRules(target, settings.source.modes)
-    shapes = Shapes(writer.engine, target.db_schema, writer.name, rules, stored.schema)
+    shapes = TablePlans(writer.engine, target.db_schema, writer.name, rules, stored.schema)
     shapes.reset()
     metrics.set_generation(writer.generation)
     applier, quarantine = Applier(writer.name, shapes), writer.quarantine
     lending = Lending(writer.engine, target.db_schema, writer.name)
-    keeping = Keeping(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
+    keeping = QuarantineWriter(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
     writer.release_wanted.set()  # there may be requests from a time when no lane ran
-    releasing = Releasing(
+    releasing = QuarantineReleases(
         writer.generation,
         writer.ledger,
         quarantine,
@@ -200,14 +199,14 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
     )
 
 
-def commit_at_once(lane: Lane, writer: Writer) -> None:
+def commit_at_once(lane: Lane, writer: LaneWriter) -> None:
     """Until it is opened again: no checkpoint decides its epochs, and nobody else takes part in them."""
     assert writer.connection is not None, "just opened"
     lane.committer = OnePhase(OneCommitTarget(writer.connection), reapplies=False)
     lane.apply_as_planned()
 
 
-def _order(settings: Settings, writer: Writer, unread: Unread | None) -> CommitOrder | None:
+def _order(settings: Settings, writer: LaneWriter, unread: Unread | None) -> CommitOrder | None:
     if unread is None or writer.partition is not None:
         return None
     routes = Routes(settings.target.tables)
@@ -238,7 +237,7 @@ def check_total(partitions: Iterable[TopicPartition]) -> None:
         )
 
 
-def _committer(mode: CommitMode, writer: Writer, publish: Callable[[], None]) -> Committer:
+def _committer(mode: CommitMode, writer: LaneWriter, publish: Callable[[], None]) -> Committer:
     if mode is CommitMode.TWO_PHASE:
         return TwoPhase(writer.prepared(), writer.others, publish)
     assert writer.connection is not None, "just opened"
@@ -252,7 +251,7 @@ def _guard(
     told = settings.guard
     limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
     if not told.enabled:
-        return Guard(Volatile(lane, discreet=bool(told.redact)), limits, metrics=metrics), ()
+        return Guard(InMemoryAttempts(lane, discreet=bool(told.redact)), limits, metrics=metrics), ()
     engine = guard_engine(settings, f"{who} {lane} guard")
     attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact), waiting=watch.at_database)
     return Guard(attempts, limits, watch, metrics), (Sessions(engine, looker),)

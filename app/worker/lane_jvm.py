@@ -5,7 +5,7 @@ from app.config.settings import SecurityProtocol, Settings
 from app.jars import jars
 from app.java import java_home
 from app.spark.jvm import Jvm, start_jvm
-from app.spark.options import options
+from app.spark.session_options import options
 
 
 def start_lanes_jvm(settings: Settings) -> Jvm:

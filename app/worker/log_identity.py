@@ -4,20 +4,20 @@ was applied before the first one."""
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.kafka.broker import Broker
 from app.ledger.pins import check_pins
 from app.model.last import LastMessage, LastMessages
 from app.model.offsets import Span, TopicPartition
 from app.recover.rewritten import check_not_rewritten
 from app.source.messages import TaskMessages
-from app.worker.fencing import Writer
+from app.worker.fencing import LaneWriter
 
 #: cluster id, and the id of each topic
 Answer = Callable[[], tuple[str, dict[str, str]]]
 
 
-class Identity:
+class LogIdentity:
     """Compares cluster and topics with what they were when the lanes were opened."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Asked:
         self._answer = self._request()
 
     def identified(self, span: Span) -> dict[TopicPartition, LastMessage]:
-        """See `app.lane.reading.Source`."""
+        """See `app.lane.guarded_read.Source`."""
         answer = self._answer or self._request()
         self._compare(*answer())
         moved = {tp: (span.start.get(tp, 0), end) for tp, end in span.end.items() if end > span.start.get(tp, 0)}
@@ -85,7 +85,7 @@ class Asked:
         return known
 
 
-def check_last(broker: Broker, writer: Writer) -> dict[TopicPartition, int]:
+def check_last(broker: Broker, writer: LaneWriter) -> dict[TopicPartition, int]:
     """Raises LogTruncated when Kafka has another message in place of the last one that was applied; else the leader
     epochs of those that end right before the position."""
     assert writer.connection is not None, "just opened"

@@ -9,24 +9,24 @@ import structlog
 from sqlalchemy import Connection, Engine
 
 from app.config.on_skip import OnSkip, SkipPolicy
-from app.config.settings import Breaker, Settings
+from app.config.settings import BreakerSettings, Settings
 from app.db.engine import make_engine
-from app.db.failures import translated
 from app.db.prepared import prepared, slots
+from app.db.sqlstate import translated
 from app.errors import SurelaneError, Verdict
-from app.guard.quarantine import Quarantine, State
+from app.guard.quarantine import EntryState, Quarantine
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.kafka.replayable import replayable
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
-from app.recover.archived import archive_reach
-from app.snapshot.record import Recorded, Records
+from app.recover.archive_reach import archive_reach
+from app.snapshot.snapshot_records import Recorded, Records
 from app.stage.pool import Pool
-from app.verify.record import Verifications
-from app.worker.fencing import Writer
-from app.worker.stage_monitor import StageSeen
+from app.verify.verification_records import Verifications
+from app.worker.fencing import LaneWriter
+from app.worker.stage_monitor import StageMonitor
 
 log = structlog.get_logger()
 
@@ -46,13 +46,13 @@ class Monitor:
     def __init__(
         self,
         settings: Settings,
-        writers: Mapping[str, Writer],
+        writers: Mapping[str, LaneWriter],
         metrics: Mapping[str, LaneMetrics],
         pool: Pool | None = None,
     ) -> None:
         """`pool`: of the tasks that stage, None: there are none."""
         schema = settings.target.db_schema
-        self._stage = None if pool is None else StageSeen(schema, writers, metrics, pool, self._engine)
+        self._stage = None if pool is None else StageMonitor(schema, writers, metrics, pool, self._engine)
         self._settings, self._writers, self._metrics = settings, writers, metrics
         self._broker = Broker(settings.source)
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
@@ -127,12 +127,12 @@ class Monitor:
             self._engines[lane] = make_engine(target.url, target.owner_role, f"surelane {lane} metrics")
         return self._engines[lane]
 
-    def _waiting(self, connection: Connection, writer: Writer) -> None:
+    def _waiting(self, connection: Connection, writer: LaneWriter) -> None:
         tables = writer.quarantine.waiting(connection)
         held = sum(one.keys for one in tables if self._policy.of(one.schema, one.table) is OnSkip.PARK)
         numbers = {
-            State.QUARANTINED.value: sum(one.quarantined for one in tables),
-            State.PARKED.value: sum(one.parked for one in tables),
+            EntryState.QUARANTINED.value: sum(one.quarantined for one in tables),
+            EntryState.PARKED.value: sum(one.parked for one in tables),
         }
         self._metrics[writer.name].set_quarantine(numbers, held)
 
@@ -153,7 +153,7 @@ class Monitor:
         self._metrics[lane].set_in_doubt(len(mine), age)
         self._metrics[lane].set_prepared_slots(*slots(connection))
 
-    def _lag(self, writer: Writer, position: Offsets, partitions: set[TopicPartition]) -> None:
+    def _lag(self, writer: LaneWriter, position: Offsets, partitions: set[TopicPartition]) -> None:
         lag = measure(self._broker, position, {tp for tp in partitions if writer.partition in (None, tp)})
         self._metrics[writer.name].set_lag(lag.by_partition, lag.seconds)
 
@@ -173,7 +173,9 @@ def show_snapshot(
         one.set_replayable(found.ok and whole, found.headroom_seconds if whole else 0.0)
 
 
-def show_breaker(connection: Connection, breaker: Breaker | None, quarantine: Quarantine, metrics: LaneMetrics) -> None:
+def show_breaker(
+    connection: Connection, breaker: BreakerSettings | None, quarantine: Quarantine, metrics: LaneMetrics
+) -> None:
     """How near the lane is to being stopped."""
     if breaker is not None:
         metrics.set_breaker(quarantine.since(connection, breaker.minutes), breaker.messages)

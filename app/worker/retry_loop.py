@@ -15,19 +15,19 @@ from app.config.settings import Settings
 from app.errors import Contended, LogTruncated, MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
 from app.logs import configure
 from app.metrics.health import Health
-from app.metrics.lane import AllMetrics
+from app.metrics.lane_metrics import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
 from app.recover.gap import named
-from app.spark.errors import spark_errors
+from app.spark.job_errors import spark_errors
 from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
 from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.supervisor.worker_process import STOP_SIGNALS
-from app.worker.fencing import Writer
+from app.worker.fencing import LaneWriter
 from app.worker.lane_factory import make_pool
-from app.worker.streaming_run import Running, StopRequested
+from app.worker.streaming_run import StopRequested, StreamingRun
 
 log = structlog.get_logger()
 
@@ -71,10 +71,10 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
         spark = make_session(jvm)
         stack.callback(stop_session, spark)
         settle_collector()  # off since the process began
-        Service(settings, spark, health, stop, until_caught_up, link, death).keep_running()
+        RetryLoop(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 
-class Service:
+class RetryLoop:
     """Attempts at running, with what lasts from one to the next. Tests use it with a session of their own."""
 
     def __init__(
@@ -92,7 +92,7 @@ class Service:
         self._stop, self._until_caught_up = stop, until_caught_up
         self._link, self._death = link or Link(), death
         self._metrics = AllMetrics(death.restarts if death else {})
-        self._writers: dict[str, Writer] = {}
+        self._writers: dict[str, LaneWriter] = {}
         self._without_progress = 0
         self._begun_at = time.monotonic()
         self._ever_started = False
@@ -106,7 +106,7 @@ class Service:
 
     def _keep_running(self, pool: Pool) -> None:
         while not self._stop.is_set():
-            running = Running(
+            running = StreamingRun(
                 self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death, pool
             )
             try:

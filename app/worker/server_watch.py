@@ -13,7 +13,7 @@ import structlog
 from app.db.sessions import AtWork
 from app.errors import SurelaneError
 from app.supervisor.link import AtServer, Link
-from app.worker.fencing import Writer
+from app.worker.fencing import LaneWriter
 
 log = structlog.get_logger()
 
@@ -32,7 +32,7 @@ _STOP_SECONDS = 2.0
 class ServerWatch:
     """A thread that looks at the sessions of these writers, by the lane's name."""
 
-    def __init__(self, link: Link, writers: Mapping[str, Writer], message_timeout_seconds: float) -> None:
+    def __init__(self, link: Link, writers: Mapping[str, LaneWriter], message_timeout_seconds: float) -> None:
         self._link, self._writers = link, writers
         self._every = min(LOOK_SECONDS, message_timeout_seconds * _SHARE)
         self._stop = threading.Event()

@@ -7,7 +7,7 @@ from app.config.credentials import variables_with_secrets
 from app.config.settings import Settings
 from app.errors import ConfigInvalid
 from app.spark.cores import cores
-from app.spark.options import EXECUTOR, authenticates, encrypts, is_local
+from app.spark.session_options import EXECUTOR, authenticates, encrypts, is_local
 
 #: variables of libpq, and those that Amazon's libraries log in with: this machine's processes have them anyway
 _LIBPQ = "PG"

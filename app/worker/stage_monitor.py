@@ -6,31 +6,31 @@ from dataclasses import replace
 import structlog
 from sqlalchemy import Engine
 
-from app.db.failures import translated
+from app.db.sqlstate import translated
 from app.errors import SurelaneError
-from app.ledger.in_flight import InFlightRows
-from app.metrics.lane import LaneMetrics
-from app.model.in_flight import Seen
+from app.ledger.in_flight_rows import InFlightRows
+from app.metrics.lane_metrics import LaneMetrics
+from app.model.in_flight import InFlightView
 from app.stage.pool import Pool
-from app.worker.fencing import Writer
+from app.worker.fencing import LaneWriter
 
 log = structlog.get_logger()
 
 
-class StageSeen:
+class StageMonitor:
     """Used by the monitor's thread, on its connections."""
 
     def __init__(
         self,
         schema: str,
-        writers: Mapping[str, Writer],
+        writers: Mapping[str, LaneWriter],
         metrics: Mapping[str, LaneMetrics],
         pool: Pool,
         engine: Callable[[str], Engine],
     ) -> None:
         self._schema, self._writers, self._metrics, self._pool, self._engine = schema, writers, metrics, pool, engine
         #: by lane: what was written last, and of which generation
-        self._written: dict[str, tuple[int, Seen]] = {}
+        self._written: dict[str, tuple[int, InFlightView]] = {}
 
     def look(self) -> None:
         """Raises Fenced where another writer has the lane."""
@@ -53,13 +53,13 @@ class StageSeen:
                 log.debug("monitor", because=error.message)
         self._written.clear()
 
-    def _write(self, writer: Writer, seen: Seen) -> None:
+    def _write(self, writer: LaneWriter, seen: InFlightView) -> None:
         with translated(f"lane {writer.name}: monitoring"), self._engine(writer.name).begin() as connection:
             writer.ledger.check_newest(connection, writer.generation)
             InFlightRows(self._schema, writer.name).replace(connection, writer.generation, seen)
         self._written[writer.name] = (writer.generation, seen)
 
-    def _of(self, whole: Seen, lane: str) -> Seen:
+    def _of(self, whole: InFlightView, lane: str) -> InFlightView:
         """Its own spans; the first lane has those, too, that are read for all of them. A process that works for another
         lane is that one's."""
         is_first = lane == min(self._writers)

@@ -21,15 +21,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.archive.reader import ArchiveReader
 from app.commit.watcher import CheckpointWatcher
 from app.config.settings import Settings
-from app.db.failures import translated
 from app.db.locks import lock_holder
+from app.db.sqlstate import translated
 from app.errors import PartitionAdded, SurelaneError
 from app.guard.narrowing import size
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
 from app.metrics.health import Health
-from app.metrics.lane import AllMetrics
+from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -37,18 +37,18 @@ from app.source.messages import TaskMessages
 from app.source.size import EpochSize
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
-from app.spark.errors import spark_errors
+from app.spark.job_errors import spark_errors
 from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
 from app.stage.receipt import last_messages
 from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
-from app.worker.dead_letter_sender import DeadLetters
-from app.worker.epoch_forecast import Foresight
+from app.worker.dead_letter_sender import DeadLetterSender
+from app.worker.epoch_forecast import EpochForecast
 from app.worker.epoch_source import EpochSource
-from app.worker.fencing import Writer, open_writers
+from app.worker.fencing import LaneWriter, open_writers
 from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once, make_lane
-from app.worker.log_identity import Asked, Identity, check_last
+from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
 from app.worker.server_watch import ServerWatch
 from app.worker.stored_message_decoder import StoredMessages
@@ -65,14 +65,14 @@ class StopRequested(Exception):  # not an error: the epoch is not begun because 
     """The lane was told to stop, or epochs are to have another size."""
 
 
-class Running:
+class StreamingRun:
     """Opens lanes, runs them, closes them. `writers` outlives it: it keeps the generation between attempts."""
 
     def __init__(
         self,
         settings: Settings,
         spark: SparkSession,
-        writers: dict[str, Writer],
+        writers: dict[str, LaneWriter],
         health: Health,
         metrics: AllMetrics,
         link: Link,
@@ -85,10 +85,10 @@ class Running:
         self._health, self._metrics, self._link = health, metrics, link
         self._broker = Broker(settings.source)
         self._size = EpochSize(settings.epoch)
-        self._foresight = Foresight(self._broker, self._size, settings, pool.tasks)
+        self._foresight = EpochForecast(self._broker, self._size, settings, pool.tasks)
         self._messages = TaskMessages(pool, settings.lane, link.still, self._foresight.after, self._is_suspicious)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
-        self._identity: Identity
+        self._identity: LogIdentity
         #: leader epoch of the message before each position
         self._terms: dict[TopicPartition, int] = {}
         self._lanes: dict[TopicPartition | None, Lane] = {}
@@ -188,7 +188,7 @@ class Running:
         """From here until everything else has ended: only then nothing is prepared that holds an entry."""
         told = self._settings.guard.dead_letter
         if told is not None:
-            letters = DeadLetters(self._settings, told, self._writers, self._metrics)
+            letters = DeadLetterSender(self._settings, told, self._writers, self._metrics)
             self._closing.callback(letters.stop)
             letters.start()
 
@@ -211,7 +211,7 @@ class Running:
                 writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
         opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew)
         ids = {name: info.topic_id for name, info in topics.items()}
-        self._identity = Identity(self._broker, self._messages, settings.lane, cluster, ids)
+        self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, ids)
         self._terms = {}
         for writer in writers:
             assert writer.connection is not None, "just opened"
@@ -440,7 +440,7 @@ def _once(read: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
     return get
 
 
-def _may_speak(connection: Connection, writer: Writer) -> bool:
+def _may_speak(connection: Connection, writer: LaneWriter) -> bool:
     """A fenced writer has nothing to say about a lane that another one runs."""
     if writer.generation:
         return writer.ledger.newest_generation(connection) == writer.generation

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from app.config.settings import Epoch
+from app.config.settings import EpochSettings
 from bench.shape import Shape
 from bench.workload import as_many_bytes, bytes_each
 
 #: messages of the base, and bytes: as many as these have, where rows are longer
 BASE_MESSAGES = 1_000_000
 #: the product's default: messages of an epoch, and bytes
-BASE_EPOCH, BASE_EPOCH_BYTES = Epoch().max_messages, Epoch().max_bytes
+BASE_EPOCH, BASE_EPOCH_BYTES = EpochSettings().max_messages, EpochSettings().max_bytes
 #: rows that live; larger tables are another axis
 BASE_ROWS = 200_000
 #: messages for each row that lives, where there are fewer of them

@@ -83,5 +83,5 @@ $$;
 
 
 def upgrade() -> None:
-    """Create the tables in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create the tables in the schema that `app.ledger.migrations` put first on the search path."""
     op.get_bind().exec_driver_sql(DDL)

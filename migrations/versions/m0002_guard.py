@@ -40,5 +40,5 @@ create table suspect (
 
 
 def upgrade() -> None:
-    """Create the tables in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create the tables in the schema that `app.ledger.migrations` put first on the search path."""
     op.get_bind().exec_driver_sql(DDL)

@@ -133,5 +133,5 @@ create trigger quarantine_told after insert or update on quarantine
 
 
 def upgrade() -> None:
-    """Create the tables in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create the tables in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

@@ -22,5 +22,5 @@ $$;
 
 
 def upgrade() -> None:
-    """Create it in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create it in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

@@ -12,5 +12,5 @@ alter table suspect add trouble_at timestamptz not null default clock_timestamp(
 
 
 def upgrade() -> None:
-    """Change the table in the schema that `app.ledger.migrate` put first on the search path."""
+    """Change the table in the schema that `app.ledger.migrations` put first on the search path."""
     op.get_bind().exec_driver_sql(DDL)

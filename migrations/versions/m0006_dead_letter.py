@@ -15,5 +15,5 @@ create index on quarantine (lane, id) where dead_lettered_at is null;
 
 
 def upgrade() -> None:
-    """Change the table in the schema that `app.ledger.migrate` put first on the search path."""
+    """Change the table in the schema that `app.ledger.migrations` put first on the search path."""
     op.get_bind().exec_driver_sql(DDL)

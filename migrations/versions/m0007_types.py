@@ -177,7 +177,7 @@ $$;
 
 
 def upgrade() -> None:
-    """Create them in the schema that `app.ledger.migrate` put first on the search path; `@` in the DDL is its name.
+    """Create them in the schema that `app.ledger.migrations` put first on the search path; `@` in the DDL is its name.
 
     A function is not inlined when it has a search path of its own, so one that calls another says where that is.
     """

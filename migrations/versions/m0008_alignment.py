@@ -13,5 +13,5 @@ alter table ledger add read_position jsonb;
 
 
 def upgrade() -> None:
-    """Change the table in the schema that `app.ledger.migrate` put first on the search path."""
+    """Change the table in the schema that `app.ledger.migrations` put first on the search path."""
     op.get_bind().exec_driver_sql(DDL)

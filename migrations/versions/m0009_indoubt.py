@@ -71,5 +71,5 @@ create trigger indoubt_answer_step before insert or update or delete on indoubt_
 
 
 def upgrade() -> None:
-    """Create the table in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create the table in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

@@ -37,5 +37,5 @@ create trigger gap_stays before update or delete on gap for each row execute fun
 
 
 def upgrade() -> None:
-    """Create the table in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create the table in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

@@ -23,5 +23,5 @@ create table verification_part (
 
 
 def upgrade() -> None:
-    """Create the table in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create the table in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

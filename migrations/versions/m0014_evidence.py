@@ -30,5 +30,5 @@ alter table quarantine add constraint quarantine_stage_check
 
 
 def upgrade() -> None:
-    """Change the tables in the schema that `app.ledger.migrate` put first on the search path."""
+    """Change the tables in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL + QUARANTINE)

@@ -20,5 +20,5 @@ alter table gap add column rewritten jsonb;
 
 
 def upgrade() -> None:
-    """Add the columns in the schema that `app.ledger.migrate` put first on the search path."""
+    """Add the columns in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

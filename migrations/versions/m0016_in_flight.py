@@ -31,5 +31,5 @@ create table in_flight (
 
 
 def upgrade() -> None:
-    """Create the table in the schema that `app.ledger.migrate` put first on the search path."""
+    """Create the table in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

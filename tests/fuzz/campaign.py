@@ -22,9 +22,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from app.decode import debezium_scan_kernel as scan
+from app.decode import scan_kernel as scan
 from app.decode.debezium import DebeziumJson
-from app.decode.debezium_scan_loader import load
+from app.decode.scan_loader import load
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
 from tests.fuzz.guarded import GuardedScanner

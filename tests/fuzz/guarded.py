@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from app.decode.debezium_scan_loader import Scanned, Scanner
+from app.decode.scan_loader import Scanned, Scanner
 
 _JUNK = 0xA5
 #: of the arrays that compiled code gets, those that it only reads come first

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.decode.debezium_scan_loader import Scanned
+from app.decode.scan_loader import Scanned
 from tests.fuzz.campaign import Campaign, kept
 from tests.fuzz.guarded import GuardedScanner
 

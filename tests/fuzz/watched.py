@@ -1,7 +1,7 @@
 """Compiled decoding that notes which way it went at each of its branches.
 
-`app.decode.debezium_scan_kernel` is compiled once more, with every condition of an `if`, a loop, an `and` and an `or` counted: what was
-true and what was false. So mutations that reach something new are known, and mutated further.
+`app.decode.scan_kernel` is compiled once more, with every condition of an `if`, a loop, an `and` and an `or` counted:
+what was true and what was false. So mutations that reach something new are known, and mutated further.
 """
 
 import ast
@@ -17,8 +17,8 @@ import numpy as np
 from llvmlite import binding
 
 from app.cache import cache_dir
-from app.decode import debezium_scan_kernel as scan
-from app.decode.debezium_scan_loader import Scanner
+from app.decode import scan_kernel as scan
+from app.decode.scan_loader import Scanner
 from tests.fuzz.mutations import Pair
 
 #: counters that the code may have
@@ -123,7 +123,7 @@ _MAGNITUDES = np.array([_magnitude(times) for times in range(256)], np.uint8)
 
 
 def _module() -> tuple[ModuleType, int]:
-    """`app.decode.debezium_scan_kernel` with marks, and how many ways it has. The compiler needs a file of it."""
+    """`app.decode.scan_kernel` with marks, and how many ways it has. The compiler needs a file of it."""
     marking = _Marking()
     tree = ast.parse(Path(scan.__file__).read_text(encoding="utf-8"))
     for node in tree.body:

@@ -7,12 +7,12 @@ from prometheus_client import CollectorRegistry
 from sqlalchemy import Engine, event
 
 from app.config.on_skip import OnSkip
-from app.config.settings import Breaker, CommitMode
+from app.config.settings import BreakerSettings, CommitMode
 from app.errors import BadMessage, BreakerTripped, ExitStatus, Fenced, Refused
 from app.guard.operator import Operator
 from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine
 from app.ledger.store import Ledger
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.transform import Change
 from app.worker.monitor import show_breaker
 from tests import messages as m
@@ -549,7 +549,7 @@ def test_nothing_is_asked_while_nothing_is_held(target: Target, bare_lane: MakeB
 
 @pytest.mark.parametrize("epochs", [1, 4])
 def test_too_many_at_once_trip_the_breaker(epochs: int, bare_lane: MakeBareLane) -> None:
-    lane = bare_lane(on_skip=OnSkip.CONTINUE, breaker=Breaker(messages=3, minutes=10))
+    lane = bare_lane(on_skip=OnSkip.CONTINUE, breaker=BreakerSettings(messages=3, minutes=10))
     bad = [row(number, BAD) for number in range(4)]
     for one in bad[: epochs - 1]:
         lane.apply([one])
@@ -569,12 +569,12 @@ def test_too_many_at_once_trip_the_breaker(epochs: int, bare_lane: MakeBareLane)
 
 
 def test_the_breaker_closes_with_time(bare_lane: MakeBareLane) -> None:
-    breaker = Breaker(messages=2, minutes=10)
+    breaker = BreakerSettings(messages=2, minutes=10)
     lane = bare_lane(on_skip=OnSkip.CONTINUE, breaker=breaker)
     registry = CollectorRegistry()
     metrics = LaneMetrics(lane.name, registry)
 
-    def shown(name: str, breaker: Breaker | None = breaker) -> float | None:
+    def shown(name: str, breaker: BreakerSettings | None = breaker) -> float | None:
         with lane.target.engine.connect() as connection:
             show_breaker(connection, breaker, Quarantine(SCHEMA, lane.name), metrics)
         return registry.get_sample_value(f"surelane_guard_breaker_{name}", {"lane": lane.name})
@@ -593,7 +593,7 @@ def test_the_breaker_closes_with_time(bare_lane: MakeBareLane) -> None:
 
 
 def test_parked_messages_do_not_trip_the_breaker(bare_lane: MakeBareLane) -> None:
-    lane = bare_lane(on_skip=OnSkip.PARK, breaker=Breaker(messages=1, minutes=10))
+    lane = bare_lane(on_skip=OnSkip.PARK, breaker=BreakerSettings(messages=1, minutes=10))
     lane.apply([row(1, BAD)])
     lane.apply([row(1), row(1, "a"), row(1, "b")])
     assert list(states(lane).values()) == ["quarantined", "parked", "parked", "parked"]

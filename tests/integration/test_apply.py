@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 import app.apply.staging
-from app.apply.plan import Plan
+from app.apply.order_plan import OrderPlan
 from app.errors import BadMessage, TargetMismatch
 from tests import messages as m
 from tests.fix_bare_lane import MakeBareLane
@@ -59,71 +59,71 @@ def c(number: int, parent: int | None, note: str = "") -> dict[str, object]:
 d = Debezium()
 
 #: name: (messages before, messages of the epoch, the plan they need)
-CASES: dict[str, tuple[list[Message], list[Message], Plan]] = {
+CASES: dict[str, tuple[list[Message], list[Message], OrderPlan]] = {
     "nothing for the target": (
         [],
         [d.begin(), d.end(), d.heartbeat(), d.logical(), d.tombstone(PARENT, p(1))],
-        Plan.NONE,
+        OrderPlan.NONE,
     ),
     "parents with their children": (
         [],
         [d.create(PARENT, p(1)), d.create(CHILD, c(1, 1)), d.create(PARENT, p(2)), d.create(CHILD, c(2, 2))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
     "a child's parent made last": (
         [d.create(PARENT, p(1)), d.create(CHILD, c(1, 1))],
         [d.create(PARENT, p(2)), d.update(CHILD, c(1, 2)), d.update(PARENT, p(2, "renamed"))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
     "children go with their parents": (
         [d.create(PARENT, p(1)), d.create(CHILD, c(1, 1))],
         [d.delete(CHILD, c(1, 1)), d.tombstone(CHILD, c(1, 1)), d.delete(PARENT, p(1))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
     "a unique value is freed and taken": (
         [d.create(PARENT, p(1, "x"))],
         [d.delete(PARENT, p(1, "x")), d.create(PARENT, p(2, "x"))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
     "a key changes": (
         [d.create(PARENT, p(1, "x"))],
         [*d.rekey(PARENT, p(1, "x"), p(2, "x")), d.update(PARENT, p(2, "y"))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
     "children move away before their parent goes": (
         [d.create(PARENT, p(1)), d.create(PARENT, p(2)), d.create(CHILD, c(1, 1))],
         [d.update(CHILD, c(1, 2)), d.delete(PARENT, p(1))],
-        Plan.UPSERTS_FIRST,
+        OrderPlan.UPSERTS_FIRST,
     ),
     "a parent's key changes and its children follow": (
         [d.create(PARENT, p(1, "x")), d.create(CHILD, c(1, 1))],
         [d.create(PARENT, p(2, "y")), d.update(CHILD, c(1, 2)), d.delete(PARENT, p(1, "x"))],
-        Plan.UPSERTS_FIRST,
+        OrderPlan.UPSERTS_FIRST,
     ),
     "unique values are swapped": (
         [d.create(PARENT, p(1, "x")), d.create(PARENT, p(2, "y"))],
         [d.update(PARENT, p(1, "waits")), d.update(PARENT, p(2, "x")), d.update(PARENT, p(1, "y"))],
-        Plan.FAITHFUL,
+        OrderPlan.FAITHFUL,
     ),
     "children move away and the new parent takes the old one's name": (
         [d.create(PARENT, p(1, "x")), d.create(CHILD, c(1, 1)), d.create(PARENT, p(2, "y"))],
         [d.update(CHILD, c(1, 2)), d.delete(PARENT, p(1, "x")), d.create(PARENT, p(3, "x"))],
-        Plan.FAITHFUL,
+        OrderPlan.FAITHFUL,
     ),
     "a row comes and goes": (
         [],
         [d.create(PARENT, p(1)), d.delete(PARENT, p(1)), d.tombstone(PARENT, p(1))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
     "a row goes and comes back": (
         [d.create(PARENT, p(1, "x"))],
         [d.delete(PARENT, p(1, "x")), d.create(PARENT, p(1, "y")), d.update(PARENT, p(1, "z"))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
     "updates and deletes of rows the target does not have": (
         [],
         [d.update(PARENT, p(1)), d.delete(PARENT, p(2)), d.read(PARENT, p(3))],
-        Plan.DELETES_FIRST,
+        OrderPlan.DELETES_FIRST,
     ),
 }
 
@@ -158,7 +158,7 @@ def test_tables_that_point_at_each_other(target: Target, bare_lane: MakeBareLane
     first, last = {**p(1), "favourite": None}, {**p(1), "favourite": 5}
     record = lane.apply([d.create(table, first), d.create(CHILD, c(5, 1)), d.update(table, last)])
     lane.check()
-    assert record.plan == Plan.FAITHFUL
+    assert record.plan == OrderPlan.FAITHFUL
 
 
 def test_a_tree_in_one_table(target: Target, bare_lane: MakeBareLane) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.archive.folder import Folder
-from app.archive.participant import Archive
+from app.archive.archive_participant import Archive
+from app.archive.committed_files import Folder
 from app.archive.reader import ArchiveReader
-from app.commit.target import PreparedTarget
+from app.commit.target_participant import PreparedTarget
 from app.config.settings import CommitMode
 from app.failpoint import VARIABLE
 from app.ledger.store import Ledger

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from app.config.settings import Source, StartAt
+from app.config.settings import SourceSettings, StartAt
 from app.embedded import Kafka
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker, Watermarks
@@ -38,7 +38,9 @@ def connect(kafka: Kafka) -> Iterator[Open]:
     opened: list[Broker] = []
 
     def open_broker(*topics: str, **more: str) -> Broker:
-        opened.append(Broker(Source.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": topics, **more})))
+        opened.append(
+            Broker(SourceSettings.model_validate({"bootstrap_servers": kafka.bootstrap, "topics": topics, **more}))
+        )
         return opened[-1]
 
     yield open_broker
@@ -185,7 +187,7 @@ def test_a_leader_elected_anew(forgetful: Kafka) -> None:
         error = answer.exception()
         return isinstance(error, KafkaException) and error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH
 
-    source = Source(bootstrap_servers=forgetful.bootstrap, topics=("kept",))
+    source = SourceSettings(bootstrap_servers=forgetful.bootstrap, topics=("kept",))
     with Broker(source) as broker, Broker(source) as eager:
 
         def asked_all_the_while() -> bool:
@@ -209,7 +211,7 @@ def test_retention(kafka: Kafka, connect: Open) -> None:
 
 def test_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.kafka.broker.REQUEST_TIMEOUT_SECONDS", 1.0)
-    with Broker(Source(bootstrap_servers="127.0.0.1:1", topics=("a",))) as broker:
+    with Broker(SourceSettings(bootstrap_servers="127.0.0.1:1", topics=("a",))) as broker:
         with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1.*refused"):
             broker.topics()
         with pytest.raises(Unreachable):

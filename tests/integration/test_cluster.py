@@ -11,7 +11,7 @@ from typing import Self
 
 import psutil
 
-from app.spark.options import FOLDER
+from app.spark.session_options import FOLDER
 from tests.fix_cluster import Cluster
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target

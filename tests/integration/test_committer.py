@@ -8,8 +8,8 @@ from sqlalchemy import Connection, text
 
 from app.commit.committer import TwoPhase
 from app.commit.participant import Work
-from app.commit.target import PreparedTarget
-from app.db.failures import check_alive
+from app.commit.target_participant import PreparedTarget
+from app.db.sqlstate import check_alive
 from app.errors import Diverged, Fenced, Unreachable
 from app.ledger.store import Ledger
 from app.model.gid import Gid

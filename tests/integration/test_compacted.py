@@ -10,7 +10,7 @@ from app.errors import Unreachable, Verdict
 from app.guard.operator import Operator
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position
-from app.model.rows import NO_ROWS, Kind, Layout
+from app.model.rows import NO_ROWS, Layout, RowKind
 from app.worker.epoch_source import EpochSource
 from app.worker.stored_message_decoder import StoredMessages
 from tests import messages as m
@@ -128,7 +128,7 @@ class Nothing:
 @pytest.mark.parametrize("offsets", [(), (7,)])
 def test_the_schema_of_another_message_is_not_taken(offsets: tuple[int, ...]) -> None:
     """The epoch is read again, and has it no longer."""
-    layout = Layout(Kind.UPSERT, "some", "public", "flat", ("id", "v"))
+    layout = Layout(RowKind.UPSERT, "some", "public", "flat", ("id", "v"))
     stored = StoredMessages(Nothing(), Log(*offsets))
     with pytest.raises(Unreachable) as again:
         stored.schema(Position("t", 0, 5), layout)

@@ -175,7 +175,7 @@ def test_a_message_that_the_topic_does_not_take(post: Post) -> None:
 
 
 def test_a_broker_that_is_away(post: Post, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.kafka.dead_letters.REQUEST_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("app.kafka.dead_letter_producer.REQUEST_TIMEOUT_SECONDS", 0.5)
     post.kafka.stop()
     try:
         post.keep(entry(1))

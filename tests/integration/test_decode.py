@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.model.rows import Kind, Layout
+from app.model.rows import Layout, RowKind
 from tests import messages as m
 from tests.decoded import decoded_row
 from tests.fix_decode import TOPIC, Decoded
@@ -17,7 +17,7 @@ FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 DEEP, LONG = 5000, 100_000
 
 
-def kinds(messages: list[Message], decode: Decoded) -> list[Kind]:
+def kinds(messages: list[Message], decode: Decoded) -> list[RowKind]:
     """What each message was taken for."""
     return [Layout.parse(text).kind for text in decode(messages)["layout"].to_pylist()]
 
@@ -55,7 +55,7 @@ def test_with_envelope_the_rows_are_the_same_and_the_layout_names_the_schema(dec
     for plain, described in zip(*layouts, strict=True):
         assert (plain.kind, plain.source, plain.columns) == (described.kind, described.source, described.columns)
         assert not plain.schema_hash
-        assert bool(described.schema_hash) == (described.kind in (Kind.UPSERT, Kind.DELETE))
+        assert bool(described.schema_hash) == (described.kind in (RowKind.UPSERT, RowKind.DELETE))
     assert layouts[1][1] == layouts[1][2], "one schema, one layout"
 
 
@@ -90,7 +90,7 @@ def test_what_carries_no_row_is_filtered(envelope: bool, decode: Decoded) -> Non
         source.schema_change(FLAT),
         Message(key=None, value=None),
     ]
-    assert kinds(messages, decode) == [Kind.FILTERED] * len(messages)
+    assert kinds(messages, decode) == [RowKind.FILTERED] * len(messages)
     assert decode(messages)["line"].to_pylist() == [""] * len(messages)
 
 
@@ -100,8 +100,8 @@ def test_truncate_and_a_delete_that_does_not_say_which_row_are_told_apart(decode
     keyless = Message(key=None, value=json.dumps(nothing).encode())
     found = [Layout.parse(text) for text in decode([d.truncate(FLAT), keyless])["layout"].to_pylist()]
     assert [(layout.kind, layout.source) for layout in found] == [
-        (Kind.TRUNCATE, "public.flat"),
-        (Kind.KEYLESS, "public.flat"),
+        (RowKind.TRUNCATE, "public.flat"),
+        (RowKind.KEYLESS, "public.flat"),
     ]
 
 
@@ -141,7 +141,7 @@ def test_what_is_no_change_event_is_malformed_and_does_not_disturb_its_neighbour
     found = decode(messages)
     names = ["good", *MALFORMED, "good"]
     taken = {name: Layout.parse(text).kind for name, text in zip(names, found["layout"].to_pylist(), strict=True)}
-    assert taken == {**dict.fromkeys(names, Kind.MALFORMED), "good": Kind.UPSERT}
+    assert taken == {**dict.fromkeys(names, RowKind.MALFORMED), "good": RowKind.UPSERT}
     assert found["line"].to_pylist()[0] == found["line"].to_pylist()[-1] == "1\tx\n"
 
 
@@ -214,4 +214,4 @@ def test_a_key_that_is_not_utf8_makes_no_wrong_key(decode: Decoded) -> None:
     delete = d.delete(FLAT, row)
     messages = [Message(key=key, value=delete.value) for key in (b'{"id":"\xff"}', b"\xff", b"", b"{}", b"[1]")]
     found = kinds(messages, decode)
-    assert found == [Kind.MALFORMED, Kind.MALFORMED, Kind.KEYLESS, Kind.KEYLESS, Kind.KEYLESS]
+    assert found == [RowKind.MALFORMED, RowKind.MALFORMED, RowKind.KEYLESS, RowKind.KEYLESS, RowKind.KEYLESS]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 import pytest
 
 from app.config.on_skip import OnSkip
-from app.config.settings import Breaker, CommitMode
+from app.config.settings import BreakerSettings, CommitMode
 from app.errors import BadMessage, BreakerTripped, SurelaneError, TargetMismatch, Unreachable
 from app.guard.operator import Operator
 from app.lane.deferred_constraint_search import FEW_MESSAGES
@@ -214,7 +214,7 @@ def test_stop(make: MakeLane) -> None:
 
 
 def test_the_breaker_counts_them(make: MakeLane) -> None:
-    lane = make(breaker=Breaker(messages=2, minutes=10))
+    lane = make(breaker=BreakerSettings(messages=2, minutes=10))
     with pytest.raises(BreakerTripped):
         lane.apply([*GOOD, child(1, 7), child(2, 7), child(3, 7)])
     lane.reopen()

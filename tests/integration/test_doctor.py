@@ -15,12 +15,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from app.cli.checks.finding import Level
-from app.cli.checks.kafka import order
-from app.cli.checks.snapshots import snapshots
-from app.cli.checks.target import migrations, prepared_slots
-from app.cli.checks.timeouts import timeouts
-from app.config.load import load
+from app.cli.doctor_checks.finding import Level
+from app.cli.doctor_checks.kafka_check import order
+from app.cli.doctor_checks.snapshot_check import snapshots
+from app.cli.doctor_checks.target_check import migrations, prepared_slots
+from app.cli.doctor_checks.timeout_check import timeouts
+from app.config.loader import load
 from app.config.settings import Order
 from app.embedded import Kafka
 from app.embedded.roles import LOGIN, OWNER

@@ -13,9 +13,9 @@ from sqlalchemy import make_url
 from app import errors
 from app.config.on_skip import OnSkip
 from app.db.engine import SESSION, make_engine
-from app.db.failures import may_blame
+from app.db.sqlstate import may_blame
 from app.errors import Contended, Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
-from app.guard.attempts import Attempt, Attempts, Stage, Suspect
+from app.guard.attempts import Attempt, Attempts, AttemptStage, Suspect
 from app.guard.guard import Guard
 from app.guard.narrowing import FAN_OUT, single
 from app.model.activity import Activity
@@ -53,7 +53,7 @@ def span(first: int, end: int) -> Span:
 
 def attempt(generation: int, first: int, end: int) -> Attempt:
     """A span that is begun."""
-    return Attempt(generation=generation, epoch=1, stage=Stage.EPOCH, span=span(first, end), finished=False)
+    return Attempt(generation=generation, epoch=1, stage=AttemptStage.EPOCH, span=span(first, end), finished=False)
 
 
 def row(number: int, v: str | None = "x") -> Message:
@@ -349,7 +349,7 @@ def test_a_span_that_the_lane_is_past_is_not_suspected(open_attempts: Open) -> N
     open_attempts().begin(attempt(1, 0, 10))
     guard = Guard(open_attempts(), LIMITS)
     guard.open(2, Offsets.of({TOPIC: 10}), None)
-    assert guard.spans(Stage.DECODE, Stage.APPLY) == []
+    assert guard.spans(AttemptStage.DECODE, AttemptStage.APPLY) == []
     assert open_attempts().suspects() == []
 
 
@@ -359,10 +359,10 @@ def test_a_lost_connection_counts_by_itself(open_attempts: Open) -> None:
     guard.open(1, Offsets(), None)
 
     def lose() -> Suspect:
-        guard.begin(1, message, Stage.APPLY)
-        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.begin(1, message, AttemptStage.APPLY)
+        guard.epoch_failed(Unreachable("gone"), lost_target=True)
         guard.open(1, Offsets(), None)
-        suspect = guard.suspect(message, Stage.APPLY)
+        suspect = guard.suspect(message, AttemptStage.APPLY)
         assert suspect is not None
         return suspect
 
@@ -382,12 +382,12 @@ def test_a_control_that_loses_the_connection_clears_the_message(open_attempts: O
     guard, message = Guard(open_attempts(), LIMITS), single(Position(*TOPIC, 3))
     guard.open(1, Offsets(), None)
     for _ in range(10 * LIMITS.max_losses):
-        suspect = guard.suspect(message, Stage.APPLY)
-        stage = Stage.CONTROL if suspect is not None and guard.wants_control(suspect) else Stage.APPLY
+        suspect = guard.suspect(message, AttemptStage.APPLY)
+        stage = AttemptStage.CONTROL if suspect is not None and guard.wants_control(suspect) else AttemptStage.APPLY
         guard.begin(1, message, stage)
-        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.epoch_failed(Unreachable("gone"), lost_target=True)
         guard.open(1, Offsets(), None)
-    suspect = guard.suspect(message, Stage.APPLY)
+    suspect = guard.suspect(message, AttemptStage.APPLY)
     assert suspect is not None
     assert suspect.losses < LIMITS.max_losses
     assert not guard.condemns(suspect)
@@ -399,10 +399,10 @@ def test_a_connection_lost_before_it_was_used_is_nobodys_fault(open_attempts: Op
     for told, suspected in (False, 0), (True, 1):
         guard.open(1, Offsets(), None)
         guard.enter(span(0, 10))
-        guard.begin(1, span(0, 10), Stage.EPOCH)
+        guard.begin(1, span(0, 10), AttemptStage.EPOCH)
         if told:
             guard.tells_target()
-        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.epoch_failed(Unreachable("gone"), lost_target=True)
         guard.open(1, Offsets(), None)
         assert len(open_attempts().suspects()) == suspected
 
@@ -411,10 +411,10 @@ def test_a_connection_lost_before_it_was_used_is_nobodys_fault(open_attempts: Op
 def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open_attempts: Open) -> None:
     guard = Guard(open_attempts(), LIMITS)
     guard.open(1, Offsets(), None)
-    guard.begin(1, span(0, 10), Stage.EPOCH)
-    guard.laid_down(error, lost_target=False)
+    guard.begin(1, span(0, 10), AttemptStage.EPOCH)
+    guard.epoch_failed(error, lost_target=False)
     guard.open(1, Offsets(), None)
-    assert guard.spans(Stage.DECODE, Stage.APPLY) == []
+    assert guard.spans(AttemptStage.DECODE, AttemptStage.APPLY) == []
 
 
 def test_what_a_process_that_lives_could_not_finish_does_not_count(
@@ -424,16 +424,16 @@ def test_what_a_process_that_lives_could_not_finish_does_not_count(
     monkeypatch.setitem(SESSION, "lock_timeout", "300ms")
     guard = Guard(open_attempts(), LIMITS)
     guard.open(1, Offsets(), None)
-    guard.begin(1, span(0, 10), Stage.EPOCH)
+    guard.begin(1, span(0, 10), AttemptStage.EPOCH)
     with target.engine.connect() as other:
         other.exec_driver_sql("lock table surelane.attempt in exclusive mode")
         with pytest.raises(Contended):
-            guard.laid_down(Unreachable("Kafka is away"), lost_target=False)
+            guard.epoch_failed(Unreachable("Kafka is away"), lost_target=False)
         other.rollback()
     dead = Guard(open_attempts(), LIMITS)
     guard.open(2, Offsets(), None)
     assert open_attempts().suspects() == []
-    guard.begin(1, span(0, 10), Stage.EPOCH)
+    guard.begin(1, span(0, 10), AttemptStage.EPOCH)
     dead.open(3, Offsets(), None)
     assert len(open_attempts().suspects()) == 1
 
@@ -455,8 +455,8 @@ def test_a_connection_lost_while_a_lock_was_waited_for_does_not_count(open_attem
     for watch, suspected in (Waited(), 0), (None, 1):
         guard = Guard(open_attempts(), LIMITS, watch)
         guard.open(1, Offsets(), None)
-        guard.begin(1, single(Position(*TOPIC, 3)), Stage.APPLY)
-        guard.laid_down(Unreachable("gone"), lost_target=True)
+        guard.begin(1, single(Position(*TOPIC, 3)), AttemptStage.APPLY)
+        guard.epoch_failed(Unreachable("gone"), lost_target=True)
         guard.open(1, Offsets(), None)
         assert len(open_attempts().suspects()) == suspected
 
@@ -472,17 +472,17 @@ def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: 
     error, guard, message = kind("x"), Guard(open_attempts(), LIMITS), single(Position(*TOPIC, 3))
     error.__cause__ = psycopg2.OperationalError() if kind is Unreachable else None
     guard.open(1, Offsets(), None)
-    guard.begin(1, message, Stage.APPLY)
-    guard.laid_down(error, lost_target=may_blame(error))
+    guard.begin(1, message, AttemptStage.APPLY)
+    guard.epoch_failed(error, lost_target=may_blame(error))
     after = Guard(open_attempts(), LIMITS) if kind is SparkGone else guard
     after.open(2, Offsets(), None)
-    suspect = after.suspect(message, Stage.APPLY)
+    suspect = after.suspect(message, AttemptStage.APPLY)
     found = "no" if suspect is None else next(name for name, count in _counts(suspect).items() if count)
     assert found == row["counts"].partition(",")[0]
 
 
 def _counts(suspect: Suspect) -> dict[str, int]:
-    return {"memory" if suspect.stage is Stage.MEMORY else "attempt": suspect.attempts} | {
+    return {"memory" if suspect.stage is AttemptStage.MEMORY else "attempt": suspect.attempts} | {
         "loss": suspect.losses,
         "unexplained": suspect.unexplained,
     }
@@ -494,4 +494,4 @@ def test_without_its_database_nothing_is_begun(target: Target) -> None:
     with pytest.raises(Unreachable):
         guard.open(1, Offsets(), None)
     with pytest.raises(Unreachable):
-        guard.begin(1, span(0, 1), Stage.EPOCH)
+        guard.begin(1, span(0, 1), AttemptStage.EPOCH)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli.checks.guard import guard
-from app.config.load import load
+from app.cli.doctor_checks.guard_check import guard
+from app.config.loader import load
 from app.errors import ExitStatus
-from app.guard.attempts import Attempt, Attempts, Stage, Suspect
-from app.ledger.migrate import head
+from app.guard.attempts import Attempt, Attempts, AttemptStage, Suspect
+from app.ledger.migrations import head
 from app.model.offsets import Offsets, Span, TopicPartition
 from tests.fix_cli import Ended
 from tests.fix_target import GUARD, SCHEMA, Target
@@ -49,10 +49,12 @@ class Post:
     def begin(self, lane: str | None = None, database: Target | None = None, epoch: int = 7) -> Attempts:
         """A lane that has begun a span and suspects a message of it."""
         attempts = self.attempts(lane, database)
-        attempts.begin(Attempt(generation=2, epoch=epoch, stage=Stage.APPLY, span=span(500, 516), finished=False))
+        attempts.begin(
+            Attempt(generation=2, epoch=epoch, stage=AttemptStage.APPLY, span=span(500, 516), finished=False)
+        )
         attempts.suspect(
             Suspect(
-                stage=Stage.APPLY,
+                stage=AttemptStage.APPLY,
                 span=span(503, 504),
                 attempts=2,
                 losses=1,
@@ -108,7 +110,7 @@ def test_what_is_over(post: Post) -> None:
     attempts = post.begin()
     attempts.finish(2)
     for suspect in attempts.suspects():
-        attempts.acquit(suspect)
+        attempts.clear_suspect(suspect)
     (lane,) = post.show()
     assert (lane["in_progress"]["finished"], lane["suspects"]) == (True, [])
     out = post.surelane("guard", "show").out

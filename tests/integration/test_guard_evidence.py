@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.apply.epoch_batch import Epoch
+from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip
 from app.errors import OutOfMemory, Unattributed
 from app.guard.narrowing import FAN_OUT
@@ -150,29 +150,29 @@ def test_how_often_it_failed_alone_is_on_record(lane: BareLane) -> None:
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Epoch], bool]], None]:
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[EpochBatch], bool]], None]:
     """What is computed of an epoch raises where the condition holds: a fault of Surelane's own."""
-    before = Epoch.source_times
+    before = EpochBatch.source_times
 
-    def fail(condition: Callable[[Epoch], bool]) -> None:
-        def source_times(self: Epoch) -> Any:
+    def fail(condition: Callable[[EpochBatch], bool]) -> None:
+        def source_times(self: EpochBatch) -> Any:
             if condition(self):
                 raise OverflowError("a date that no calendar has")
             return before(self)
 
-        monkeypatch.setattr(Epoch, "source_times", source_times)
+        monkeypatch.setattr(EpochBatch, "source_times", source_times)
 
     return fail
 
 
-def offsets(epoch: Epoch) -> set[int]:
+def offsets(epoch: EpochBatch) -> set[int]:
     """Of its messages."""
     return set(epoch.rows["offset"].to_pylist())
 
 
 @pytest.mark.parametrize("size", [2, 200])
 def test_one_message_that_no_epoch_can_be_made_with(
-    size: int, lane: BareLane, failing: Callable[[Callable[[Epoch], bool]], None]
+    size: int, lane: BareLane, failing: Callable[[Callable[[EpochBatch], bool]], None]
 ) -> None:
     """That message goes, and neither the last of the epoch nor its neighbours."""
     bad = 20 + size // 3
@@ -187,7 +187,7 @@ def test_one_message_that_no_epoch_can_be_made_with(
 
 
 def test_an_epoch_that_fails_only_as_a_whole_stops_the_lane(
-    lane: BareLane, failing: Callable[[Callable[[Epoch], bool]], None]
+    lane: BareLane, failing: Callable[[Callable[[EpochBatch], bool]], None]
 ) -> None:
     failing(lambda epoch: {20, 219} <= offsets(epoch))
     error = until_it_stops(lane, [row(number) for number in range(200)], lane.ended(Cause.EXIT, "OverflowError"))

@@ -14,12 +14,12 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 import app.credentials.aws
-from app.config.settings import DeadLetter, Security, SecurityProtocol, Settings, Source
+from app.config.settings import DeadLetterSettings, SecurityProtocol, SecuritySettings, Settings, SourceSettings
 from app.embedded import Kafka
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker
 from app.kafka.client import client_config
-from app.kafka.dead_letters import DeadLetterTopic
+from app.kafka.dead_letter_producer import DeadLetterTopic
 from app.kafka.spans import SpanReader
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.source.stream import client_options
@@ -82,13 +82,16 @@ def test_a_broker_that_somebody_else_signed_is_not_spoken_to(
     """Java's client is told the same certificates; that it looks at them is in `test_java_...`."""
     raw = way(secured, name)
     raw["security"]["ca"] = str(Authority(tmp_path, "somebody else").certificate)
-    with Broker(Source(**raw, topics=(topic.name,))) as other, pytest.raises(Unreachable, match=r"(?i)certificate"):
+    with (
+        Broker(SourceSettings(**raw, topics=(topic.name,))) as other,
+        pytest.raises(Unreachable, match=r"(?i)certificate"),
+    ):
         other.cluster_id()
 
 
 def test_a_client_without_its_certificate_is_refused(secured: Secured, topic: Topic) -> None:
     raw = secured.source("MTLS", protocol="tls")
-    with Broker(Source(**raw, topics=(topic.name,))) as other, pytest.raises(Unreachable, match=r"(?i)ssl"):
+    with Broker(SourceSettings(**raw, topics=(topic.name,))) as other, pytest.raises(Unreachable, match=r"(?i)ssl"):
         other.cluster_id()
 
 
@@ -97,18 +100,18 @@ def test_java_looks_at_the_certificate_too(
     name: str, secured: Secured, topic: Topic, spark: SparkSession, tmp_path: Path
 ) -> None:
     raw = way(secured, name)
-    source = Source(**raw, topics=(topic.name,))
+    source = SourceSettings(**raw, topics=(topic.name,))
     assert partitions_by_java(spark, source) == 1
     raw["security"]["ca"] = str(Authority(tmp_path, "somebody else").certificate)
     with pytest.raises(Py4JJavaError, match="SslAuthenticationException"):
-        partitions_by_java(spark, Source(**raw, topics=(topic.name,)))
+        partitions_by_java(spark, SourceSettings(**raw, topics=(topic.name,)))
 
 
 def test_a_wrong_password_is_said_without_showing_it(secured: Secured, topic: Topic, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("m4rked-wrong")
     raw = secured.source("SCRAM", protocol="scram", username=USER, password_from=f"file:{wrong}")
-    with Broker(Source(**raw, topics=(topic.name,))) as refused, pytest.raises(Unreachable) as caught:
+    with Broker(SourceSettings(**raw, topics=(topic.name,))) as refused, pytest.raises(Unreachable) as caught:
         refused.cluster_id()
     assert "uthentication" in str(caught.value)
     assert "m4rked" not in str(caught.value)
@@ -152,8 +155,8 @@ def identity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "m4rked-made-up")
 
 
-def iam(secured: Secured, topic: str) -> Source:
-    return Source(**secured.source("OAUTH", protocol="msk-iam", region="eu-central-1"), topics=(topic,))
+def iam(secured: Secured, topic: str) -> SourceSettings:
+    return SourceSettings(**secured.source("OAUTH", protocol="msk-iam", region="eu-central-1"), topics=(topic,))
 
 
 def test_a_token_is_signed_without_a_network(secured: Secured, identity: None) -> None:
@@ -177,7 +180,7 @@ def test_without_an_identity_there_is_no_token(secured: Secured, nobody: None) -
 def test_without_a_region_there_is_no_token(secured: Secured, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
-    source = Source(**secured.source("OAUTH", protocol="msk-iam"), topics=("any",))
+    source = SourceSettings(**secured.source("OAUTH", protocol="msk-iam"), topics=("any",))
     with pytest.raises(ConfigInvalid, match="region"):
         client_config(source)
 
@@ -203,7 +206,7 @@ def test_each_client_of_librdkafka_gets_its_tokens(
         assert message.value == topic.sent[0].message.value
         before = len(asked)
         eventually(lambda: len(asked) > before or not connected.cluster_id(), 30, "the next token")
-    with DeadLetterTopic(source, DeadLetter(topic=topic.name)) as letters:
+    with DeadLetterTopic(source, DeadLetterSettings(topic=topic.name)) as letters:
         letters.send(message)
     reader = SpanReader(source)
     tp = TopicPartition(topic.name, 0)
@@ -225,10 +228,10 @@ iam_by_java({secured.kafka.at("OAUTH")!r}, {str(secured.authority.certificate)!r
 
 def iam_by_java(address: str, ca: str) -> None:
     """In a process of its own: a session's class path is the JVM's."""
-    source = Source(
+    source = SourceSettings(
         bootstrap_servers=address,
         topics=("any",),
-        security=Security(protocol=SecurityProtocol.MSK_IAM, ca=ca, region="eu-central-1"),
+        security=SecuritySettings(protocol=SecurityProtocol.MSK_IAM, ca=ca, region="eu-central-1"),
     )
     told = {"lane": "msk", "source": source, "target": {"url": "postgresql://nowhere/db"}}
     session = make_session(start_lanes_jvm(Settings.of(told)))
@@ -241,10 +244,10 @@ def iam_by_java(address: str, ca: str) -> None:
 
 
 def broker(secured: Secured, name: str, topic: Topic) -> Broker:
-    return Broker(Source(**way(secured, name), topics=(topic.name,)))
+    return Broker(SourceSettings(**way(secured, name), topics=(topic.name,)))
 
 
-def partitions_by_java(spark: SparkSession, source: Source) -> int:
+def partitions_by_java(spark: SparkSession, source: SourceSettings) -> int:
     """What the client says that Spark's source uses, with the options that Spark's source gets."""
     jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
     properties = jvm.java.util.Properties()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from app.config.settings import CommitMode, Source
+from app.config.settings import CommitMode, SourceSettings
 from app.embedded import Kafka
 from app.errors import ExitStatus, LogTruncated
 from app.kafka.broker import Broker
@@ -152,7 +152,7 @@ def test_lost_while_the_lane_runs(log: Log, lane: MakeLane, target: Target, topi
 def test_a_consumer_with_a_leader_epoch(log: Log, topic: Topic) -> None:
     """It does not read on behind what was lost, whether it begins there or has read until there."""
     tp, end = TopicPartition(topic.name, 0), KEPT + LOST
-    source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+    source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
     here, before = Offsets.of({tp: end}), Offsets.of({tp: 0})
     with closing(SpanReader(source)) as running, closing(SpanReader(source)) as started:
         running.read(Span(start=before, end=here))
@@ -218,7 +218,7 @@ def test_removed_by_compaction(lane: MakeLane, target: Target, kafka: Kafka) -> 
 
 def test_compaction_hides_no_truncation(log: Log, topic: Topic) -> None:
     """Where no message can be compared the leader epoch tells."""
-    source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+    source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
     with Broker(source) as broker:
         before, lost = Position(topic.name, 0, KEPT - 1), Position(topic.name, 0, KEPT + LOST - 1)
         terms = [broker.messages(position, 1)[0].leader_epoch for position in (before, lost)]

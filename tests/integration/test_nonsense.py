@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from app.align.transactions import held_from
-from app.apply.epoch_batch import Epoch
+from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip
 from app.model.arrow import compute
-from app.model.rows import MOST_TS_MS, Kind, Layout
+from app.model.rows import MOST_TS_MS, Layout, RowKind
 from tests import messages as m
 from tests.fix_bare_lane import BareLane, MakeBareLane
 from tests.fix_decode import TOPIC, Decoded
@@ -65,14 +65,14 @@ def in_transaction(d: Debezium, number: int, place: Any) -> Message:
 
 def computed(rows: pa.Table) -> None:
     """All that is computed of an epoch."""
-    Epoch.arrange(rows).rehearse()
+    EpochBatch.arrange(rows).rehearse()
 
 
 @pytest.mark.parametrize("ts_ms", TIMES)
 def test_a_time_that_is_none(ts_ms: int, decode: Decoded) -> None:
     rows = decode([row(1), row(2, ts_ms=ts_ms), row(3)])
     assert [time is None for time in rows["ts_ms"].to_pylist()] == [False, True, False]
-    assert [Layout.parse(text).kind for text in rows["layout"].to_pylist()] == [Kind.UPSERT] * 3
+    assert [Layout.parse(text).kind for text in rows["layout"].to_pylist()] == [RowKind.UPSERT] * 3
     computed(rows)
 
 
@@ -81,7 +81,7 @@ def test_a_source_position_that_is_none(sequence: str, decode: Decoded) -> None:
     """It only orders several topics: the row stays behind the one before it in its own."""
     rows = decode([row(1), row(2, sequence=sequence), row(3)])
     other = rows.set_column(0, "topic", pa.array(["another"] * 3))
-    epoch = Epoch.arrange(pa.concat_tables([rows, other]))
+    epoch = EpochBatch.arrange(pa.concat_tables([rows, other]))
     for topic in (TOPIC, "another"):
         found = epoch.rows.filter(compute.equal(epoch.rows["topic"], topic))
         assert found["offset"].to_pylist() == [0, 1, 2]

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 import tests.fix_bare_lane
 from app.apply.evolution import add_columns, type_of
-from app.apply.target import load_table
+from app.apply.target_tables import load_table
 from app.config.on_skip import OnSkip
 from app.db.engine import make_engine
 from app.db.prepared import end

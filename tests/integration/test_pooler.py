@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from app.cli.checks.finding import Level
-from app.cli.checks.guard import guard
-from app.cli.checks.target import target as target_checks
+from app.cli.doctor_checks.finding import Level
+from app.cli.doctor_checks.guard_check import guard
+from app.cli.doctor_checks.target_check import target as target_checks
 from app.db.direct import check_direct
 from app.db.engine import make_engine
 from app.embedded.ports import LOOPBACK, remembered_port

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from app.db.failures import sqlstate, verdict_of
+from app.db.sqlstate import sqlstate, verdict_of
 from app.errors import Refused, Verdict
 from app.guard.operator import Filter, Operator
-from app.guard.quarantine import OPEN, RELEASES_AT_ONCE, Entry, Quarantine, State
-from app.ledger.migrate import upgrade
+from app.guard.quarantine import OPEN, RELEASES_AT_ONCE, Entry, EntryState, Quarantine
+from app.ledger.migrations import upgrade
 from app.model.offsets import Position
 from tests.fix_target import SCHEMA, Target
 from tests.kept import TOPIC, entry, parked
@@ -43,25 +43,27 @@ def keep(connection: Connection, quarantine: Quarantine, *entries: Entry) -> lis
         return [one.id for one in quarantine.held(connection)]
 
 
-def bring_to(connection: Connection, quarantine: Quarantine, operator: Operator, number: int, state: State) -> None:
+def bring_to(
+    connection: Connection, quarantine: Quarantine, operator: Operator, number: int, state: EntryState
+) -> None:
     """By the ways there are."""
     with connection.begin():
-        if state is State.DISCARDED:
+        if state is EntryState.DISCARDED:
             operator.discard(connection, [number], "me@here", "why")
-        elif state is State.SUPERSEDED:
+        elif state is EntryState.SUPERSEDED:
             quarantine.supersede(connection, [number])
-        elif state is State.RELEASED:
+        elif state is EntryState.RELEASED:
             operator.request_release(connection, [number], "me@here", None, forced=False)
             quarantine.released(connection, number)
 
 
-@pytest.mark.parametrize("start", State)
+@pytest.mark.parametrize("start", EntryState)
 def test_every_step(
-    target: Target, connection: Connection, quarantine: Quarantine, operator: Operator, start: State
+    target: Target, connection: Connection, quarantine: Quarantine, operator: Operator, start: EntryState
 ) -> None:
     """Tried with plain SQL, as whoever has the table may."""
-    for end, forced in itertools.product(State, (False, True)):
-        made = parked(1) if start is State.PARKED else entry(1)
+    for end, forced in itertools.product(EntryState, (False, True)):
+        made = parked(1) if start is EntryState.PARKED else entry(1)
         (number,) = keep(connection, quarantine, made)
         bring_to(connection, quarantine, operator, number, start)
         change = (
@@ -83,14 +85,14 @@ def test_every_step(
         target.execute("alter table surelane.quarantine enable trigger quarantine_step")
 
 
-def may_go(start: State, end: State, *, forced: bool) -> bool:
-    if start is State.SUPERSEDED and end is State.RELEASED:
+def may_go(start: EntryState, end: EntryState, *, forced: bool) -> bool:
+    if start is EntryState.SUPERSEDED and end is EntryState.RELEASED:
         return forced
     return start is end or (start in OPEN and end not in OPEN)
 
 
-@pytest.mark.parametrize("state", [state for state in State if state not in OPEN])
-def test_an_entry_begins_open(connection: Connection, quarantine: Quarantine, state: State) -> None:
+@pytest.mark.parametrize("state", [state for state in EntryState if state not in OPEN])
+def test_an_entry_begins_open(connection: Connection, quarantine: Quarantine, state: EntryState) -> None:
     with pytest.raises(DBAPIError) as refused:
         keep(connection, quarantine, entry(1, state=state))
     assert sqlstate(refused.value) == "SL001"
@@ -107,17 +109,17 @@ def test_what_waits(connection: Connection, quarantine: Quarantine, operator: Op
         entry(5, schema=None, table=None, key_text=None),
     ]
     numbers = keep(connection, quarantine, *made, entry(6, table="items"), entry(7, table="lines"))
-    bring_to(connection, quarantine, operator, numbers[-1], State.DISCARDED)
+    bring_to(connection, quarantine, operator, numbers[-1], EntryState.DISCARDED)
     with connection.begin():
         found = {one.table: (one.quarantined, one.parked, one.keys) for one in quarantine.waiting(connection)}
     assert found == {"orders": (2, 2, 2), "items": (1, 0, 1), None: (1, 0, 0)}
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", EntryState)
 def test_only_what_is_closed_can_be_deleted(
-    target: Target, connection: Connection, quarantine: Quarantine, operator: Operator, state: State
+    target: Target, connection: Connection, quarantine: Quarantine, operator: Operator, state: EntryState
 ) -> None:
-    (number,) = keep(connection, quarantine, parked(1) if state is State.PARKED else entry(1))
+    (number,) = keep(connection, quarantine, parked(1) if state is EntryState.PARKED else entry(1))
     bring_to(connection, quarantine, operator, number, state)
     if state in OPEN:
         with pytest.raises(DBAPIError, match="discard it before"):
@@ -188,7 +190,7 @@ def test_a_closed_entry_is_not_opened_by_a_replay(
     target: Target, connection: Connection, quarantine: Quarantine, operator: Operator
 ) -> None:
     (number,) = keep(connection, quarantine, entry(1))
-    bring_to(connection, quarantine, operator, number, State.DISCARDED)
+    bring_to(connection, quarantine, operator, number, EntryState.DISCARDED)
     assert keep(connection, quarantine, entry(1, attempts=9)) == []
     assert target.execute("select state, attempts from surelane.quarantine") == [("discarded", 3)]
 
@@ -209,9 +211,9 @@ def test_what_is_held_is_in_order(connection: Connection, quarantine: Quarantine
     with connection.begin():
         held = quarantine.held(connection)
     assert [(one.position.offset, one.state, one.table) for one in held] == [
-        (3, State.QUARANTINED, None),
-        (5, State.QUARANTINED, "orders"),
-        (9, State.PARKED, "orders"),
+        (3, EntryState.QUARANTINED, None),
+        (5, EntryState.QUARANTINED, "orders"),
+        (9, EntryState.PARKED, "orders"),
     ]
 
 
@@ -256,16 +258,16 @@ def test_superseded_is_released_by_force_alone(
         (release,) = quarantine.requested(connection)
         assert release.forced
         quarantine.released(connection, number)
-        assert quarantine.counts(connection)[State.RELEASED] == 1
+        assert quarantine.counts(connection)[EntryState.RELEASED] == 1
 
 
 def test_what_is_closed_is_not_superseded(connection: Connection, quarantine: Quarantine, operator: Operator) -> None:
     numbers = keep(connection, quarantine, entry(1), parked(2), entry(3))
-    bring_to(connection, quarantine, operator, numbers[0], State.DISCARDED)
+    bring_to(connection, quarantine, operator, numbers[0], EntryState.DISCARDED)
     with connection.begin():
         quarantine.supersede(connection, numbers)
         counts = quarantine.counts(connection)
-    assert counts == dict.fromkeys(State, 0) | {State.DISCARDED: 1, State.SUPERSEDED: 2}
+    assert counts == dict.fromkeys(EntryState, 0) | {EntryState.DISCARDED: 1, EntryState.SUPERSEDED: 2}
 
 
 def test_the_breaker_counts_what_was_quarantined_lately(
@@ -273,7 +275,7 @@ def test_the_breaker_counts_what_was_quarantined_lately(
 ) -> None:
     numbers = keep(connection, quarantine, entry(1), entry(2), parked(3), entry(4))
     keep(connection, Quarantine(SCHEMA, "another"), entry(1))
-    bring_to(connection, quarantine, operator, numbers[0], State.DISCARDED)
+    bring_to(connection, quarantine, operator, numbers[0], EntryState.DISCARDED)
     target.execute("update surelane.quarantine_event set at = at - interval '10 minutes' where id = :id", id=numbers[1])
     with connection.begin():
         assert quarantine.since(connection, 5) == 2
@@ -342,7 +344,7 @@ def test_lanes_do_not_see_each_other(target: Target, connection: Connection, qua
 
 FILTERS = (
     (Filter(), [5, 4, 3, 2, 1]),
-    (Filter(states=(State.PARKED,)), [2]),
+    (Filter(states=(EntryState.PARKED,)), [2]),
     (Filter(states=OPEN, table="public.orders"), [2, 1]),
     (Filter(table="public.*"), [5, 2, 1]),
     (Filter(table="*.order_"), []),

@@ -14,7 +14,7 @@ import yaml
 
 from app.errors import ExitStatus
 from app.guard.operator import LOCK_TIMEOUT_SECONDS
-from app.guard.quarantine import Entry, Quarantine, State
+from app.guard.quarantine import Entry, EntryState, Quarantine
 from tests.fix_cli import Ended
 from tests.fix_target import SCHEMA, Target
 from tests.kept import TOPIC, entry, parked
@@ -274,9 +274,9 @@ def test_release_is_recorded(shelf: Shelf) -> None:
     assert shelf.states() == ["quarantined", "released"]
 
 
-@pytest.mark.parametrize("state", [State.RELEASED, State.DISCARDED, State.SUPERSEDED])
+@pytest.mark.parametrize("state", [EntryState.RELEASED, EntryState.DISCARDED, EntryState.SUPERSEDED])
 @pytest.mark.parametrize("verb", ["release", "discard"])
-def test_what_is_closed_is_refused_and_nothing_is_changed(shelf: Shelf, state: State, verb: str) -> None:
+def test_what_is_closed_is_refused_and_nothing_is_changed(shelf: Shelf, state: EntryState, verb: str) -> None:
     numbers = shelf.keep(entry(1), entry(2))
     shelf.target.execute(
         "update surelane.quarantine set release_requested_at = now(), state = :state where id = :id",

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from app.config.load import load
+from app.config.loader import load
 from app.db.locks import lock_holder, terminate, try_lock
 from app.embedded import Kafka
 from app.embedded.postgres import SUPERUSER

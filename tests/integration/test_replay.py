@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.archive.folder import Folder
-from app.archive.participant import Archive
+from app.archive.archive_participant import Archive
+from app.archive.committed_files import Folder
 from app.commit.participant import Work
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import Settings
 from app.embedded import Kafka
 from app.embedded.roles import LOGIN, OWNER

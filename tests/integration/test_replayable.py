@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 from app.embedded import Kafka
 from app.errors import ExitStatus
 from app.kafka.replayable import replayable
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.model.offsets import Offsets, TopicPartition
-from app.snapshot.record import Records
+from app.snapshot.snapshot_records import Records
 from app.worker.monitor import show_snapshot
 from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE, counted

@@ -11,7 +11,7 @@ import json, os, signal
 from app.jars import jars
 from app.java import java_home
 from app.spark.jvm import start_jvm
-from app.spark.options import options
+from app.spark.session_options import options
 from app.spark.session import make_session
 
 before = signal.getsignal(signal.SIGINT)

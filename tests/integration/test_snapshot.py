@@ -18,7 +18,7 @@ from app.embedded.postgres import SUPERUSER
 from app.embedded.postgres_binaries import bin_dir
 from app.embedded.roles import OPERATOR, OWNER, READER
 from app.errors import ExitStatus
-from app.ledger.migrate import upgrade
+from app.ledger.migrations import upgrade
 from tests.fix_bare_lane import TOPIC
 from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_snapshot import Snapshotting, stop_cluster

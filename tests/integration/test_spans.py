@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from app.config.settings import Source
+from app.config.settings import SourceSettings
 from app.errors import Diverged
 from app.kafka.spans import Batch, SpanReader
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -39,7 +39,7 @@ def offsets(batches: list[Batch]) -> list[int]:
 
 @pytest.fixture
 def reader(topic: Topic) -> Iterator[SpanReader]:
-    made = SpanReader(Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,)))
+    made = SpanReader(SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,)))
     yield made
     made.close()
 
@@ -77,7 +77,7 @@ def test_several_topics_each_as_far_as_it_is_wanted(new_topic: NewTopic) -> None
     one, other = new_topic(), new_topic()
     one.send(messages(0, 30))
     other.send(messages(100, 5))
-    made = SpanReader(Source(bootstrap_servers=one.kafka.bootstrap, topics=(one.name, other.name)))
+    made = SpanReader(SourceSettings(bootstrap_servers=one.kafka.bootstrap, topics=(one.name, other.name)))
     tps = [TopicPartition(topic.name, 0) for topic in (one, other)]
 
     def read(*places: tuple[int, int]) -> dict[str, list[str]]:

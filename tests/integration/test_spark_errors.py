@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from app.embedded import Kafka
 from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable, Verdict
-from app.spark.errors import meaning, spark_errors
+from app.spark.job_errors import meaning, spark_errors
 from tests.fix_topic import Topic
 from tests.messages import Message
 from tests.waiting import eventually

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from app.cli.checks.finding import Level
-from app.cli.checks.machine import ports
-from app.config.settings import Spark
+from app.cli.doctor_checks.finding import Level
+from app.cli.doctor_checks.machine_check import ports
+from app.config.settings import SparkSettings
 from tests.fix_cluster import SECRET, Cluster
 from tests.fix_lane import MakeLane
 
@@ -22,7 +22,7 @@ import psutil
 from app.jars import jars
 from app.java import java_home
 from app.spark.jvm import start_jvm
-from app.spark.options import is_local, options
+from app.spark.session_options import is_local, options
 from app.spark.package import ship
 from app.spark.session import make_session
 
@@ -92,17 +92,17 @@ def test_a_standalone_cluster_with_a_secret(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("spark", "level"),
     [
-        (Spark(), Level.OK),
-        (Spark(conf={"spark.authenticate": "false"}), Level.FAULT),
-        (Spark(master="spark://master:7077"), Level.FAULT),
-        (Spark(master="spark://master:7077", conf={SECRET_NAME: SECRET}), Level.OK),
-        (Spark(master="spark://master:7077", conf={SECRET_NAME: SECRET, CRYPTO: "false"}), Level.FAULT),
-        (Spark(master="yarn"), Level.OK),
-        (Spark(master="yarn", conf={"spark.ui.enabled": "true"}), Level.WARN),
-        (Spark(master="k8s://https://host", conf={"spark.authenticate": "false"}), Level.FAULT),
+        (SparkSettings(), Level.OK),
+        (SparkSettings(conf={"spark.authenticate": "false"}), Level.FAULT),
+        (SparkSettings(master="spark://master:7077"), Level.FAULT),
+        (SparkSettings(master="spark://master:7077", conf={SECRET_NAME: SECRET}), Level.OK),
+        (SparkSettings(master="spark://master:7077", conf={SECRET_NAME: SECRET, CRYPTO: "false"}), Level.FAULT),
+        (SparkSettings(master="yarn"), Level.OK),
+        (SparkSettings(master="yarn", conf={"spark.ui.enabled": "true"}), Level.WARN),
+        (SparkSettings(master="k8s://https://host", conf={"spark.authenticate": "false"}), Level.FAULT),
     ],
 )
-def test_the_doctor_looks_at_the_ports(spark: Spark, level: Level, lane: MakeLane) -> None:
+def test_the_doctor_looks_at_the_ports(spark: SparkSettings, level: Level, lane: MakeLane) -> None:
     settings = lane("two-phase").settings.model_copy(update={"spark": spark})
     found = ports(settings)
     assert found.level is level

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.config.settings import CommitMode, TableSql
-from app.decode import debezium_scan_loader as scanner
+from app.decode import scan_loader as scanner
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
 from app.errors import ConfigInvalid, TargetMismatch
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
-from app.model.rows import Kind, Layout
+from app.model.rows import Layout, RowKind
 from app.transform.sql import Sql
 from app.transform.sql.analysis import rules_of
 from tests.fix_decode import TOPIC
@@ -74,12 +74,12 @@ def test_rows_are_chosen_and_computed(spark: SparkSession, envelope: bool) -> No
     )
     names = ("number", "state", "remark")
     assert [(layout.kind, layout.columns, line) for layout, line in found] == [
-        (Kind.UPSERT, names, "1\tOPEN\ta\\tb\\\\\\t!\n"),
-        (Kind.DELETE, ("number", "remark"), "2\t\\t!\n"),
-        (Kind.DELETE, ("number", "remark"), "3\t\\t!\n"),
-        (Kind.DELETE, ("number", "remark"), "4\t\\t!\n"),
-        (Kind.UPSERT, ("id", "v"), "5\t\\N\n"),
-        (Kind.FILTERED, (), ""),
+        (RowKind.UPSERT, names, "1\tOPEN\ta\\tb\\\\\\t!\n"),
+        (RowKind.DELETE, ("number", "remark"), "2\t\\t!\n"),
+        (RowKind.DELETE, ("number", "remark"), "3\t\\t!\n"),
+        (RowKind.DELETE, ("number", "remark"), "4\t\\t!\n"),
+        (RowKind.UPSERT, ("id", "v"), "5\t\\N\n"),
+        (RowKind.FILTERED, (), ""),
     ]
 
 
@@ -99,9 +99,9 @@ def test_a_star_is_the_row_and_a_later_column_replaces_one_of_it(spark: SparkSes
         ],
     )
     assert [(layout.kind, dict(zip(layout.columns, line[:-1].split("\t"), strict=True))) for layout, line in found] == [
-        (Kind.UPSERT, {"id": "1", "Note": "x", "state": "open", "size": "4"}),
-        (Kind.DELETE, {"id": "1"}),
-        (Kind.DELETE, {"id": "2"}),
+        (RowKind.UPSERT, {"id": "1", "Note": "x", "state": "open", "size": "4"}),
+        (RowKind.DELETE, {"id": "1"}),
+        (RowKind.DELETE, {"id": "2"}),
     ]
 
 
@@ -109,14 +109,17 @@ def test_a_row_without_key_that_was_never_there_is_left_out(spark: SparkSession)
     source = Debezium(envelope=False)
     sql = {"public.orders": TableSql(where="state = 'open'")}
     inserted, updated = (source.keyless(op, ORDERS, _order(1, "draft")) for op in "cu")
-    assert [layout.kind for layout, _ in _decoded(spark, sql, [inserted, updated])] == [Kind.FILTERED, Kind.KEYLESS]
+    assert [layout.kind for layout, _ in _decoded(spark, sql, [inserted, updated])] == [
+        RowKind.FILTERED,
+        RowKind.KEYLESS,
+    ]
 
 
 def test_a_large_value_that_an_update_leaves_out_is_not_computed_with(spark: SparkSession) -> None:
     source = Debezium(envelope=False)
     update = source.update(ORDERS, {"id": 1, "state": "open", "Note": LEFT_OUT})
     found = _decoded(spark, {"public.orders": QUERY}, [update])
-    assert [(layout.kind, layout.columns) for layout, _ in found] == [(Kind.UNFIT, ("Note",))]
+    assert [(layout.kind, layout.columns) for layout, _ in found] == [(RowKind.UNFIT, ("Note",))]
     found = _decoded(spark, {"public.orders": TableSql(where="state = 'open'")}, [update])
     assert [sorted(line[:-1].split("\t")) for _, line in found] == [["1", "__debezium_unavailable_value", "open"]]
 
@@ -126,7 +129,7 @@ def test_names_that_spark_knows_as_functions_are_columns(spark: SparkSession) ->
     sql = TableSql(select="id, user as owner, concat(current_date, `user`) as both", where="user = 'bob'")
     message = Debezium(envelope=False).create(table, {"id": 1, "user": "bob", "current_date": "today"})
     found = _decoded(spark, {"public.orders": sql}, [message])
-    assert [(layout.kind, line) for layout, line in found] == [(Kind.UPSERT, "1\tbob\ttodaybob\n")]
+    assert [(layout.kind, line) for layout, line in found] == [(RowKind.UPSERT, "1\tbob\ttodaybob\n")]
 
 
 def test_where_is_asked_for_the_tables_own_rows_only(spark: SparkSession) -> None:
@@ -139,7 +142,7 @@ def test_where_is_asked_for_the_tables_own_rows_only(spark: SparkSession) -> Non
         source.create(ORDERS, _order(1, "open", "2")),
     ]
     found = _decoded(spark, sql, messages)
-    assert [layout.kind for layout, _ in found] == [Kind.UPSERT, Kind.DELETE, Kind.FILTERED, Kind.UPSERT]
+    assert [layout.kind for layout, _ in found] == [RowKind.UPSERT, RowKind.DELETE, RowKind.FILTERED, RowKind.UPSERT]
 
 
 def test_a_broken_message_stays_one(spark: SparkSession) -> None:
@@ -151,7 +154,7 @@ def test_a_broken_message_stays_one(spark: SparkSession) -> None:
         Message(key=b'{"id":1}', value=b'{"op":"c","after":{},%s}' % source),
         Message(key=b'{"id":"\xff"}', value=b'{"op":"u","after":{"id":1,"state":"x"},%s}' % source),
     ]
-    assert {layout.kind for layout, _ in _decoded(spark, sql, messages)} == {Kind.MALFORMED}
+    assert {layout.kind for layout, _ in _decoded(spark, sql, messages)} == {RowKind.MALFORMED}
 
 
 @pytest.mark.parametrize(

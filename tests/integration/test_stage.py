@@ -14,14 +14,14 @@ from sqlalchemy import Row
 from sqlalchemy.engine import make_url
 
 from app.apply.rules import TargetRules
-from app.apply.table_plans import Shapes
-from app.config.settings import Source
+from app.apply.table_plans import TablePlans
+from app.config.settings import SourceSettings
 from app.db.engine import make_engine
 from app.decode.debezium import WORTH_COMPILING
 from app.embedded import Kafka, Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
-from app.model.rows import SEPARATOR, Kind, Layout
+from app.model.rows import SEPARATOR, Layout, RowKind
 from app.source import waiting
 from app.stage import lane_stage
 from app.stage.lane_stage import LaneStage, StagedSpan
@@ -204,7 +204,7 @@ class Desk:
     """A stager in this process, with tables of its own."""
 
     def __init__(self, target: Target, topic: Topic) -> None:
-        source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+        source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
         told = Told(source, make_url(target.url), OWNER)
         self._target, self._topic = target, topic
         self.wanted: list[Wanted] = []
@@ -215,7 +215,7 @@ class Desk:
         tp = TopicPartition(self._topic.name, 0)
         return self._stager.stage(Request(1, "desk", ranges_of(Span.of(tp, first, end), KnownTerms()), tables or {}))
 
-    def rows(self, kind: Kind) -> Sequence[Row[Any]]:
+    def rows(self, kind: RowKind) -> Sequence[Row[Any]]:
         return self._target.execute(f"select * from stage_{kind} order by 1")
 
     def close(self) -> None:
@@ -254,11 +254,11 @@ def test_a_receipt(desk: Desk, target: Target, topic: Topic) -> None:
     staged = {Layout.parse(one.layout).kind: one for one in receipt.staged}
     assert receipt.messages == 6
     assert {kind: (one.messages, one.rows, one.first.offset, one.key) for kind, one in staged.items()} == {
-        Kind.UPSERT: (4, 2, 0, ("id",)),
-        Kind.DELETE: (2, 2, 3, ("id",)),
+        RowKind.UPSERT: (4, 2, 0, ("id",)),
+        RowKind.DELETE: (2, 2, 3, ("id",)),
     }
-    assert desk.rows(Kind.UPSERT) == [("1", "b"), ("3", None)]
-    assert desk.rows(Kind.DELETE) == [("2",), ("4",)]
+    assert desk.rows(RowKind.UPSERT) == [("1", "b"), ("3", None)]
+    assert desk.rows(RowKind.DELETE) == [("2",), ("4",)]
     assert dict(receipt.end) == {TopicPartition(topic.name, 0): 6}
     assert (receipt.held, receipt.waiting) == (0, ())
     assert len(receipt.source_times) == 6
@@ -273,7 +273,7 @@ def test_rows_of_an_attempt_before_are_gone(clearing: Clearing, desk: Desk, targ
     topic.send([d.create(FLAT, {"id": number, "v": "a"}) for number in range(10)])
     assert isinstance(desk.stage(0, 7), Receipt)
     assert isinstance(desk.stage(7, 10), Receipt)
-    assert [row[0] for row in desk.rows(Kind.UPSERT)] == ["7", "8", "9"]
+    assert [row[0] for row in desk.rows(RowKind.UPSERT)] == ["7", "8", "9"]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_offsets_that_are_not_there(desk: Desk, target: Target, topic: Topic) ->
 def pool(spark: SparkSession, kafka: Kafka, target_server: Postgres) -> Iterator[Pool]:
     """One task that runs the user's function `obey`."""
     told = Told(
-        Source(bootstrap_servers=kafka.bootstrap, topics=("unread",)),
+        SourceSettings(bootstrap_servers=kafka.bootstrap, topics=("unread",)),
         make_url(target_server.url("postgres")).set(drivername="postgresql+psycopg2"),
         None,
         function="tests.transforms:obey",
@@ -342,8 +342,11 @@ def test_tables_of_lost_processes_are_dropped(lane: MakeLane, target: Target) ->
     target.create(FLAT)
     told = lane("two-phase", topics=(), source={"topics": ["any"]}).settings
     engine, schema = make_engine(target.url, OWNER), told.target.db_schema
-    rules, text = TargetRules(told.target, told.source.modes), SEPARATOR.join([Kind.UPSERT, "", "public", "flat", "id"])
-    shapes, lending = Shapes(engine, schema, told.lane, rules, lambda *_: {}), Lending(engine, schema, told.lane)
+    rules, text = (
+        TargetRules(told.target, told.source.modes),
+        SEPARATOR.join([RowKind.UPSERT, "", "public", "flat", "id"]),
+    )
+    shapes, lending = TablePlans(engine, schema, told.lane, rules, lambda *_: {}), Lending(engine, schema, told.lane)
     shape = shapes.shape(Layout.parse(text), Position("any", 0, 0))
     assert shape is not None
     locked = lending.lend(text, shape)

@@ -12,18 +12,18 @@ import psutil
 import pytest
 from prometheus_client import REGISTRY
 
-from app.config.settings import Epoch, Source, Stage
+from app.config.settings import EpochSettings, SourceSettings, StageSettings
 from app.errors import Fenced
 from app.kafka.broker import Broker
-from app.ledger.in_flight import InFlightRows
+from app.ledger.in_flight_rows import InFlightRows
 from app.ledger.store import Ledger
 from app.model.for_driver import ForDriver
-from app.model.in_flight import InFlight, Seen, SpanState, StageProcess
+from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.size import EpochSize
 from app.stage import lending
 from app.stage.pool import Pool
-from app.worker.epoch_forecast import Foresight
+from app.worker.epoch_forecast import EpochForecast
 from tests.fix_cli import Ended
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_target import SCHEMA, Target
@@ -183,7 +183,7 @@ def test_status_metrics_and_the_target_say_the_same(
     found = eventually(staged, why="a span that is staged ahead, in the status")
     assert found is not None
     assert found["ahead_bytes"] == sum(one["bytes"] for one in found["spans"] if one["state"] == "staged") > 0
-    assert found["ahead_limit_bytes"] == Stage().ahead_bytes
+    assert found["ahead_limit_bytes"] == StageSettings().ahead_bytes
     (process,) = found["processes"]
     assert psutil.pid_exists(process["pid"])
     (span,) = [one for one in found["spans"] if one["state"] == "staged"][:1]
@@ -237,11 +237,11 @@ def test_one_that_is_fenced_has_no_say(lane: MakeLane, target: Target, topic: To
     assert [row.generation for row in target.execute(rows, lane=made.name)] == [newer, newer]
 
 
-def seen(number: int) -> Seen:
+def seen(number: int) -> InFlightView:
     idle, busy = (StageProcess(host="h", slot=slot, pid=slot) for slot in (1, 2))
     span = Span.of(TopicPartition("t", 0), 0, 5)
     one = InFlight(number=number, lane="a", process=busy, span=span, state=SpanState.FETCH, age_seconds=7.0, size=0)
-    return Seen(processes=(idle, busy), spans=(one,))
+    return InFlightView(processes=(idle, busy), spans=(one,))
 
 
 def test_rows_are_read_as_they_were_written(target: Target) -> None:
@@ -249,14 +249,14 @@ def test_rows_are_read_as_they_were_written(target: Target) -> None:
     with target.as_lane.begin() as connection:
         rows.replace(connection, 1, seen(3))
         rows.replace(connection, 2, seen(4))
-        assert rows.read(connection, 1) == Seen(), "an older generation's rows are gone"
+        assert rows.read(connection, 1) == InFlightView(), "an older generation's rows are gone"
         found = rows.read(connection, 2)
         assert found == seen(4)
         assert 7 <= found.spans[0].age_seconds < 30
         rows.clear(connection, 1)
         assert rows.read(connection, 2) == seen(4), "an older writer does not clear them"
         rows.clear(connection, 2)
-        assert rows.read(connection, 2) == Seen()
+        assert rows.read(connection, 2) == InFlightView()
 
 
 def test_each_partition_is_foreseen_to_its_own_end(new_topic: NewTopic, lane: MakeLane) -> None:
@@ -265,10 +265,10 @@ def test_each_partition_is_foreseen_to_its_own_end(new_topic: NewTopic, lane: Ma
     one = d.create(FLAT, {"id": 1, "v": "a"})
     topic.send([replace(one, partition=0)] * 100 + [replace(one, partition=1)] * 10)
     first, second = (TopicPartition(topic.name, number) for number in range(2))
-    source = Source(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+    source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
     with Broker(source) as broker:
-        size = EpochSize(Epoch(max_messages=10))
+        size = EpochSize(EpochSettings(max_messages=10))
         size.begin()
-        foresight = Foresight(broker, size, lane("two-phase", topics=(topic,)).settings, 4)
+        foresight = EpochForecast(broker, size, lane("two-phase", topics=(topic,)).settings, 4)
         assert len(foresight.after(Span.of(first, 0, 10), Offsets.of({first: 10}))) == 5
         assert foresight.after(Span.of(second, 0, 10), Offsets.of({second: 10})) == []

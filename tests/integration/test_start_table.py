@@ -27,8 +27,8 @@ from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.spark.checkpoint import Checkpoint
-from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, Identity
-from app.worker.fencing import Writer, open_writers
+from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity
+from app.worker.fencing import LaneWriter, open_writers
 from tests.fix_cli import Ended
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target
@@ -387,11 +387,11 @@ def test_a_first_start_that_was_killed_while_it_made_the_checkpoint(
 class LateLook(Checkpoint):
     """A checkpoint that was replaced after a start had its first look at it."""
 
-    def __init__(self, spark: SparkSession, location: str, before: Identity) -> None:
+    def __init__(self, spark: SparkSession, location: str, before: CheckpointIdentity) -> None:
         super().__init__(spark, location)
-        self._seen: Identity | None = before
+        self._seen: CheckpointIdentity | None = before
 
-    def identity(self) -> Identity | None:
+    def identity(self) -> CheckpointIdentity | None:
         """At first the old one."""
         seen, self._seen = self._seen, None
         return seen or super().identity()
@@ -411,7 +411,7 @@ def test_the_checkpoint_decides_that_is_there_when_the_lock_is_held(scene: MakeS
     decided.decide()
     name, ledger = made.lane.name, Ledger(SCHEMA, made.lane.name)
     guard = Guard(Attempts(made.target.as_lane, SCHEMA, name), Limits(max_attempts=3, max_losses=5))
-    writer = Writer(name, made.target.as_lane, ledger, None, guard, Quarantine(SCHEMA, name))
+    writer = LaneWriter(name, made.target.as_lane, ledger, None, guard, Quarantine(SCHEMA, name))
     try:
         open_writers([writer], LateLook(spark, str(made.lane.checkpoint), before), Offsets(), "two-phase")
     finally:

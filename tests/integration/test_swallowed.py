@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.apply.plan import Plan
+from app.apply.order_plan import OrderPlan
 from app.config.settings import CommitMode
 from app.errors import TargetMismatch
 from tests import messages as m
@@ -123,7 +123,7 @@ def test_a_row_that_was_never_there_is_gone(faithful: bool, filled: Callable[[Co
     lane = filled(CommitMode.LEDGER)
     gone = [d.delete(FLAT, row(number)) for number in (1, 77, 1, 3)]
     record = lane.apply([*(swapped(8, 9) if faithful else ()), *gone, d.create(FLAT, row(3, "again"))])
-    assert (record.plan == Plan.FAITHFUL) == faithful
+    assert (record.plan == OrderPlan.FAITHFUL) == faithful
     lane.check()
 
 

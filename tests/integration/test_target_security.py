@@ -18,8 +18,8 @@ from app.config.settings import CommitMode
 from app.config.values import postgres_url
 from app.credentials import passwords
 from app.db.engine import make_engine
-from app.db.failures import verdict_of
 from app.db.locks import lock_holder, terminate, try_lock
+from app.db.sqlstate import verdict_of
 from app.embedded.roles import LOGIN, OWNER
 from app.errors import EnvironmentMissing, Verdict
 from tests import messages as m

@@ -13,14 +13,14 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from app.apply.target import load_table
+from app.apply.target_tables import load_table
 from app.embedded.roles import READER
 from app.errors import ExitStatus, TargetMismatch
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.verify.compare import Comparer
 from app.verify.pair import Pair
-from app.verify.record import Verifications
-from app.verify.side import Side, snapshot
+from app.verify.side import DatabaseSide, snapshot
+from app.verify.verification_records import Verifications
 from app.worker.monitor import show_verified
 from tests.fix_cli import Ended
 from tests.fix_recover import killed
@@ -87,14 +87,14 @@ def verify(
 def fetched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rows that travelled, by query."""
     counts: list[int] = []
-    fetch = Side.rows
+    fetch = DatabaseSide.rows
 
-    def counting(self: Side, *arguments: Any) -> Any:
+    def counting(self: DatabaseSide, *arguments: Any) -> Any:
         found = fetch(self, *arguments)
         counts.append(len(found))
         return found
 
-    monkeypatch.setattr(Side, "rows", counting)
+    monkeypatch.setattr(DatabaseSide, "rows", counting)
     return counts
 
 

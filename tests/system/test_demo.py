@@ -18,7 +18,7 @@ from app.db.engine import make_engine
 from app.demo.checks import identical, whole_epochs
 from app.demo.compare import compare
 from app.demo.lane import LANE
-from app.demo.snapshots import Snapshots
+from app.demo.snapshots import SnapshotReader
 from app.demo.tables import TABLES
 from app.embedded import Stack
 from app.embedded.roles import CAPTURE, LOGIN, OWNER, READER
@@ -124,7 +124,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(played: Played) -> Non
 @pytest.mark.timeout(TIMEOUT)
 def test_a_row_changed_by_hand_is_noticed(played: Played) -> None:
     source, target = played.engines
-    snapshots = Snapshots(target, "surelane", LANE)
+    snapshots = SnapshotReader(target, "surelane", LANE)
     assert all(one.equal for one in compare(source, target))
     snapshots.step()
     assert whole_epochs(snapshots).ok

@@ -6,7 +6,7 @@ import pytest
 
 from app.embedded import Postgres
 from app.errors import ExitStatus
-from app.ledger.migrate import head
+from app.ledger.migrations import head
 from tests.fix_container import RunContainer, docker
 from tests.fix_locked import LOGIN, OWNER, PASSWORD, LockedTarget
 from tests.fix_target import Target
@@ -105,7 +105,7 @@ def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> Non
 def test_what_decodes_is_compiled(image: str) -> None:
     """For any processor, and found there by a user who may not write to it."""
     start = ("run", "--rm", "--env", "NUMBA_DEBUG_CACHE=1", "--entrypoint", "python", image)
-    said = docker(*start, "-c", "from app.decode.debezium_scan_loader import load; load()")
+    said = docker(*start, "-c", "from app.decode.scan_loader import load; load()")
     assert "data loaded from" in said
     assert "data saved to" not in said
 

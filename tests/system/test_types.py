@@ -18,8 +18,8 @@ import psycopg2.extensions
 import pytest
 from confluent_kafka import Consumer
 
-from app.config.settings import Source as Settings
-from app.decode import debezium_scan_loader as scanner
+from app.config.settings import SourceSettings as Settings
+from app.decode import scan_loader as scanner
 from app.decode.debezium import DebeziumJson
 from app.embedded import Stack
 from app.kafka.spans import SpanReader

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from app.archive.folder import Folder
-from app.cli.checks.archive import archive
-from app.cli.checks.finding import Level
+from app.archive.committed_files import Folder
+from app.cli.doctor_checks.archive_check import archive
+from app.cli.doctor_checks.finding import Level
 from app.config.settings import Settings
 from app.model.offsets import Offsets, TopicPartition
-from app.recover.archived import archive_reach
+from app.recover.archive_reach import archive_reach
 from tests.fix_archive import LANE, Kept
 
 

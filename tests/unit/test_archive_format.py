@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.archive.file import FileWriter, blocks, head_of, messages, verify
-from app.archive.lines import VERSION, EpochLine, Head
+from app.archive.line_format import VERSION, EpochLine, HeadLine
 from app.archive.names import EpochId, Name
 from app.archive.offset_ranges import Stretch, gaps, missing, reach, union
 from app.errors import Diverged
@@ -28,7 +28,7 @@ MESSAGES = st.lists(
     ),
     max_size=20,
 )
-HEAD = Head(VERSION, "orders", "cluster", {TP.topic: "id"}, [EpochLine.of(EpochId(1, 2), 3.5, [Stretch(TP, 0, 9)])])
+HEAD = HeadLine(VERSION, "orders", "cluster", {TP.topic: "id"}, [EpochLine.of(EpochId(1, 2), 3.5, [Stretch(TP, 0, 9)])])
 
 
 def written(path: Path, content: list[RawMessage]) -> Path:

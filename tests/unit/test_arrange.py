@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.apply.epoch_batch import Epoch
-from app.model.rows import SEPARATOR, Kind
+from app.apply.epoch_batch import EpochBatch
+from app.model.rows import SEPARATOR, RowKind
 from tests.decoded import table_of
 
 #: (topic, source position or None for a message that has none)
@@ -16,7 +16,7 @@ Event = tuple[str, tuple[int, int] | None]
 
 
 def _row(topic: str, offset: int, source: tuple[int, int] | None) -> dict[str, Any]:
-    kind = Kind.UPSERT if source else Kind.FILTERED
+    kind = RowKind.UPSERT if source else RowKind.FILTERED
     layout = [kind, "", "public", topic, "id"] if source else [kind, "", "", ""]
     return {
         "topic": topic,
@@ -38,7 +38,7 @@ def _arranged(events: list[Event], seed: int) -> list[tuple[str, int]]:
         offsets[topic] = offsets.get(topic, -1) + 1
         rows.append(_row(topic, offsets[topic], source))
     random.Random(seed).shuffle(rows)
-    epoch = Epoch.arrange(table_of(rows))
+    epoch = EpochBatch.arrange(table_of(rows))
     return list(zip(epoch.rows["topic"].to_pylist(), epoch.rows["offset"].to_pylist(), strict=True))
 
 
@@ -77,14 +77,16 @@ def test_a_message_without_position_stays_behind_the_one_before_it() -> None:
 def test_a_first_sequence_without_commit_counts_as_the_oldest() -> None:
     """Debezium writes null for the last commit before its first one."""
     rows = [_row("a", 0, (5, 20)), {**_row("b", 0, (0, 10)), "sequence": '[null,"10"]'}]
-    epoch = Epoch.arrange(table_of(rows))
+    epoch = EpochBatch.arrange(table_of(rows))
     assert epoch.rows["topic"].to_pylist() == ["b", "a"]
 
 
 @given(st.lists(topics, min_size=1, max_size=30), st.integers(0, 2))
 def test_rows_by_layout(names: list[str], step: int) -> None:
-    epoch = Epoch.arrange(table_of([_row("a", offset, (0, offset)) | _of(name) for offset, name in enumerate(names)]))
-    among = epoch.of_kind(Kind.UPSERT)[:: step + 1]
+    epoch = EpochBatch.arrange(
+        table_of([_row("a", offset, (0, offset)) | _of(name) for offset, name in enumerate(names)])
+    )
+    among = epoch.of_kind(RowKind.UPSERT)[:: step + 1]
     found = epoch.by_layout(among)
     for index, layout in enumerate(epoch.layouts):
         ordinals = [ordinal for ordinal, name in enumerate(names) if name == layout.table]
@@ -95,15 +97,15 @@ def test_rows_by_layout(names: list[str], step: int) -> None:
 
 
 def _of(table: str) -> dict[str, str]:
-    return {"layout": SEPARATOR.join([Kind.UPSERT, "", "public", table, "id"])}
+    return {"layout": SEPARATOR.join([RowKind.UPSERT, "", "public", table, "id"])}
 
 
 def test_tables_whose_names_read_alike_are_two() -> None:
     """Schema `a` with table `b.c`, and schema `a.b` with table `c`: each keeps its row."""
     rows = [_row("t", offset, (1, offset + 1)) for offset in range(2)]
     for row, names in zip(rows, (["a", "b.c"], ["a.b", "c"]), strict=True):
-        row |= {"key": '{"id":1}', "layout": SEPARATOR.join([Kind.UPSERT, "", *names, "id"])}
-    epoch = Epoch.arrange(table_of(rows))
+        row |= {"key": '{"id":1}', "layout": SEPARATOR.join([RowKind.UPSERT, "", *names, "id"])}
+    epoch = EpochBatch.arrange(table_of(rows))
     assert epoch.survivors.tolist() == [0, 1]
     assert len(set(epoch.identities.tolist())) == 2
 
@@ -115,6 +117,6 @@ def test_without_positions_topics_are_merged_by_the_times_of_the_source() -> Non
         for topic, times in (("a", (3, 1, 9, None)), ("b", (2, 4, None, 10)))
         for offset, time in enumerate(times)
     ]
-    arranged = Epoch.arrange(table_of(rows)).rows
+    arranged = EpochBatch.arrange(table_of(rows)).rows
     places = zip(arranged["topic"].to_pylist(), arranged["offset"].to_pylist(), strict=True)
     assert "".join(f"{topic}{offset}" for topic, offset in places) == "b0a0a1b1b2a2a3b3"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.config.load import load
+from app.config.loader import load
 
 FOLDER = Path(__file__).resolve().parents[2] / "ops/aws"
 TEMPLATES = sorted(FOLDER.glob("*.yaml"))

@@ -8,7 +8,7 @@ import pytest
 from app.config.settings import Settings
 from app.errors import ConfigInvalid
 from app.spark.cores import cores
-from app.spark.options import SECRET
+from app.spark.session_options import SECRET
 from app.worker.session_resources import USUAL_TASKS, check_channel, tasks_of, variables_of_tasks
 
 STANDALONE = "spark://master:7077"

@@ -13,7 +13,7 @@ from app.align.commit_order import CommitOrder
 from app.errors import ExitStatus, TooManyHeld
 from app.kafka.unread import First, Place
 from app.model.offsets import Offsets, Position, Span, TopicPartition
-from app.model.rows import SEPARATOR, Kind
+from app.model.rows import SEPARATOR, RowKind
 from tests.decoded import table_of
 
 #: places of each topic's messages in the order of their offsets; None: a message that has none
@@ -46,7 +46,7 @@ def rows(log: Log, start: Mapping[str, int], end: Mapping[str, int]) -> pa.Table
                 "topic": topic,
                 "partition": 0,
                 "offset": offset,
-                "layout": SEPARATOR.join([Kind.UPSERT, "", "public", topic, "id"]),
+                "layout": SEPARATOR.join([RowKind.UPSERT, "", "public", topic, "id"]),
                 "line": "1\n",
                 "sequence": None if (place := log[topic][offset]) is None else json.dumps([str(one) for one in place]),
             }

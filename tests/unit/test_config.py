@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from app.config.load import load
+from app.config.loader import load
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.settings import (
-    Breaker,
+    BreakerSettings,
     Commit,
     CommitMode,
     FailureRate,
@@ -321,11 +321,11 @@ def test_what_follows_a_skip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_breaker_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert loaded(SMALL).guard.breaker == Breaker(messages=100, minutes=10)
-    assert loaded(with_guard("breaker: {messages: 5}")).guard.breaker == Breaker(messages=5, minutes=10)
+    assert loaded(SMALL).guard.breaker == BreakerSettings(messages=100, minutes=10)
+    assert loaded(with_guard("breaker: {messages: 5}")).guard.breaker == BreakerSettings(messages=5, minutes=10)
     assert loaded(with_guard("breaker: null")).guard.breaker is None
     monkeypatch.setenv("SURELANE_GUARD__BREAKER", '{"messages": 7, "minutes": 0.5}')
-    assert load().guard.breaker == Breaker(messages=7, minutes=0.5)
+    assert load().guard.breaker == BreakerSettings(messages=7, minutes=0.5)
 
 
 def test_faults_of_the_guard() -> None:

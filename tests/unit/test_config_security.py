@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import SecurityProtocol, Settings
 from app.credentials.passwords import filled
 from app.errors import ConfigInvalid

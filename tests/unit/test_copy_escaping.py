@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from app.apply import staging
 from app.apply.encoding import TEXT
 from app.apply.staging import Field, Staging
-from app.apply.target import Column
+from app.apply.target_tables import Column
 from app.model.arrow import compute
 from tests import messages as m
 from tests.fix_decode import Decoded

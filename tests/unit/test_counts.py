@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ledger.tables import COUNTS
+from app.ledger.ledger_tables import COUNTS
 from app.model.counts import Counts
 
 #: every count but the sum

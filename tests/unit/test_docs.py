@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import VERBS
-from app.config.load import load
+from app.config.loader import load
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from ops import reference

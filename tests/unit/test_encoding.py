@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.apply.conversion import staged_type, value_sql
 from app.apply.encoding import TEXT, Encoding, EncodingUnknown, Wire, encoding_of, from_schema, from_target
-from app.apply.target import Column, load_table
+from app.apply.target_tables import Column, load_table
 from app.config.modes import Modes
 from tests import messages as m
 from tests.fix_target import SCHEMA, Target

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from app.guard.evidence import Evidence, weigh
+from app.guard.death_evidence import DeathEvidence, weigh
 from app.model.activity import OWN_WORK, Activity
 from app.model.death import Cause, Death
 
@@ -22,20 +22,20 @@ def death(cause: Cause, detail: str, doing: Activity | None) -> Death:
 @pytest.mark.parametrize(
     ("cause", "detail", "expected"),
     [
-        (Cause.SIGNAL, "SIGSEGV", Evidence.FAILURE),
-        (Cause.SIGNAL, "SIGABRT", Evidence.FAILURE),
-        (Cause.EXIT, "status 3", Evidence.FAILURE),
-        (Cause.HANG, "too long", Evidence.FAILURE),
-        (Cause.SIGNAL, "SIGKILL", Evidence.UNEXPLAINED),
-        (Cause.SIGNAL, "SIGTERM", Evidence.UNEXPLAINED),
-        (Cause.SIGNAL, "SIGHUP", Evidence.UNEXPLAINED),
-        (Cause.EXIT, "SparkGone", Evidence.UNEXPLAINED),
-        (Cause.EXIT, "KeyError", Evidence.NOTHING),
-        (Cause.OOM, "SIGKILL", Evidence.MEMORY),
+        (Cause.SIGNAL, "SIGSEGV", DeathEvidence.FAILURE),
+        (Cause.SIGNAL, "SIGABRT", DeathEvidence.FAILURE),
+        (Cause.EXIT, "status 3", DeathEvidence.FAILURE),
+        (Cause.HANG, "too long", DeathEvidence.FAILURE),
+        (Cause.SIGNAL, "SIGKILL", DeathEvidence.UNEXPLAINED),
+        (Cause.SIGNAL, "SIGTERM", DeathEvidence.UNEXPLAINED),
+        (Cause.SIGNAL, "SIGHUP", DeathEvidence.UNEXPLAINED),
+        (Cause.EXIT, "SparkGone", DeathEvidence.UNEXPLAINED),
+        (Cause.EXIT, "KeyError", DeathEvidence.NOTHING),
+        (Cause.OOM, "SIGKILL", DeathEvidence.MEMORY),
     ],
 )
 @pytest.mark.parametrize("doing", sorted(OWN_WORK))
-def test_by_how_it_ended(cause: Cause, detail: str, expected: Evidence, doing: Activity) -> None:
+def test_by_how_it_ended(cause: Cause, detail: str, expected: DeathEvidence, doing: Activity) -> None:
     assert weigh(death(cause, detail, doing), LANE) is expected
 
 
@@ -45,8 +45,8 @@ def test_by_how_it_ended(cause: Cause, detail: str, expected: Evidence, doing: A
     ids=str,
 )
 def test_a_death_while_the_lane_waits_counts_for_nothing(doing: Activity | None, cause: Cause) -> None:
-    assert weigh(death(cause, signal.Signals.SIGSEGV.name, doing), LANE) is Evidence.NOTHING
+    assert weigh(death(cause, signal.Signals.SIGSEGV.name, doing), LANE) is DeathEvidence.NOTHING
 
 
 def test_no_report_is_unexplained() -> None:
-    assert weigh(None, LANE) is Evidence.UNEXPLAINED
+    assert weigh(None, LANE) is DeathEvidence.UNEXPLAINED

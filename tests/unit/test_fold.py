@@ -7,9 +7,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.apply.epoch_batch import CHANGES, Epoch
-from app.apply.plan import runs
-from app.model.rows import SEPARATOR, Kind
+from app.apply.epoch_batch import CHANGES, EpochBatch
+from app.apply.order_plan import runs
+from app.model.rows import SEPARATOR, RowKind
 from tests.decoded import table_of
 
 
@@ -35,15 +35,15 @@ epochs = st.lists(ops, max_size=40)
 State = dict[tuple[str, int], tuple[int, tuple[str, ...]]]
 
 
-def arranged(given_ops: list[Op], seed: int = 0) -> Epoch:
+def arranged(given_ops: list[Op], seed: int = 0) -> EpochBatch:
     """The epoch of these messages, handed over in any order."""
     rows = [_row(op, offset) for offset, op in enumerate(given_ops)]
     random.Random(seed).shuffle(rows)
-    return Epoch.arrange(table_of(rows))
+    return EpochBatch.arrange(table_of(rows))
 
 
 def _row(op: Op, offset: int) -> dict[str, object]:
-    kind = Kind.FILTERED if op.table is None else Kind.DELETE if op.value is None else Kind.UPSERT
+    kind = RowKind.FILTERED if op.table is None else RowKind.DELETE if op.value is None else RowKind.UPSERT
     columns = () if op.table is None else ("id",) if op.value is None else op.columns
     return {
         "topic": "t",
@@ -123,22 +123,22 @@ def test_changes_without_a_key_all_survive_and_run_alone(given_ops: list[Op]) ->
 def test_every_message_is_counted_once(given_ops: list[Op]) -> None:
     epoch = arranged(given_ops)
     assert len(epoch) == len(given_ops)
-    assert len(epoch.of_kind(*Kind)) == len(given_ops)
-    assert len(epoch.of_kind(Kind.FILTERED)) == sum(op.table is None for op in given_ops)
+    assert len(epoch.of_kind(*RowKind)) == len(given_ops)
+    assert len(epoch.of_kind(RowKind.FILTERED)) == sum(op.table is None for op in given_ops)
     assert len(epoch.source_times()) == len(epoch.of_kind(*CHANGES))
 
 
 def test_an_empty_epoch_has_nothing() -> None:
-    epoch = Epoch.arrange(table_of([]))
+    epoch = EpochBatch.arrange(table_of([]))
     assert len(epoch) == 0
     assert epoch.survivors.tolist() == []
     assert list(runs(epoch)) == []
-    assert len(epoch.of_kind(*Kind)) == 0
+    assert len(epoch.of_kind(*RowKind)) == 0
     assert len(epoch.source_times()) == 0
 
 
 def test_lines_are_taken_in_the_order_asked_for() -> None:
     rows = [_row(Op("a", key, 1, ("id", "v")), offset) for offset, key in enumerate([5, 6, 7])]
-    epoch = Epoch.arrange(pa.concat_tables([table_of([rows[2]]), table_of(rows[:2])]))
+    epoch = EpochBatch.arrange(pa.concat_tables([table_of([rows[2]]), table_of(rows[:2])]))
     assert epoch.lines(epoch.survivors).to_pylist() == ["5\n", "6\n", "7\n"]
     assert epoch.lines(epoch.survivors[1:2]).to_pylist() == ["6\n"]

@@ -6,9 +6,9 @@ import pytest
 
 from app.cli.indoubt_view import age
 from app.model.gid import Gid
-from app.recover.evidence import Evidence
-from app.recover.start import Ending, ending
-from app.recover.verdict import RIGHT, Answer, Verdict, consequence, judge, what_next, why
+from app.recover.in_doubt_evidence import InDoubtEvidence
+from app.recover.start import PreparedOutcome, ending
+from app.recover.verdict import RIGHT, InDoubtVerdict, OperatorAnswer, consequence, judge, what_next, why
 
 GID = Gid("orders", 3, 41)
 
@@ -23,8 +23,8 @@ def seen(
     complete: bool | None = False,
     newest_generation: int | None = 3,
     copy: bool = False,
-) -> Evidence:
-    return Evidence(
+) -> InDoubtEvidence:
+    return InDoubtEvidence(
         holder=holder,
         location="/there",
         copy=copy,
@@ -41,22 +41,22 @@ def seen(
 
 
 CASES = {
-    "decided": (seen(complete=True), Verdict.COMMIT),
-    "not decided": (seen(), Verdict.ROLLBACK),
-    "of another checkpoint": (seen(of_generation="older"), Verdict.ORPHAN),
-    "of a generation that nobody claimed": (seen(of_generation=None), Verdict.ORPHAN),
-    "the lane runs": (seen(holder=7, complete=True), Verdict.IN_PROGRESS),
-    "no checkpoint here": (seen(checkpoint=None, planned=None, complete=None), Verdict.UNSURE),
-    "another machine's checkpoint": (seen(checkpoint="stranger", planned=None), Verdict.UNSURE),
-    "an older copy, by its entries": (seen(planned=False), Verdict.UNSURE),
-    "an older copy, by its generation": (seen(newest_generation=2), Verdict.UNSURE),
-    "a copy that is old, and knows the decision": (seen(newest_generation=2, complete=True), Verdict.COMMIT),
-    "its own checkpoint, which the lane has left": (seen(current="newer", complete=True), Verdict.COMMIT),
+    "decided": (seen(complete=True), InDoubtVerdict.COMMIT),
+    "not decided": (seen(), InDoubtVerdict.ROLLBACK),
+    "of another checkpoint": (seen(of_generation="older"), InDoubtVerdict.ORPHAN),
+    "of a generation that nobody claimed": (seen(of_generation=None), InDoubtVerdict.ORPHAN),
+    "the lane runs": (seen(holder=7, complete=True), InDoubtVerdict.IN_PROGRESS),
+    "no checkpoint here": (seen(checkpoint=None, planned=None, complete=None), InDoubtVerdict.UNSURE),
+    "another machine's checkpoint": (seen(checkpoint="stranger", planned=None), InDoubtVerdict.UNSURE),
+    "an older copy, by its entries": (seen(planned=False), InDoubtVerdict.UNSURE),
+    "an older copy, by its generation": (seen(newest_generation=2), InDoubtVerdict.UNSURE),
+    "a copy that is old, and knows the decision": (seen(newest_generation=2, complete=True), InDoubtVerdict.COMMIT),
+    "its own checkpoint, which the lane has left": (seen(current="newer", complete=True), InDoubtVerdict.COMMIT),
 }
 
 
 @pytest.mark.parametrize(("evidence", "verdict"), CASES.values(), ids=list(CASES))
-def test_verdicts(evidence: Evidence, verdict: Verdict) -> None:
+def test_verdicts(evidence: InDoubtEvidence, verdict: InDoubtVerdict) -> None:
     assert judge(GID, evidence) is verdict
     assert why(GID, evidence, verdict)
     assert what_next(GID, verdict)
@@ -69,24 +69,33 @@ def test_a_verdict_to_answer_is_what_the_start_would_do() -> None:
     for checkpoint, of, current, planned, complete in itertools.product(ids, ids, ids, flags, flags):
         one = seen(checkpoint=checkpoint, of_generation=of, current=current, planned=planned, complete=complete)
         verdict = judge(GID, one)
-        if verdict is Verdict.UNSURE:
+        if verdict is InDoubtVerdict.UNSURE:
             continue
         asked += 1
         known = {} if of is None else {GID.generation: of}
-        does = Answer.COMMIT if ending(GID, known, checkpoint, complete) is Ending.COMMIT else Answer.ROLLBACK
+        does = (
+            OperatorAnswer.COMMIT
+            if ending(GID, known, checkpoint, complete) is PreparedOutcome.COMMIT
+            else OperatorAnswer.ROLLBACK
+        )
         assert RIGHT[verdict] is does
     assert asked > 10
 
 
 def test_what_a_wrong_answer_leads_to_is_said_for_each() -> None:
-    wrong = [(a, v) for a in Answer for v in Verdict if RIGHT.get(v) is not a and v is not Verdict.IN_PROGRESS]
+    wrong = [
+        (a, v)
+        for a in OperatorAnswer
+        for v in InDoubtVerdict
+        if RIGHT.get(v) is not a and v is not InDoubtVerdict.IN_PROGRESS
+    ]
     assert len({consequence(answer, verdict) for answer, verdict in wrong}) == 5
-    assert "status 6" in consequence(Answer.ROLLBACK, Verdict.COMMIT)
+    assert "status 6" in consequence(OperatorAnswer.ROLLBACK, InDoubtVerdict.COMMIT)
 
 
 def test_a_copy_warns_that_it_may_be_too_old() -> None:
-    assert "after the lane had ended" in why(GID, seen(copy=True), Verdict.ROLLBACK)
-    assert "after the lane had ended" not in why(GID, seen(), Verdict.ROLLBACK)
+    assert "after the lane had ended" in why(GID, seen(copy=True), InDoubtVerdict.ROLLBACK)
+    assert "after the lane had ended" not in why(GID, seen(), InDoubtVerdict.ROLLBACK)
 
 
 @pytest.mark.parametrize(

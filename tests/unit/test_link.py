@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.activity import Activity
-from app.supervisor.link import AtServer, Lines, Link
+from app.supervisor.link import AtServer, LineBuffer, Link
 from tests.waiting import eventually
 
 TOP = Path(__file__).resolve().parents[2]
@@ -22,7 +22,7 @@ WORDS = st.lists(st.lists(st.text("abc019", min_size=1), min_size=1))
 def test_lines_survive_being_cut_anywhere(lines: list[list[str]], cuts: list[int], unfinished: str) -> None:
     sent = "".join(f"{' '.join(words)}\n" for words in lines) + unfinished
     places = [0, *sorted(cut for cut in cuts if cut < len(sent)), len(sent)]
-    reader = Lines()
+    reader = LineBuffer()
     pieces = [sent[start:end].encode() for start, end in itertools.pairwise(places)]
     assert [words for piece in pieces for words in reader.of(piece)] == lines
 
@@ -39,7 +39,7 @@ def test_what_a_worker_says() -> None:
     except KeyError:
         pass
     thread = str(threading.get_native_id())
-    assert list(Lines().of(ours.recv(1000))) == [
+    assert list(LineBuffer().of(ours.recv(1000))) == [
         ["begin", thread, "500", "orders%201"],
         ["doing", thread, "server"],
         ["end", thread],
@@ -73,7 +73,7 @@ def test_who_waits_for_a_database() -> None:
     link.end()
     link.busy(key, waits=True)  # too late
     assert not link.waited()
-    said = [words[0] + (f" {words[2]}" if words[0] == "doing" else "") for words in Lines().of(ours.recv(1000))]
+    said = [words[0] + (f" {words[2]}" if words[0] == "doing" else "") for words in LineBuffer().of(ours.recv(1000))]
     busy = ["busy", "busy"]
     assert said == ["begin", "doing arrange", "doing server", *busy, "doing arrange", "busy", "begin", "end"]
 

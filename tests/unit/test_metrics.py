@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from app.errors import EnvironmentMissing
 from app.metrics.freshness import BOUNDS, Freshness
 from app.metrics.health import Health
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from app.metrics.server import MAX_CONNECTIONS, MetricsServer, serve
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord

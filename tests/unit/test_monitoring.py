@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from app.config.settings import DEFAULT_METRICS_PORT
 from app.metrics.families import families_of
-from app.metrics.lane import LaneMetrics
+from app.metrics.lane_metrics import LaneMetrics
 from ops import monitoring
 from ops.grafana import dashboard
 from ops.monitoring import TOP, Alert, alerts, exported, families, labels, names, recorded

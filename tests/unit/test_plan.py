@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.apply.plan import ATTEMPTS, Plan, parents_first
-from app.apply.target import TargetTable
+from app.apply.order_plan import ATTEMPTS, OrderPlan, parents_first
+from app.apply.target_tables import TargetTable
 
 COUNT = 6
 edges = st.sets(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1)))
@@ -43,5 +43,5 @@ def test_a_parent_that_is_not_in_the_epoch_holds_nobody_up() -> None:
 
 
 def test_the_faithful_plan_is_the_last_resort() -> None:
-    assert ATTEMPTS[-1] is Plan.FAITHFUL
-    assert set(ATTEMPTS) == set(Plan) - {Plan.NONE, Plan.NARROWED}
+    assert ATTEMPTS[-1] is OrderPlan.FAITHFUL
+    assert set(ATTEMPTS) == set(OrderPlan) - {OrderPlan.NONE, OrderPlan.NARROWED}

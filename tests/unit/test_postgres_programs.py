@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.errors import EnvironmentMissing
-from app.snapshot import programs
-from app.snapshot.programs import Connecting, Program, Programs, restores_into
+from app.snapshot import postgres_programs as programs
+from app.snapshot.postgres_programs import Connecting, Program, Programs, restores_into
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.config.settings import ExponentialDelay, FailureRate, FixedDelay, Restart, Strategy
+from app.config.settings import ExponentialDelay, FailureRate, FixedDelay, RestartSettings, Strategy
 from app.supervisor.restart_strategy import exponential_delay, failure_rate, fixed_delay, pause
 
 #: seconds of pauses, rounding apart
@@ -113,7 +113,7 @@ def test_exponential_delay_never_shrinks_before_a_life_was_long(
     ],
 )
 def test_the_configured_one_decides(strategy: Strategy, expected: tuple[float, float] | None) -> None:
-    restart = Restart(
+    restart = RestartSettings(
         strategy=strategy, fixed_delay=FixedDelay(delay=seconds(7)), failure_rate=FailureRate(delay=seconds(8))
     )
     said = pause(restart, [100.0])

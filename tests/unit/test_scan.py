@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app.config.settings import Source
-from app.decode import debezium_scan_loader as scanner
+from app.config.settings import SourceSettings
+from app.decode import scan_loader as scanner
 from app.decode.debezium import WORTH_COMPILING, DebeziumJson
-from app.decode.debezium_scan_loader import Scanner
+from app.decode.scan_loader import Scanner
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
 from bench.tables import BEGIN_MICROS
@@ -217,7 +217,7 @@ def test_it_is_not_loaded_where_the_configuration_says_so(monkeypatch: pytest.Mo
     loading = Future[Scanner]()
     monkeypatch.setattr(scanner, "loading", lambda: loading.set_result(scanner.load()) or loading)
     values = [change('{"id":1}')] * (WORTH_COMPILING + 1)
-    source = Source(bootstrap_servers="127.0.0.1:9092", topics=("t",), compiled=False)
+    source = SourceSettings(bootstrap_servers="127.0.0.1:9092", topics=("t",), compiled=False)
     assert decoded(DebeziumJson.of(source, transactions=False), values).num_rows == len(values)
     assert not loading.done()
     with_it = source.model_copy(update={"compiled": True})

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.commit.target import lost
+from app.commit.target_participant import lost
 from app.errors import Diverged, ExitStatus
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.recover.start import Ending, Planned, Start, decide, ending
+from app.recover.start import Planned, PreparedOutcome, Start, decide, ending
 from tests.runbook import commands
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
@@ -103,16 +103,16 @@ def test_a_lost_epoch_s_hint_is_the_runbook_s_section_with_its_names() -> None:
 @pytest.mark.parametrize(
     ("generations", "checkpoint", "complete", "expected"),
     [
-        ({7: "this"}, "this", True, Ending.COMMIT),
-        ({7: "this"}, "this", False, Ending.ROLL_BACK),
-        ({7: "other", 8: "this"}, "this", True, Ending.ORPHAN),
-        ({7: "other"}, "this", False, Ending.ORPHAN),
-        ({8: "this"}, "this", True, Ending.ORPHAN),
-        ({7: "this"}, None, True, Ending.ORPHAN),
-        ({}, None, False, Ending.ORPHAN),
+        ({7: "this"}, "this", True, PreparedOutcome.COMMIT),
+        ({7: "this"}, "this", False, PreparedOutcome.ROLL_BACK),
+        ({7: "other", 8: "this"}, "this", True, PreparedOutcome.ORPHAN),
+        ({7: "other"}, "this", False, PreparedOutcome.ORPHAN),
+        ({8: "this"}, "this", True, PreparedOutcome.ORPHAN),
+        ({7: "this"}, None, True, PreparedOutcome.ORPHAN),
+        ({}, None, False, PreparedOutcome.ORPHAN),
     ],
 )
 def test_the_checkpoint_decides_about_a_prepared_transaction(
-    generations: dict[int, str], checkpoint: str | None, complete: bool, expected: Ending
+    generations: dict[int, str], checkpoint: str | None, complete: bool, expected: PreparedOutcome
 ) -> None:
     assert ending(GID, generations, checkpoint, complete) is expected

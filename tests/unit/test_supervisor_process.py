@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.config.load import load
+from app.config.loader import load
 from app.errors import ExitStatus
 from app.supervisor.supervisor import MOST_EARLY_DEATHS
 from tests.waiting import eventually
@@ -30,7 +30,7 @@ import os
 import sys
 from pathlib import Path
 from app import logs
-from app.config.load import load
+from app.config.loader import load
 from app.errors import SurelaneError
 from app.supervisor.supervisor import Supervisor
 logs.configure("orders")

@@ -5,7 +5,7 @@ import datetime
 import psycopg2
 import pytest
 
-from app.db.failures import (
+from app.db.sqlstate import (
     HINTS,
     LOSS_CLASSES,
     ORDER_CLASSES,
@@ -18,10 +18,10 @@ from app.db.failures import (
     verdict_of,
 )
 from app.errors import ServerExhausted, SurelaneError, Verdict
-from app.guard.evidence import Evidence, weigh
+from app.guard.death_evidence import DeathEvidence, weigh
 from app.model.activity import Activity
 from app.model.death import Cause, Death
-from app.spark import errors as of_spark
+from app.spark import job_errors as of_spark
 from tests.verdicts import DEATHS, POSTGRES, SPARK, SURELANE
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -100,10 +100,10 @@ def test_errors(row: dict[str, str]) -> None:
 
 
 COUNTS = {
-    Evidence.FAILURE: "attempt",
-    Evidence.UNEXPLAINED: "unexplained",
-    Evidence.MEMORY: "memory",
-    Evidence.NOTHING: "no",
+    DeathEvidence.FAILURE: "attempt",
+    DeathEvidence.UNEXPLAINED: "unexplained",
+    DeathEvidence.MEMORY: "memory",
+    DeathEvidence.NOTHING: "no",
 }
 
 

@@ -7,8 +7,8 @@ from decimal import Decimal, DecimalException
 from typing import Any
 
 from app.transform.sql.dates import DAY, date_of, date_text, timestamp_text
-from app.transform.sql.failure import cannot_cast, overflow
 from app.transform.sql.numbers import INTEGERS, decimal, double_text, integer, precision_of, truncated
+from app.transform.sql.row_failure import cannot_cast, overflow
 
 #: what Spark leaves out around a text
 _BLANK = "".join(map(chr, [*range(0x21), 0x7F]))

@@ -2,7 +2,7 @@
 
 import re
 
-from app.transform.sql.failure import cannot_cast
+from app.transform.sql.row_failure import cannot_cast
 
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.transform.sql import casts, dates, numbers, patterns, texts
-from app.transform.sql.failure import SqlFailure
+from app.transform.sql.row_failure import SqlFailure
 from app.transform.sql.rule import Node
 
 Row = Sequence[str | None]

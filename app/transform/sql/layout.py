@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.model.rows import SEPARATOR, Kind, Layout
+from app.model.rows import SEPARATOR, Layout, RowKind
 from app.model.stand_ins import STAND_INS
-from app.transform.lines import NULL, field_of, value_of
+from app.transform.copy_values import NULL, field_of, value_of
 from app.transform.sql.evaluating import Row, compiled
 from app.transform.sql.rule import Node, Rule
 
@@ -13,7 +13,7 @@ Made = tuple[str, str]
 _Select = Callable[[list[str], Row], list[str]]
 
 
-class Change:
+class RowChange:
     """Of rows that were written."""
 
     def __init__(self, rule: Rule, layout: Layout) -> None:
@@ -24,7 +24,7 @@ class Change:
         self._unfit = _unfit(layout, missing) if missing else None
         self._where = None if rule.where is None else compiled(rule.where, places)
         names, self._select = _selecting(rule, layout, places)
-        self._text = _text(layout, Kind.UPSERT, *names)
+        self._text = _text(layout, RowKind.UPSERT, *names)
         self._is_whole = rule.has_rest and not rule.outputs
 
     def made(self, line: str, *, is_read: bool) -> Made | None:
@@ -67,8 +67,8 @@ class Delete:
             return _failed(self._layout, error)
         kept = {name: field for name, field in zip(self._names, found, strict=True) if field != NULL}
         if not kept:
-            return _text(self._layout, Kind.KEYLESS), ""
-        return _text(self._layout, Kind.DELETE, *kept), "\t".join(kept.values()) + "\n"
+            return _text(self._layout, RowKind.KEYLESS), ""
+        return _text(self._layout, RowKind.DELETE, *kept), "\t".join(kept.values()) + "\n"
 
 
 def _values(fields: list[str], used: Sequence[int]) -> Row:
@@ -101,13 +101,13 @@ def _field(node: Node, places: Mapping[str, int]) -> Callable[[list[str], Row], 
     return lambda fields, values: field_of(evaluate(values))
 
 
-def _text(layout: Layout, kind: Kind, *names: str) -> str:
+def _text(layout: Layout, kind: RowKind, *names: str) -> str:
     return SEPARATOR.join([kind, layout.schema_hash, layout.schema, layout.table, *names])
 
 
 def _unfit(layout: Layout, names: Sequence[str]) -> Made:
-    return _text(layout, Kind.UNFIT, *names), "\t".join(map(field_of, names)) + "\n"
+    return _text(layout, RowKind.UNFIT, *names), "\t".join(map(field_of, names)) + "\n"
 
 
 def _failed(layout: Layout, error: Exception) -> Made:
-    return _text(layout, Kind.FAILED), f"{type(error).__name__}: {error}"
+    return _text(layout, RowKind.FAILED), f"{type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal, DecimalException
 from typing import Any
 
-from app.transform.sql.failure import by_zero, overflow
+from app.transform.sql.row_failure import by_zero, overflow
 
 #: bits by type
 INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}

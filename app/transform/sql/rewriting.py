@@ -9,8 +9,8 @@ import pyarrow as pa
 from app.config.table_rules import TableRules
 from app.kafka.spans import Batch
 from app.model.arrow import compute, single
-from app.model.rows import SCHEMA, SEPARATOR, Kind, Layout
-from app.transform.sql.layout import Change, Delete, Made
+from app.model.rows import SCHEMA, SEPARATOR, Layout, RowKind
+from app.transform.sql.layout import Delete, Made, RowChange
 from app.transform.sql.rule import Rule
 
 #: layouts that are remembered; more come only from a source that changes its tables all the time
@@ -20,7 +20,9 @@ _MOST_LAYOUTS = 10_000
 class Gone(Protocol):
     """What deletes the row that a message has written; see `app.decode.debezium.DebeziumJson.gone`."""
 
-    def __call__(self, key: bytes | None, value: bytes | None, *, enveloped: bool) -> tuple[Kind, tuple[str, ...], str]:
+    def __call__(
+        self, key: bytes | None, value: bytes | None, *, enveloped: bool
+    ) -> tuple[RowKind, tuple[str, ...], str]:
         """Kind, columns, line."""
         ...
 
@@ -32,7 +34,7 @@ class Sql:
         self._rules = TableRules({f"{rule.schema}.{rule.table}": rule for rule in rules}, "")
         self._gone = gone
         #: None: no rule is for it
-        self._plans: dict[str, Change | Delete | None] = {}
+        self._plans: dict[str, RowChange | Delete | None] = {}
 
     def __call__(self, rows: pa.Table, batches: Sequence[Batch]) -> pa.Table:
         """`rows` are those of the batches' messages, in their order.
@@ -56,42 +58,42 @@ class Sql:
         return _with(rows, mine, made)
 
     def _made(
-        self, plan: Change | Delete | None, line: str, message: tuple[bytes | None, bytes | None], *, is_read: bool
+        self, plan: RowChange | Delete | None, line: str, message: tuple[bytes | None, bytes | None], *, is_read: bool
     ) -> Made:
-        if not isinstance(plan, Change):
+        if not isinstance(plan, RowChange):
             assert plan is not None, "it is one of mine"
             return plan.made(line)
         made = plan.made(line, is_read=is_read)
         return self._without(plan, message) if made is None else made
 
-    def _without(self, plan: Change, message: tuple[bytes | None, bytes | None]) -> Made:
+    def _without(self, plan: RowChange, message: tuple[bytes | None, bytes | None]) -> Made:
         """What becomes of a row that `where` leaves out: an earlier state of it may be there."""
         of = plan.layout
         kind, columns, line = self._gone(*message, enveloped=bool(of.schema_hash))
-        if kind in (Kind.FILTERED, Kind.MALFORMED):
+        if kind in (RowKind.FILTERED, RowKind.MALFORMED):
             return SEPARATOR.join([kind, "", "", ""]), ""
         layout = Layout(kind, of.schema_hash, of.schema, of.table, columns)
-        if kind is Kind.KEYLESS:
+        if kind is RowKind.KEYLESS:
             return layout.text, ""
         made = self._plans.get(layout.text) or self._plans.setdefault(layout.text, Delete(plan.rule, layout))
         assert isinstance(made, Delete)
         return made.made(line)
 
-    def _plan(self, text: str) -> Change | Delete | None:
+    def _plan(self, text: str) -> RowChange | Delete | None:
         if text not in self._plans:
             if len(self._plans) > _MOST_LAYOUTS:
                 self._plans.clear()
             self._plans[text] = self._new_plan(text)
         return self._plans[text]
 
-    def _new_plan(self, text: str) -> Change | Delete | None:
+    def _new_plan(self, text: str) -> RowChange | Delete | None:
         layout = Layout.parse(text)
-        if layout.kind not in (Kind.UPSERT, Kind.DELETE):
+        if layout.kind not in (RowKind.UPSERT, RowKind.DELETE):
             return None
         rule = self._rules.of(layout.schema, layout.table)
         if rule is None:
             return None
-        return Change(rule, layout) if layout.kind is Kind.UPSERT else Delete(rule, layout)
+        return RowChange(rule, layout) if layout.kind is RowKind.UPSERT else Delete(rule, layout)
 
 
 def _with(rows: pa.Table, mine: "np.ndarray[tuple[int], np.dtype[np.bool_]]", made: Sequence[Made]) -> pa.Table:

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-from app.transform.sql.failure import SqlFailure
+from app.transform.sql.row_failure import SqlFailure
 
 _SHA2 = {0: hashlib.sha256, 224: hashlib.sha224, 256: hashlib.sha256, 384: hashlib.sha384, 512: hashlib.sha512}
 _MOST = (1 << 31) - 1

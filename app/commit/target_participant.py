@@ -1,0 +1,138 @@
+"""The target as a participant: a prepared transaction, or one that decides by its COMMIT."""
+
+import psycopg2
+from sqlalchemy import Connection, Engine, RootTransaction, TwoPhaseTransaction
+from sqlalchemy.exc import DBAPIError
+
+from app.commit.participant import Work
+from app.db.prepared import prepared
+from app.db.sqlstate import UNDEFINED_OBJECT, sqlstate, translated
+from app.errors import Diverged
+from app.ledger.store import Ledger
+from app.model.gid import Gid
+
+
+class PreparedTarget:
+    """PREPARE TRANSACTION, and COMMIT or ROLLBACK PREPARED after it. See Participant."""
+
+    def __init__(self, connection: Connection, engine: Engine, ledger: Ledger, generation: int) -> None:
+        """`connection`: the lane's, which writes; `generation`: its writer's."""
+        self._connection, self._engine, self._ledger, self._generation = connection, engine, ledger, generation
+        self._open: TwoPhaseTransaction | None = None
+        self._prepared: TwoPhaseTransaction | None = None
+
+    def begin(self, work: Work) -> None:
+        """BEGIN."""
+        self._open = self._connection.begin_twophase(str(work.gid))
+
+    def pre_commit(self) -> None:
+        """PREPARE TRANSACTION. If it loses the connection the outcome is unknown: the next start settles it."""
+        assert self._open is not None, "begun"
+        self._open.prepare()
+        self._open, self._prepared = None, self._open
+
+    def commit(self, gid: Gid) -> None:
+        """On the connection that prepared while it lives, on a new one after it died."""
+        transaction, self._prepared = self._prepared, None
+        if transaction is None or not self._ended(transaction):
+            self._end_prepared(gid)
+
+    def abort(self, gid: Gid) -> bool:
+        """Of what is open, with its connection; of what is prepared, on a new one."""
+        transaction, self._open, self._prepared = self._open, None, None
+        if transaction is not None:
+            transaction.rollback()
+            return True
+        with translated(f"ROLLBACK PREPARED {gid}"), self._engine.connect() as connection:
+            try:
+                connection.rollback_prepared(str(gid), recover=True)
+            except (DBAPIError, psycopg2.Error) as error:
+                connection.rollback()
+                if sqlstate(error) != UNDEFINED_OBJECT:
+                    raise
+                return False
+        return True
+
+    def handles(self) -> list[Gid]:
+        """Of this lane; foreign ones are not touched."""
+        with translated("looking for prepared transactions"):
+            found = [gid for row in prepared(self._connection) if (gid := Gid.parse(row.gid))]
+            self._connection.rollback()
+        return [gid for gid in found if gid.belongs_to(self._ledger.lane)]
+
+    def close(self) -> None:
+        """The connection is the writer's."""
+        self._open = self._prepared = None
+
+    def _ended(self, transaction: TwoPhaseTransaction) -> bool:
+        try:
+            transaction.commit()
+        except (DBAPIError, psycopg2.Error) as error:
+            self._connection.invalidate(error)  # the writer is opened anew, on another one
+            return False
+        return True
+
+    def _end_prepared(self, gid: Gid) -> None:
+        """COMMIT PREPARED; a gid that the server does not know is fine only if the ledger has its epoch.
+
+        The server answers 42704 both after a commit and after a rollback: only the ledger row tells which it was.
+        """
+        with translated(f"COMMIT PREPARED {gid}"), self._engine.connect() as connection:
+            try:
+                connection.commit_prepared(str(gid), recover=True)
+            except (DBAPIError, psycopg2.Error) as error:
+                connection.rollback()
+                if sqlstate(error) != UNDEFINED_OBJECT:
+                    raise
+                if self._ledger.find(connection, gid.generation, gid.epoch) is None:
+                    # a newer writer rolled it back before it was decided
+                    self._ledger.check_newest(connection, self._generation)
+                    raise lost(gid) from error
+
+
+class OneCommitTarget:
+    """Data and ledger row in one COMMIT, which is its pre-commit and its commit. See Participant."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open: RootTransaction | None = None
+
+    def begin(self, work: Work) -> None:
+        """BEGIN; a one-phase transaction needs no name."""
+        self._open = self._connection.begin()
+
+    def pre_commit(self) -> None:
+        """COMMIT: the decision. If it loses the connection, the ledger tells the next start whether it was taken."""
+        transaction, self._open = self._open, None
+        assert transaction is not None, "begun"
+        with transaction:
+            pass
+
+    def commit(self, gid: Gid) -> None:
+        """Nothing is left to do."""
+
+    def abort(self, gid: Gid) -> bool:
+        """ROLLBACK."""
+        transaction, self._open = self._open, None
+        if transaction is not None:
+            transaction.rollback()
+        return True
+
+    def handles(self) -> list[Gid]:
+        """Nothing is left undecided."""
+        return []
+
+    def close(self) -> None:
+        """The connection is the writer's."""
+        self._open = None
+
+
+def lost(gid: Gid) -> Diverged:
+    """A decided epoch whose transaction is gone."""
+    return Diverged.target_behind(
+        f"lane {gid.lane}: epoch {gid.epoch} was decided to commit, but its prepared transaction {gid} is gone and the "
+        "ledger has no row for it: somebody rolled it back, or the database is an older copy",
+        lane=gid.lane,
+        position="the ledger's end",
+        gid=gid,
+    )

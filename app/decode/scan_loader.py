@@ -1,0 +1,160 @@
+"""`app.decode.scan_kernel` compiled: once for each installation, loaded when there is enough to decode to be worth it.
+
+    python -m app.decode.scan_loader    compiles it unless that was done: ten seconds, once
+
+The compiler (numba) keeps what it made in the project's cache, for any processor of this architecture. What it takes to
+load that, half a second and 100 MB, is not for a lane with a message now and then: whoever decodes asks for it after a
+number of messages, and goes on in Python until it is there.
+"""
+
+import ctypes
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from app.cache import cache_dir
+from app.model.arrow import Indices
+
+#: `app.decode.scan_kernel.scan`: two numbers, and arrays between them
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 18, ctypes.c_int64)
+#: bytes of messages in one array, so that a place in it has 32 bits
+_MOST_BYTES = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """What was taken of some messages, in their order."""
+
+    #: of each message its index into `texts`, -1 where it was left
+    layouts: Indices
+    #: columns, source schema, table and "u" or "d", each behind a separator
+    texts: list[str]
+    #: COPY lines (`app.model.rows`); "" where it was left
+    lines: pa.Array
+    #: null where there is none
+    sequences: pa.Array
+    #: milliseconds since 1970
+    times: Indices
+    #: whether it is a row of a snapshot
+    are_read: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+
+class Scanner:
+    """The compiled functions. Any number of threads may scan at once, and none keeps Python from going on."""
+
+    def __init__(self, compiled: Any, more: int, origin: int) -> None:
+        """`compiled`: what `app.decode.scan_kernel.compiled` returns; `more`: bytes that it reads and writes beyond;
+        `origin`: places for what it finds of a message's origin."""
+        self._more, self._origin = bytes(more), origin
+        self._compiled = compiled  # what is at its address lives as long as this
+        self._call = _FUNCTION(compiled.address)
+
+    def scan(self, messages: Sequence[bytes | memoryview | None], keys: Sequence[bytes | None]) -> Scanned | None:
+        """What can be taken of these, a delete only with a key; None where all has to be left: too long together, or
+        not UTF-8."""
+        count = len(messages)
+        (data, *places), (own, *key_places) = _joined(messages, self._more), _joined(keys, self._more)
+        room = len(data) + len(own)
+        if room > _MOST_BYTES:
+            return None
+        lines, sequences, texts = (np.empty(room, np.uint8) for _ in range(3))
+        line_ends, sequence_ends = np.empty(count + 1, np.int32), np.empty(count + 1, np.int32)
+        times, layouts, text_ends = (np.empty(count, np.int64) for _ in range(3))
+        has_sequence, are_read = np.empty(count, np.bool_), np.empty(count, np.bool_)
+        read = (data, *places, own, *key_places)
+        arrays = (*read, lines, line_ends, sequences, sequence_ends, has_sequence, times, are_read)
+        slots = np.zeros(2 << count.bit_length(), np.int64)
+        found = self._run((*arrays, layouts, texts, text_ends, np.empty(self._origin, np.int64), slots))
+        line_array = _strings(lines, line_ends)
+        sequence_array = _strings(sequences, sequence_ends, has_sequence)
+        try:
+            if found < 0:
+                line_array.validate(full=True)
+                sequence_array.validate(full=True)
+            known = _texts(texts, text_ends[: abs(found)])
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            return None
+        return Scanned(layouts, known, line_array, sequence_array, times, are_read)
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> int:
+        """The compiled code over them: the first six are read, the others written."""
+        messages, slots = len(arrays[1]), len(arrays[-1])
+        return self._call(messages, *(array.ctypes.data for array in arrays), slots - 1)
+
+
+@cache
+def loading() -> Future[Scanner]:
+    """The scanner of this process, loaded by a thread of its own from the first call on."""
+    pool = ThreadPoolExecutor(1, "compile")
+    future = pool.submit(load)
+    pool.shutdown(wait=False)
+    return future
+
+
+def load() -> Scanner:
+    """Load what was compiled, or compile it. Raises OSError where it cannot be kept anywhere."""
+    import numba  # half a second
+
+    with _folder(cache_dir() / "compiled") as folder:
+        config: Any = numba.config
+        config.CACHE_DIR = str(folder)
+        # what is made in an image has to run wherever the image does
+        config.CPU_NAME, config.CPU_FEATURES = "generic", ""
+        from app.decode import scan_kernel as scan
+
+        return Scanner(scan.compiled(), scan.MORE, scan.ORIGIN)
+
+
+@contextmanager
+def _folder(kept: Path) -> Iterator[Path]:
+    """A folder to write to: numba takes nothing from one that it may not write to, such as an image's."""
+    with suppress(OSError):
+        kept.mkdir(parents=True, exist_ok=True)
+    if os.access(kept, os.W_OK):
+        yield kept
+        return
+    with tempfile.TemporaryDirectory(prefix="surelane-compiled-") as copied:
+        if kept.is_dir():
+            shutil.copytree(kept, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        yield Path(copied)
+
+
+def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[np.ndarray, Indices, Indices]:
+    """Together, and `more` behind them; where each begins and ends. There is nothing in one that is None."""
+    _, places, data = pa.array([*parts, more], pa.large_binary()).buffers()
+    ends = np.frombuffer(places, np.int64)[: len(parts) + 1]
+    return np.frombuffer(data, np.uint8), ends[:-1], ends[1:]
+
+
+def _strings(data: np.ndarray, ends: np.ndarray, are_there: np.ndarray | None = None) -> pa.Array:
+    """`ends` begins with 0; the others end there."""
+    validity = None if are_there is None else pa.py_buffer(np.packbits(are_there, bitorder="little"))
+    return pa.StringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(data), validity)
+
+
+def _texts(data: np.ndarray, ends: np.ndarray) -> list[str]:
+    places = ends.tolist()
+    whole = data[: places[-1] if places else 0].tobytes()
+    return [whole[begin:end].decode() for begin, end in pairwise([0, *places])]
+
+
+def _main() -> None:
+    if not any((cache_dir() / "compiled").glob("**/*.nbc")):
+        print("surelane: compiling what decodes (once; takes ten seconds)", file=sys.stderr, flush=True)
+    load()
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,133 @@
+"""The topic that `guard.dead_letter` names: written one message at a time, so that nothing gets before what failed.
+
+The topic has to exist: asking Kafka for one by its name may make it, with whatever partitions and retention.
+"""
+
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from app.config.settings import DeadLetterSettings, SourceSettings
+from app.errors import ConfigInvalid, EnvironmentMissing, SurelaneError, Unreachable
+from app.kafka.broker import RawMessage
+from app.kafka.client import client_config
+
+#: a broker that is up answers in milliseconds; a restarting one needs a few seconds
+REQUEST_TIMEOUT_SECONDS = 10.0
+#: for one message; after that it is tried anew
+SEND_TIMEOUT_SECONDS = 10.0
+#: the client's own report comes first
+_FLUSH_SECONDS = SEND_TIMEOUT_SECONDS + 5.0
+#: what an operator may set otherwise
+_DEFAULTS = {
+    "partitioner": "murmur2_random",  # as Java's clients do, Kafka Connect among them
+    "message.max.bytes": "1000000000",  # what is too large is for the broker to say
+    "linger.ms": "0",
+}
+_OURS = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "message.timeout.ms": str(int(SEND_TIMEOUT_SECONDS * 1000)),
+}
+
+
+class DeadLetterTopic:
+    """Connection to the topic; use as a context manager or call `close`."""
+
+    def __init__(self, source: SourceSettings, told: DeadLetterSettings) -> None:
+        """Raises ConfigInvalid for options that the client does not know."""
+        self.name = told.topic
+        self._servers = source.bootstrap_servers
+        self._config: dict[str, Any] = {**client_config(source), **_DEFAULTS, **told.options, **_OURS}
+        self._complaint = ""
+        self._producer: Producer | None = self._connect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; what is still on its way may arrive or not."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            producer.flush(0)
+
+    def check(self) -> None:
+        """Whether the topic is there: raises EnvironmentMissing or Unreachable."""
+        try:
+            found = self._connected().list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics
+        except KafkaException as error:
+            raise self._unreachable(error.args[0].str()) from error
+        topic = found.get(self.name)
+        if topic is None or topic.error is not None:
+            raise EnvironmentMissing(
+                f"Kafka has no topic {self.name} (guard.dead_letter.topic)",
+                hint=f"kafka-topics.sh --create --topic {self.name} --partitions 1 --replication-factor 3 "
+                "--bootstrap-server HOST:PORT (one partition keeps the order)",
+            )
+
+    def send(self, message: RawMessage) -> None:
+        """Returns when Kafka has the message; its position is not looked at. Raises what is wrong, and may have sent it
+        all the same."""
+        refused: list[KafkaError] = []
+
+        def report(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
+        producer = self._connected()
+        try:
+            producer.produce(
+                self.name,
+                key=message.key,
+                value=message.value,
+                headers=list(message.headers),
+                timestamp=message.timestamp_ms or 0,  # 0: now
+                on_delivery=report,
+            )
+            left = producer.flush(_FLUSH_SECONDS)
+        except (KafkaException, BufferError) as error:
+            self.close()
+            raise self._refused(error.args[0]) from error
+        if left or refused:
+            self.close()  # a client that has lost its place may refuse everything else
+            raise self._refused(refused[0]) if refused else self._unreachable("no report in time")
+
+    def _connect(self) -> Producer:
+        try:
+            return Producer({**self._config, "error_cb": self._complain, "log_level": 0})
+        except KafkaException as error:
+            raise ConfigInvalid(
+                f"guard.dead_letter.options: {error.args[0].str()}",
+                hint="these are settings of librdkafka's producer, not of Java's: see its CONFIGURATION.md",
+            ) from None
+
+    def _connected(self) -> Producer:
+        if self._producer is None:
+            self._producer = self._connect()
+        return self._producer
+
+    def _complain(self, error: KafkaError) -> None:
+        self._complaint = error.str()
+
+    def _refused(self, error: KafkaError | str) -> SurelaneError:
+        if isinstance(error, str):
+            return self._unreachable(error)
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return EnvironmentMissing(
+                f"topic {self.name} does not take a message of this size: {error.str()}",
+                hint=f"raise max.message.bytes of {self.name}: headers come on top of what the source's topic took",
+            )
+        return self._unreachable(error.str())
+
+    def _unreachable(self, what: str) -> Unreachable:
+        said = f" ({self._complaint})" if self._complaint else ""
+        self._complaint = ""
+        return Unreachable(
+            f"topic {self.name} at {self._servers} was not written: {what}{said}",
+            hint="is the broker up, and may this user write the topic (guard.dead_letter.options)?",
+        )

@@ -1,0 +1,147 @@
+"""One call of a replay: opened, run epoch by epoch to its end, looked at."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from threading import Event
+
+from sqlalchemy import Connection, Engine
+
+from app.config.settings import Settings
+from app.db.sqlstate import translated
+from app.errors import TopicChanged
+from app.kafka.broker import Broker
+from app.ledger.migrations import check_revision
+from app.ledger.store import Ledger
+from app.model.counts import Counts
+from app.model.offsets import Offsets
+from app.recover.archive_reach import archive_readers
+from app.recover.stopped_lanes import lane_names
+from app.replay.archive_origin import ArchivedOrigin
+from app.replay.bounds import Known
+from app.replay.destination import Destination
+from app.replay.kafka_messages import KafkaMessages
+from app.replay.kafka_origin import KafkaOrigin
+from app.replay.metadata import ReplayMetadata
+from app.replay.opening import Opening, ReplayOptions, alone
+from app.replay.origin import Origin
+from app.replay.runner import Run
+from app.replay.skip_comparison import ReplaySkips, within
+from app.replay.tasks import stage_tasks
+from app.snapshot.target_info import pinned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """What came of it."""
+
+    place: Destination
+    mark: ReplayMetadata
+    #: where the replay's ledger ends: applied up to there
+    position: Offsets
+    #: messages behind it, before the end, that wait for the rest of a source transaction or of a changed key
+    held: int
+    #: of all calls together
+    counts: Counts
+    #: of this call
+    messages: int
+    seconds: float
+    skips: ReplaySkips
+    left_out: tuple[str, ...]
+
+
+class Replaying:
+    """`progress` is told what is going on; `stop` ends it at the end of an epoch."""
+
+    def __init__(
+        self, place: Destination, wishes: ReplayOptions, *, stop: Event, progress: Callable[[str], None]
+    ) -> None:
+        self._place, self._wishes = place, wishes
+        self._stop, self._progress = stop, progress
+
+    def run(self) -> Replayed:
+        """Up to its end; raises Refused when it was told to stop before."""
+        settings = self._place.settings
+        with ExitStack() as stack:
+            broker = stack.enter_context(Broker(settings.source))
+            target = stack.enter_context(_asking(self._place.target(), "the target"))
+            with translated("replay: reading the target's ledger"):
+                check_revision(target, settings.target.db_schema)
+            identity = _identity(target, settings, broker)
+            origin = _origin(settings, broker, *identity)
+            stack.callback(origin.close)
+            there = stack.enter_context(_asking(self._place.engine(), self._place.shown))
+            stack.enter_context(alone(self._place, target, there))
+            lanes = lane_names(settings, broker)
+            ledgers = [Ledger(settings.target.db_schema, lane) for lane in lanes]
+            opening = Opening(
+                place=self._place,
+                wishes=self._wishes,
+                known=Known(origin, target, ledgers),
+                target=target,
+                there=there,
+                progress=self._progress,
+            )
+            mark = opening.open()
+            with translated("replay: reading the target's quarantine"):
+                known = within(target, settings.target.db_schema, lanes, mark.span)
+            told = self._place.replaying(len(known))
+            pool = stack.enter_context(stage_tasks(told))
+            run = Run(told, mark, origin, pool, identity, opening, self._stop, self._progress)
+            begun_at = time.monotonic()
+            run.to_the_end()
+            seconds = time.monotonic() - begun_at
+            counts = [_counted(there, told, lane) for lane in lanes]
+            with translated("replay: reading its quarantine"):
+                here = within(there, told.target.db_schema, lanes, mark.span)
+            return Replayed(
+                place=self._place,
+                mark=mark,
+                position=run.position,
+                held=run.held,
+                counts=sum(counts, Counts()),
+                messages=run.messages,
+                seconds=seconds,
+                skips=ReplaySkips(there=tuple(known), here=tuple(here)),
+                left_out=tuple(opening.left_out),
+            )
+
+
+def _origin(settings: Settings, broker: Broker, cluster: str, topics: dict[str, str]) -> Origin:
+    """Kafka, and in front of it the archive, if the lane has one."""
+    kafka, readers = KafkaOrigin(broker), archive_readers(settings, broker.partitions())
+    for reader in set(readers.values()):
+        reader.check_topics(cluster, topics)
+    return ArchivedOrigin(kafka, KafkaMessages(settings.source), readers) if readers else kafka
+
+
+@contextmanager
+def _asking(engine: Engine, where: str) -> Iterator[Connection]:
+    """A connection on which every statement is by itself: nothing is held up by it."""
+    with ExitStack() as stack:
+        with translated(f"replay: connecting to {where}"):
+            connection = stack.enter_context(engine.execution_options(isolation_level="AUTOCOMMIT").connect())
+        yield connection
+
+
+def _identity(target: Connection, settings: Settings, broker: Broker) -> tuple[str, dict[str, str]]:
+    """Cluster and topics by Kafka's ids; raises TopicChanged where the lane is pinned to others."""
+    with translated("replay: reading the target's ledger"):
+        cluster, topics = pinned(target, settings)
+    found = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
+    other = [name for name, topic_id in found[1].items() if topics.get(name, topic_id) != topic_id]
+    if other or cluster not in (None, found[0]):
+        what = (
+            f"topic {', '.join(other)} was deleted and created again" if other else "these brokers are another cluster"
+        )
+        raise TopicChanged(
+            f"{what}: the lane's own messages are not there any more",
+            hint="the target cannot be rebuilt of them; restore a snapshot: surelane snapshot list",
+        )
+    return found
+
+
+def _counted(connection: Connection, settings: Settings, lane: str) -> Counts:
+    with translated("replay: reading its ledger"):
+        return Ledger(settings.target.db_schema, lane).counted(connection)

@@ -1,0 +1,258 @@
+"""The directory of the snapshots: what is whole in it, what is being made, and what a dead process left."""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import failpoint
+from app.errors import ConfigInvalid, Refused
+from app.private import write_text
+from app.snapshot.manifest import Manifest, TargetView
+
+#: what RDS takes for a name, too
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+MAX_NAME_CHARACTERS = 63
+MANIFEST, SUMS, ACTUAL, DATA = "manifest.json", "SHA256SUMS", "actual.json", "data"
+_PART, _DELETED = ".part-", ".deleted-"
+_READ_BYTES = 1 << 20
+#: files are for whoever made them: everything of the database is in them
+_MODE = 0o700
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A snapshot that is whole."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def data(self) -> Path:
+        """What the driver put there."""
+        return self.folder / DATA
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What is in the directory."""
+
+    #: the oldest first
+    snapshots: list[StoredSnapshot]
+    #: being made, or left by a process that died
+    unfinished: list[str]
+    #: name and why it cannot be read
+    broken: list[tuple[str, str]]
+
+
+class Directory:
+    """`snapshots.directory`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def listing(self) -> Listing:
+        """Everything in it; empty when it is not there yet."""
+        found: list[StoredSnapshot] = []
+        broken: list[tuple[str, str]] = []
+        folders = sorted(one for one in self.root.iterdir() if one.is_dir()) if self.root.is_dir() else []
+        for folder in folders:
+            if NAME.fullmatch(folder.name):
+                try:
+                    found.append(_stored(folder))
+                except (OSError, ValueError, KeyError, TypeError) as error:
+                    broken.append((folder.name, f"{MANIFEST}: {error}"))
+        found.sort(key=lambda one: (one.manifest.made_at, one.manifest.name))
+        unfinished = [one.name.removeprefix(_PART) for one in folders if one.name.startswith(_PART)]
+        return Listing(found, unfinished, broken)
+
+    def get(self, name: str) -> StoredSnapshot:
+        """A whole one; raises Refused for a name that has none."""
+        folder = self.root / name
+        if not NAME.fullmatch(name) or not folder.is_dir():
+            raise Refused(f"there is no snapshot {name} in {self.root}", hint="surelane snapshot list")
+        try:
+            return _stored(folder)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise Refused(f"{folder / MANIFEST} cannot be read: {error}", hint="surelane snapshot delete it") from None
+
+    @contextmanager
+    def begun(self, name: str) -> Iterator[Path]:
+        """A folder to make it in, this process' alone; gone afterwards unless `keep` was called."""
+        if (self.root / name).exists():
+            raise Refused(f"there is a snapshot {name} already", hint="choose another --name, or delete it")
+        self._make_root()
+        part = self.root / f"{_PART}{name}"
+        with ExitStack() as stack:
+            with _held(self.root, wait=True):  # else another one might take what is not locked yet for a dead one's
+                self._clear()
+                try:
+                    part.mkdir(mode=_MODE)
+                except FileExistsError:
+                    raise Refused(f"somebody makes a snapshot {name} right now", hint="choose another --name") from None
+                stack.enter_context(_held(part))
+            try:
+                yield part
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+
+    def keep(self, part: Path, manifest: Manifest) -> StoredSnapshot:
+        """The moment at which it is there."""
+        failpoint.reach("snapshot-before-manifest")
+        _write(part / MANIFEST, json.dumps(manifest.as_json(), indent=1))
+        sync(part)
+        failpoint.reach("snapshot-before-rename")
+        folder = self.root / manifest.name
+        part.rename(folder)
+        sync(self.root)
+        return _stored(folder)
+
+    def set_actual(self, stored: StoredSnapshot, seen: TargetView) -> StoredSnapshot:
+        """Write down what was found inside."""
+        _write(stored.folder / ".part", json.dumps(seen.as_json(), indent=1))
+        (stored.folder / ".part").rename(stored.folder / ACTUAL)
+        sync(stored.folder)
+        return StoredSnapshot(stored.folder, stored.manifest.with_actual(seen))
+
+    def delete(self, name: str) -> None:
+        """The moment at which it is not there any more, then its files. Also of one that cannot be read."""
+        doomed = self.root / f"{_DELETED}{name}"
+        with _held(self.root, wait=True):
+            shutil.rmtree(doomed, ignore_errors=True)
+            (self.root / name).rename(doomed)
+            sync(self.root)
+            shutil.rmtree(doomed)
+
+    def _make_root(self) -> None:
+        try:
+            self.root.mkdir(mode=_MODE, parents=True, exist_ok=True)
+        except OSError as error:
+            hint = "let this user write there, or choose another snapshots.directory"
+            raise ConfigInvalid(f"snapshots.directory: {self.root} cannot be made: {error}", hint=hint) from None
+
+    def _clear(self) -> None:
+        """What dead processes left: a live one holds its lock."""
+        for folder in [*self.root.glob(f"{_PART}*"), *self.root.glob(f"{_DELETED}*")]:
+            try:
+                with _held(folder):
+                    shutil.rmtree(folder, ignore_errors=True)
+            except (BlockingIOError, FileNotFoundError):
+                continue
+
+
+def write_sums(part: Path, progress: Progress) -> tuple[str, int, int]:
+    """Checksums of all files of DATA, as `sha256sum --check` reads them; gives their own, and files and bytes."""
+    lines: list[str] = []
+    size = 0
+    for path in _files(part / DATA):
+        progress(f"checksums: {path.relative_to(part)}")
+        lines.append(f"{_sha256(path)}  {path.relative_to(part)}\n")
+        size += path.stat().st_size
+    text = "".join(lines)
+    _write(part / SUMS, text)
+    return hashlib.sha256(text.encode()).hexdigest(), len(lines), size
+
+
+def faults(stored: StoredSnapshot, progress: Progress) -> list[str]:
+    """What differs from the checksums on record."""
+    file = stored.folder / SUMS
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        return [f"{SUMS}: {error.strerror}"]
+    if hashlib.sha256(text).hexdigest() != stored.manifest.sums:
+        return [f"{SUMS}: is not the one that was written"]
+    wanted = {name: checksum for checksum, _, name in (line.partition("  ") for line in text.decode().splitlines())}
+    found: list[str] = []
+    for path in _files(stored.data):
+        name = str(path.relative_to(stored.folder))
+        progress(f"checksums: {name}")
+        if name not in wanted:
+            found.append(f"{name}: was not there when it was made")
+        elif _sha256(path) != wanted.pop(name):
+            found.append(f"{name}: is not what was written")
+    return [*found, *(f"{name}: is missing" for name in wanted if not (stored.folder / name).exists())]
+
+
+def sync_tree(folder: Path) -> None:
+    """Have everything in it on disk."""
+    for path in _files(folder):
+        sync(path)
+    for path in [folder, *(one for one in folder.rglob("*") if one.is_dir())]:
+        sync(path)
+
+
+def _stored(folder: Path) -> StoredSnapshot:
+    manifest = Manifest.of(_json(folder / MANIFEST))
+    if manifest.name != folder.name:
+        raise ValueError(f"it is of the snapshot {manifest.name}")
+    if (folder / ACTUAL).exists():
+        manifest = manifest.with_actual(TargetView.of(_json(folder / ACTUAL)))
+    return StoredSnapshot(folder, manifest)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    plain = json.loads(path.read_text("utf-8"))
+    if not isinstance(plain, dict):
+        raise ValueError("it holds no object")
+    return plain
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _sha256(path: Path) -> str:
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_READ_BYTES):
+            found.update(chunk)
+    return found.hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    write_text(path, text)
+    sync(path)
+
+
+def sync(path: Path) -> None:
+    """Have a file, or the names in a folder, on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """One restore at a time to a place, which need not be there; raises Refused for the second one."""
+    file = place.with_name(f".{place.name}.surelane-lock")
+    file.touch(mode=0o600)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(_held(file))
+        except BlockingIOError:
+            raise Refused(f"another restore to {place} is at work", hint="wait for its end") from None
+        yield
+        file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _held(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """This process' alone; raises BlockingIOError when another one has it, unless it is to `wait`. The lock goes with
+    the process."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)

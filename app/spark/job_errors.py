@@ -1,0 +1,156 @@
+"""What an exception of Spark means for the lane: by the classes and conditions of its causes, never by its words.
+
+A task's exception is the fault of a row unless one of its causes is known to be of the surroundings; what fails outside
+of tasks is the fault of the surroundings unless it is known to be something else.
+"""
+
+import enum
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable
+from app.spark.causes import JvmCause, causes_of
+
+
+class ErrorKind(enum.Enum):
+    """What a cause says by itself."""
+
+    GONE = enum.auto()  #: Kafka no longer has the offsets
+    DAMAGED = enum.auto()  #: a file of the checkpoint is not what was written
+    OTHER_QUERY = enum.auto()  #: a second query writes to the checkpoint
+    KAFKA_AWAY = enum.auto()
+    SURROUNDINGS = enum.auto()  #: the machine, or the job's end: no message is to blame
+    ROW = enum.auto()
+
+
+OFFSETS_GONE = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
+KAFKA_STATE = ("org.apache.spark.sql.kafka010.KafkaIllegalStateException", "KAFKA_DATA_LOSS")
+KAFKA_AWAY = (
+    "org.apache.kafka.common.errors.RetriableException",
+    "org.apache.kafka.common.errors.AuthenticationException",  # of a password that changes, say
+)
+#: Spark's consumer waits no longer
+_NO_RECORD = ("java.util.concurrent.TimeoutException", "org.apache.spark.sql.kafka010.")
+#: of a ConfigException there is nothing else; the rest of its words are names of options
+_UNRESOLVED = ("org.apache.kafka.common.config.ConfigException", "No resolvable bootstrap urls")
+DAMAGED = "org.apache.hadoop.fs.ChecksumException"
+OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY")
+#: of a task; memory is not among them: a large message may be what takes it
+_SURROUNDINGS = (
+    "java.io.IOException",
+    "java.io.UncheckedIOException",
+    "java.lang.LinkageError",
+    "java.lang.InterruptedException",
+    "org.apache.spark.TaskKilledException",
+    "org.apache.spark.shuffle.FetchFailedException",
+    "org.apache.kafka.common.KafkaException",
+)
+#: they are IOExceptions, but of what was read
+_OF_DATA = ("com.fasterxml.jackson.core.JacksonException", "java.nio.charset.CharacterCodingException")
+#: SQLSTATE: an operator, the system, cancelled
+SURROUNDINGS_STATES = ("57", "58", "HY")
+#: SQLSTATE: data exceptions, a function of the user's, what SQL raises
+ROW_STATES = ("21", "22", "23", "38", "39", "P0")
+#: where it is found that Python's worker raised, or died; and that none could be started
+_PYTHON, _NO_PYTHON = "org.apache.spark.api.python.", "org.apache.spark.api.python.PythonWorkerFactory"
+#: what an expression raises, with a condition, wherever Spark computes it
+_OF_A_ROW = (
+    "java.lang.ArithmeticException",
+    "java.lang.ArrayIndexOutOfBoundsException",
+    "java.lang.NumberFormatException",
+    "java.time.DateTimeException",
+    "org.apache.spark.SparkRuntimeException",
+)
+#: how Spark begins to say why a job was given up where it has no cause for it: an exception that could not be sent, by
+#: its class, or the name of what became of the executor. No row is quoted before it
+_LAST_FAILURE = re.compile(
+    r"Job aborted due to stage failure: Task \d+ in stage [\d.]+ failed \d+ times, most recent failure: "
+    r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^()]*\): (?P<kind>[\w$]+(?:\.[\w$]+)+)[:\n]"
+)
+#: characters of Spark's message that are repeated
+_SHOWN = 2000
+
+
+def meaning(error: Exception) -> SurelaneError:
+    """The SurelaneError for an exception of Spark or of the bridge to its JVM."""
+    try:
+        if isinstance(error, Py4JNetworkError | ConnectionError):
+            raise error
+        return _error(causes_of(error), str(error)[:_SHOWN])
+    except (Py4JNetworkError, ConnectionError):
+        return SparkGone(hint="if it happens again look for the kernel's out-of-memory killer")
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Turn what Spark raises inside into a SurelaneError."""
+    try:
+        yield
+    except (PySparkException, Py4JError, ConnectionError) as error:
+        raise meaning(error) from error
+
+
+def _error(causes: Sequence[JvmCause], text: str) -> SurelaneError:
+    kinds = [(kind, cause) for cause in causes if (kind := _kind(cause)) is not None]
+    kind, cause = kinds[0] if kinds else (ErrorKind.ROW if _is_of_a_row(causes) else None, None)
+    match kind:
+        case ErrorKind.GONE:
+            return MessagesGone.of(text)
+        case ErrorKind.DAMAGED:
+            assert cause is not None, "it was found by one"
+            return Diverged.checkpoint_damaged(f"a file of the checkpoint is damaged: {cause.message}", lane=None)
+        case ErrorKind.OTHER_QUERY:
+            # An older writer that was frozen may have woken up: opening again asks the target which is fenced.
+            return SparkFailed(f"another query writes to this checkpoint: {text}")
+        case ErrorKind.KAFKA_AWAY:
+            return Unreachable(f"Kafka does not answer Spark: {text}")
+        case ErrorKind.ROW:
+            return JobFailed(f"Spark could not compute or decode a row: {text}")
+        case _:
+            return SparkFailed(f"Spark ended the query: {text}")
+
+
+def _kind(cause: JvmCause) -> ErrorKind | None:
+    """None for what says nothing without its cause, or without any."""
+    name, classes = cause.classes[0], set(cause.classes)
+    if OFFSETS_GONE in classes or (name == KAFKA_STATE[0] and cause.condition.startswith(KAFKA_STATE[1])):
+        return ErrorKind.GONE
+    if not classes.isdisjoint(KAFKA_AWAY) or _is_no_record(cause) or _is_unresolved(cause):
+        return ErrorKind.KAFKA_AWAY
+    return _of_a_task(cause, classes) if cause.in_task else _of_the_driver(cause, classes)
+
+
+def _is_no_record(cause: JvmCause) -> bool:
+    kind, where = _NO_RECORD
+    return cause.classes[0] == kind and cause.thrower.startswith(where)
+
+
+def _is_unresolved(cause: JvmCause) -> bool:
+    kind, words = _UNRESOLVED
+    return cause.classes[0] == kind and cause.message.startswith(words)
+
+
+def _of_a_task(cause: JvmCause, classes: set[str]) -> ErrorKind | None:
+    if cause.sqlstate.startswith(SURROUNDINGS_STATES) or cause.thrower.startswith(_NO_PYTHON):
+        return ErrorKind.SURROUNDINGS
+    if cause.sqlstate.startswith(ROW_STATES) or cause.thrower.startswith(_PYTHON) or not classes.isdisjoint(_OF_DATA):
+        return ErrorKind.ROW
+    return None if classes.isdisjoint(_SURROUNDINGS) else ErrorKind.SURROUNDINGS
+
+
+def _of_the_driver(cause: JvmCause, classes: set[str]) -> ErrorKind | None:
+    if DAMAGED in classes:
+        return ErrorKind.DAMAGED
+    if cause.condition in OTHER_QUERY:
+        return ErrorKind.OTHER_QUERY
+    return ErrorKind.ROW if cause.condition and not classes.isdisjoint(_OF_A_ROW) else None
+
+
+def _is_of_a_row(causes: Sequence[JvmCause]) -> bool:
+    """Of causes that say nothing by themselves."""
+    unsent = _LAST_FAILURE.match(causes[-1].message) if causes and causes[-1].ended_job else None
+    return any(cause.in_task for cause in causes) or (unsent is not None and unsent["kind"] not in _SURROUNDINGS)

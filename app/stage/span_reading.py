@@ -1,0 +1,134 @@
+"""The rows of a request: read from Kafka, or given with it; decoded, and sent through the user's function."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from app.config.settings import SourceSettings
+from app.decode.decoding import Decoding, as_batches
+from app.kafka.broker import Broker, RawMessage
+from app.kafka.spans import Batch
+from app.model.activity import Activity
+from app.model.offsets import Offsets, Position, Span
+from app.model.rows import NO_ROWS
+from app.stage.readers import READERS, Readers
+from app.stage.receipt import Last
+from app.stage.request import Request
+
+#: messages that are decoded at once: so many are in the processor's cache
+_PIECE = 2_000
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What was read of a lane and waits for its next epoch."""
+
+    start: Offsets
+    end: Offsets
+    rows: pa.Table
+
+
+class SpanReading:
+    """Of one process. Used by one thread."""
+
+    def __init__(
+        self,
+        source: SourceSettings,
+        decoding: Decoding,
+        is_cancelled: Callable[[], bool],
+        doing: Callable[[Activity], None],
+        *,
+        has_function: bool,
+    ) -> None:
+        """`is_cancelled`: whether to give up waiting for messages; `doing` gets what is done next."""
+        self._source, self._decoding = source, decoding
+        self._doing, self._has_function = doing, has_function
+        self._readers = Readers(source, Batch, is_cancelled)
+        self._held: dict[str, _Held] = {}
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """For all that is no span; connected when it is used first."""
+        if self._broker is None:
+            self._broker = Broker(self._source)
+        return self._broker
+
+    def close(self) -> None:
+        """End the connections."""
+        self._readers.close()
+        if self._broker is not None:
+            self._broker.close()
+
+    def rows(self, request: Request) -> pa.Table:
+        """All rows of the span, in any order."""
+        if request.given:
+            return self.stored([one.raw for one in request.given])
+        held = self._take_held(request)
+        span = request.span if held is None else Span(start=held.end, end=request.span.end)
+        reader = self._readers.of(request, span.start)
+        rows = [NO_ROWS if held is None else held.rows]
+        for piece in _pieces(span):
+            self._doing(Activity.FETCH)
+            found = reader.read(piece)
+            self._doing(Activity.DECODE)
+            rows.append(self._decoding.decoded(found))
+        return pa.concat_tables([rows[0], self._transformed(pa.concat_tables([NO_ROWS, *rows[1:]]))])
+
+    def stored(self, messages: list[RawMessage]) -> pa.Table:
+        """The rows of messages that were kept."""
+        self._doing(Activity.DECODE)
+        parts = (messages[first : first + _PIECE] for first in range(0, len(messages), _PIECE))
+        rows = [self._decoding.decoded(as_batches(part)) for part in parts]
+        return self._transformed(pa.concat_tables([NO_ROWS, *rows]))
+
+    def hold(self, request: Request, start: Offsets, rows: pa.Table) -> None:
+        """Keep the rows from `start` up to the span's end: the lane's next span probably begins there."""
+        if not request.given:
+            self._held[request.lane] = _Held(start, request.span.end, rows)
+            while len(self._held) > READERS:
+                self._held.pop(next(iter(self._held)))
+
+    def message(self, request: Request) -> Callable[[Position], RawMessage | None]:
+        """What reads one message of the span whole."""
+        given = {Position(one.topic, one.partition, one.offset): one for one in request.given}
+
+        def read(position: Position) -> RawMessage | None:
+            return given[position].raw if position in given else self.broker.message(position)
+
+        return read
+
+    def lasts(self, request: Request, end: Offsets) -> tuple[Last, ...]:
+        """What identifies the last message of each partition that was read up to there."""
+        reader = self._readers.get(request.lane)
+        if reader is None or request.given:
+            return ()
+        found = {tp: reader.last(tp, offset) for tp, offset in end.items()}
+        return tuple(
+            Last(*tp, one.offset, one.leader_epoch, one.timestamp_ms, one.digest)
+            for tp, one in found.items()
+            if one is not None
+        )
+
+    def _take_held(self, request: Request) -> _Held | None:
+        held, span = self._held.pop(request.lane, None), request.span
+        if held is None or held.start != span.start or any(held.end[tp] > end for tp, end in span.end.items()):
+            return None
+        return held
+
+    def _transformed(self, rows: pa.Table) -> pa.Table:
+        if self._has_function:
+            self._doing(Activity.FUNCTION)
+        return self._decoding.transformed(rows)
+
+
+def _pieces(span: Span) -> Iterator[Span]:
+    """One after the other; of several partitions there is one."""
+    moved = {tp: end for tp, end in span.end.items() if end > span.start[tp]}
+    if len(moved) != 1:
+        yield span
+        return
+    ((tp, end),) = moved.items()
+    for start in range(span.start[tp], end, _PIECE):
+        yield Span.of(tp, start, min(start + _PIECE, end))
