@@ -9,10 +9,10 @@ from app.archive.committed_files import Folder
 from app.archive.file import Block, blocks
 from app.archive.reader import ArchiveReader
 from app.archive.rotation import Policy
-from app.commit.participant import Work
 from app.kafka.broker import RawMessage
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.protocol.participant import Work
 
 CLUSTER, LANE = "a cluster", "orders"
 #: combine nothing, delete nothing

@@ -13,9 +13,6 @@ from app.apply.applier import Applier
 from app.apply.epoch_batch import EpochBatch
 from app.apply.rules import TargetRules
 from app.apply.table_plans import TablePlans
-from app.commit.committer import Committer, OnePhase, TwoPhase
-from app.commit.participant import Participant
-from app.commit.target_participant import OneCommitTarget, PreparedTarget
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import BreakerSettings, CommitMode, TargetSettings
@@ -36,6 +33,9 @@ from app.model.death import Death as EndOfWorker
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.protocol.committer import Committer, OnePhase, TwoPhase
+from app.protocol.participant import Participant
+from app.protocol.target_participant import OneCommitTarget, PreparedTarget
 from app.transform.function import Function, over
 from tests.decoded import decoded
 from tests.fix_target import SCHEMA, Target

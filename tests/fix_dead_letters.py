@@ -15,7 +15,7 @@ from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.offsets import Position
 from app.worker.dead_letter_sender import DeadLetterSender
-from app.worker.fencing import LaneWriter
+from app.worker.lane_writer import LaneWriter
 from tests.fix_target import SCHEMA, Target
 from tests.waiting import eventually
 
@@ -37,7 +37,14 @@ class Post:
         self.registry = CollectorRegistry()
         engine, self._ledger = target.as_lane, Ledger(SCHEMA, target.lane)
         guard = Guard(Attempts(engine, SCHEMA, target.lane), Limits(max_attempts=3, max_losses=5))
-        self._writer = LaneWriter(target.lane, engine, self._ledger, None, guard, self.quarantine)
+        self._writer = LaneWriter(
+            name=target.lane,
+            engine=engine,
+            ledger=self._ledger,
+            partition=None,
+            guard=guard,
+            quarantine=self.quarantine,
+        )
         self._writer.generation = self.claim()
         self._running: list[DeadLetterSender] = []
 

@@ -1,5 +1,5 @@
 """The archive: what a lane consumed, kept as files beyond Kafka's retention. A participant of each epoch
-(`app.commit.participant`) on the writing side, a second source of the same messages on the reading side.
+(`app.protocol.participant`) on the writing side, a second source of the same messages on the reading side.
 
     <archive.path>/<lane>/
         .part-orders@7-41.jsonl.zst        of epoch 41 of generation 7: begun or pre-committed, seen by nobody

@@ -18,11 +18,11 @@ from app.archive.io_errors import telling
 from app.archive.line_format import VERSION, EpochLine, HeadLine
 from app.archive.names import Name
 from app.archive.offset_ranges import Kept, Stretch, missing, union
-from app.commit.participant import Work
 from app.errors import Diverged, EnvironmentMissing
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.private import FOLDER_MODE
+from app.protocol.participant import Work
 
 log = structlog.get_logger()
 

@@ -22,8 +22,6 @@ from app.apply.applier import Applied, Applier
 from app.apply.epoch_batch import EpochBatch
 from app.apply.order_plan import FALLBACKS
 from app.apply.table_plans import TablePlan
-from app.commit.committer import Committer
-from app.commit.participant import Work
 from app.db.sqlstate import check_alive, may_blame, sqlstate, translated, unless_refused
 from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
 from app.guard.attempts import AttemptStage
@@ -45,6 +43,8 @@ from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
+from app.protocol.committer import Committer
+from app.protocol.participant import Work
 from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.receipt import offsets_of
 

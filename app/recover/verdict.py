@@ -1,14 +1,14 @@
 """What the evidence asks to be done with a prepared transaction, and why, in words.
 
-Who decides is `app.recover.start.ending`, as at a start. In addition a command may not know what a start knows: which
+`app.protocol.start_table.ending` decides, as at a start. In addition a command may not know what a start knows: which
 checkpoint is the lane's. Then it says so (UNSURE) instead of taking the lack of an entry for a decision.
 """
 
 import enum
 
 from app.model.gid import Gid
+from app.protocol.start_table import PreparedOutcome, ending
 from app.recover.in_doubt_evidence import InDoubtEvidence
-from app.recover.start import PreparedOutcome, ending
 
 
 class OperatorAnswer(enum.StrEnum):

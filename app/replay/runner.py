@@ -27,8 +27,8 @@ from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.worker.epoch_source import EpochSource
-from app.worker.fencing import LaneWriter
 from app.worker.lane_factory import add_writers, make_lane
+from app.worker.lane_writer import LaneWriter
 from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()

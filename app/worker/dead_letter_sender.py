@@ -21,7 +21,7 @@ from app.errors import SurelaneError
 from app.guard.dead_letter import Letter, Outbox
 from app.kafka.dead_letter_producer import DeadLetterTopic
 from app.metrics.lane_metrics import LaneMetrics
-from app.worker.fencing import LaneWriter
+from app.worker.lane_writer import LaneWriter
 
 log = structlog.get_logger()
 

@@ -15,8 +15,6 @@ from app.apply.table_plans import TablePlans
 from app.archive.archive_participant import Archive
 from app.archive.committed_files import Folder
 from app.archive.rotation import Policy, Rotation
-from app.commit.committer import Committer, OnePhase, TwoPhase
-from app.commit.target_participant import OneCommitTarget
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
@@ -38,6 +36,8 @@ from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import TopicPartition
+from app.protocol.committer import Committer, OnePhase, TwoPhase
+from app.protocol.target_participant import OneCommitTarget
 from app.source.kept import KeptMessages
 from app.spark.package import ship
 from app.spark.session_options import PARALLELISM, is_local
@@ -49,7 +49,7 @@ from app.stage.stager import Told
 from app.supervisor.link import Link
 from app.transform.function import load
 from app.transform.sql.analysis import rules_of
-from app.worker.fencing import LaneWriter
+from app.worker.lane_writer import LaneWriter
 from app.worker.session_resources import check_channel, tasks_of, variables_of_tasks
 from app.worker.stored_message_decoder import StoredMessages
 
@@ -75,7 +75,14 @@ def add_writers(
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
             archive = make_archive(settings, name, pool)
             writers[name] = LaneWriter(
-                name, engine, ledger, partition, guard, quarantine, archive=archive, sessions=(sessions, *more)
+                name=name,
+                engine=engine,
+                ledger=ledger,
+                partition=partition,
+                guard=guard,
+                quarantine=quarantine,
+                archive=archive,
+                sessions=(sessions, *more),
             )
 
 

@@ -11,7 +11,7 @@ from app.model.last import LastMessage, LastMessages
 from app.model.offsets import Span, TopicPartition
 from app.recover.rewritten import check_not_rewritten
 from app.source.messages import TaskMessages
-from app.worker.fencing import LaneWriter
+from app.worker.lane_writer import LaneWriter
 
 #: cluster id, and the id of each topic
 Answer = Callable[[], tuple[str, dict[str, str]]]

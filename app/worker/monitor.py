@@ -25,7 +25,7 @@ from app.recover.archive_reach import archive_reach
 from app.snapshot.snapshot_records import Recorded, Records
 from app.stage.pool import Pool
 from app.verify.verification_records import Verifications
-from app.worker.fencing import LaneWriter
+from app.worker.lane_writer import LaneWriter
 from app.worker.stage_monitor import StageMonitor
 
 log = structlog.get_logger()

@@ -25,8 +25,8 @@ from app.spark.session import make_session, stop_session
 from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.supervisor.worker_process import STOP_SIGNALS
-from app.worker.fencing import LaneWriter
 from app.worker.lane_factory import make_pool
+from app.worker.lane_writer import LaneWriter
 from app.worker.streaming_run import StopRequested, StreamingRun
 
 log = structlog.get_logger()

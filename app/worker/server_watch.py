@@ -13,7 +13,7 @@ import structlog
 from app.db.sessions import AtWork
 from app.errors import SurelaneError
 from app.supervisor.link import AtServer, Link
-from app.worker.fencing import LaneWriter
+from app.worker.lane_writer import LaneWriter
 
 log = structlog.get_logger()
 

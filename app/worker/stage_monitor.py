@@ -12,7 +12,7 @@ from app.ledger.in_flight_rows import InFlightRows
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.in_flight import InFlightView
 from app.stage.pool import Pool
-from app.worker.fencing import LaneWriter
+from app.worker.lane_writer import LaneWriter
 
 log = structlog.get_logger()
 

@@ -19,7 +19,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.archive.reader import ArchiveReader
-from app.commit.watcher import CheckpointWatcher
 from app.config.settings import Settings
 from app.db.locks import lock_holder
 from app.db.sqlstate import translated
@@ -33,6 +32,8 @@ from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.protocol.checkpoint_watcher import CheckpointWatcher
+from app.protocol.fencing import open_writers
 from app.source.messages import TaskMessages
 from app.source.size import EpochSize
 from app.source.stream import start_query
@@ -46,8 +47,8 @@ from app.worker.archive_backfill import Filling
 from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.epoch_forecast import EpochForecast
 from app.worker.epoch_source import EpochSource
-from app.worker.fencing import LaneWriter, open_writers
 from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once, make_lane
+from app.worker.lane_writer import LaneWriter
 from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
 from app.worker.server_watch import ServerWatch

@@ -12,11 +12,11 @@ import pytest
 from app.archive.archive_participant import Archive
 from app.archive.committed_files import Folder
 from app.archive.reader import ArchiveReader
-from app.commit.target_participant import PreparedTarget
 from app.config.settings import CommitMode
 from app.failpoint import VARIABLE
 from app.ledger.store import Ledger
-from app.recover.start import settle
+from app.protocol.start_table import settle
+from app.protocol.target_participant import PreparedTarget
 from app.spark.local import LocalCheckpoint
 from tests.archive_victim import archive_of, lane_of
 from tests.fix_bare_lane import TOPIC

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, text
 
-from app.commit.committer import TwoPhase
-from app.commit.participant import Work
-from app.commit.target_participant import PreparedTarget
 from app.db.sqlstate import check_alive
 from app.errors import Diverged, Fenced, Unreachable
 from app.ledger.store import Ledger
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
+from app.protocol.committer import TwoPhase
+from app.protocol.participant import Work
+from app.protocol.target_participant import PreparedTarget
 from tests.fix_target import SCHEMA, Target
 
 WAIT_SECONDS = 30.0

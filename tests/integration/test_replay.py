@@ -10,7 +10,6 @@ import pytest
 
 from app.archive.archive_participant import Archive
 from app.archive.committed_files import Folder
-from app.commit.participant import Work
 from app.config.loader import load
 from app.config.settings import Settings
 from app.embedded import Kafka
@@ -19,6 +18,7 @@ from app.errors import ExitStatus
 from app.kafka.broker import Broker
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
+from app.protocol.participant import Work
 from app.replay.kafka_messages import KafkaMessages
 from tests import messages as m
 from tests.fix_archive import Given

@@ -26,9 +26,10 @@ from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.protocol.fencing import open_writers
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity
-from app.worker.fencing import LaneWriter, open_writers
+from app.worker.lane_writer import LaneWriter
 from tests.fix_cli import Ended
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target
@@ -411,7 +412,14 @@ def test_the_checkpoint_decides_that_is_there_when_the_lock_is_held(scene: MakeS
     decided.decide()
     name, ledger = made.lane.name, Ledger(SCHEMA, made.lane.name)
     guard = Guard(Attempts(made.target.as_lane, SCHEMA, name), Limits(max_attempts=3, max_losses=5))
-    writer = LaneWriter(name, made.target.as_lane, ledger, None, guard, Quarantine(SCHEMA, name))
+    writer = LaneWriter(
+        name=name,
+        engine=made.target.as_lane,
+        ledger=ledger,
+        partition=None,
+        guard=guard,
+        quarantine=Quarantine(SCHEMA, name),
+    )
     try:
         open_writers([writer], LateLook(spark, str(made.lane.checkpoint), before), Offsets(), "two-phase")
     finally:

@@ -6,8 +6,8 @@ import pytest
 
 from app.cli.indoubt_view import age
 from app.model.gid import Gid
+from app.protocol.start_table import PreparedOutcome, ending
 from app.recover.in_doubt_evidence import InDoubtEvidence
-from app.recover.start import PreparedOutcome, ending
 from app.recover.verdict import RIGHT, InDoubtVerdict, OperatorAnswer, consequence, judge, what_next, why
 
 GID = Gid("orders", 3, 41)

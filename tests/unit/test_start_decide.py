@@ -4,11 +4,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.commit.target_participant import lost
 from app.errors import Diverged, ExitStatus
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.recover.start import Planned, PreparedOutcome, Start, decide, ending
+from app.protocol.start_table import Planned, PreparedOutcome, Start, decide, ending
+from app.protocol.target_participant import lost
 from tests.runbook import commands
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

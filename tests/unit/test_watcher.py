@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from app.commit.participant import Work
-from app.commit.watcher import CheckpointWatcher
 from app.errors import Diverged, Unreachable
 from app.model.gid import Gid
+from app.protocol.checkpoint_watcher import CheckpointWatcher
+from app.protocol.participant import Work
 from tests.waiting import eventually
 
 FIRST, SECOND = Gid("orders", 1, 1), Gid("orders", 1, 2)

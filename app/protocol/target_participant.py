@@ -4,12 +4,12 @@ import psycopg2
 from sqlalchemy import Connection, Engine, RootTransaction, TwoPhaseTransaction
 from sqlalchemy.exc import DBAPIError
 
-from app.commit.participant import Work
 from app.db.prepared import prepared
 from app.db.sqlstate import UNDEFINED_OBJECT, sqlstate, translated
 from app.errors import Diverged
 from app.ledger.store import Ledger
 from app.model.gid import Gid
+from app.protocol.participant import Work
 
 
 class PreparedTarget:

@@ -8,9 +8,9 @@ from typing import Protocol
 import structlog
 
 from app import failpoint
-from app.commit.participant import Participant, Work
 from app.errors import SurelaneError
 from app.model.gid import Gid
+from app.protocol.participant import Participant, Work
 
 log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.commit.committer import Committer
 from app.errors import SurelaneError, Verdict
+from app.protocol.committer import Committer
 
 #: seconds between two looks at the checkpoint, growing from the first to the second: a local disk answers in
 #: microseconds, an object store asks for money

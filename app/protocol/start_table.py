@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import structlog
 from sqlalchemy import Connection
 
-from app.commit.participant import Participant
 from app.db.sqlstate import translated
 from app.errors import Diverged
 from app.ledger.store import Ledger
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
+from app.protocol.participant import Participant
 from app.spark.entries import Entries
 
 log = structlog.get_logger()

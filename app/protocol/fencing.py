@@ -1,31 +1,27 @@
-"""Opening lanes: from whatever state the last writer left to lanes that may take their next epoch.
+"""Fencing: from the state that the last writer left to lanes that may process their next epoch.
 
-The order is the fence: claim a generation (older writers are out from here on), take the lock (their sessions are
-gone), settle what they prepared, read the ledger, choose the checkpoint, activate the generation.
+In this order: claim a generation (older writers are fenced from here on), take the lane's lock (their sessions are
+ended), settle what they prepared (`start_table`), read the ledger, choose the checkpoint, activate the generation.
 """
 
 import time
-from dataclasses import dataclass, field, replace
-from threading import Event
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 from sqlalchemy import Connection, Engine
 
-from app.archive.archive_participant import Archive
-from app.commit.participant import Participant
-from app.commit.target_participant import PreparedTarget
 from app.db.direct import check_direct
 from app.db.locks import TRY_SECONDS, lock_holder, terminate, try_lock
-from app.db.sessions import Sessions
 from app.db.sqlstate import translated
 from app.errors import Diverged, Unreachable
-from app.guard.guard import Guard
-from app.guard.quarantine import Quarantine
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.recover.start import Planned, Start, decide, settle
+from app.protocol.participant import Participant
+from app.protocol.start_table import Planned, Start, decide, settle
+from app.protocol.target_participant import PreparedTarget
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import CheckpointIdentity
 
@@ -35,43 +31,38 @@ log = structlog.get_logger()
 LOCK_WAIT_SECONDS = 30.0
 
 
-@dataclass
-class LaneWriter:
-    """One lane's place in the target: its connection, its ledger, its generation, and which partitions are its."""
+@dataclass(kw_only=True)
+class Writer:
+    """One lane's writer: its connection, its ledger, the participants of its epochs, and which partitions it has."""
 
     name: str
     engine: Engine
     ledger: Ledger
     #: None: every partition of every topic
     partition: TopicPartition | None
-    guard: Guard
-    quarantine: Quarantine
-    #: the one it claimed last; 0 before the first opening
+    #: the generation that it claimed last; 0 before the first opening
     generation: int = 0
     connection: Connection | None = None
-    #: somebody may have asked for a release: see `app.lane.releasing`
-    release_wanted: Event = field(default_factory=Event)
-    #: what keeps its messages, if anything does
-    archive: Archive | None = None
-    #: what its connections, and its guard's, do at the server
-    sessions: tuple[Sessions, ...] = ()
 
     @property
-    def others(self) -> tuple[Participant, ...]:
-        """Who takes part in its epochs beside the target."""
-        return () if self.archive is None else (self.archive,)
+    def others(self) -> Sequence[Participant]:
+        """The participants of its epochs beside the target."""
+        return ()
+
+    def generation_elsewhere(self) -> int:
+        """The newest generation on record outside of the target, which a restored target may have forgotten; or 0."""
+        return 0
 
     def mine(self, offsets: Offsets) -> Offsets:
         """The part of `offsets` that is this lane's."""
         return offsets if self.partition is None else offsets.only({self.partition})
 
     def prepared(self) -> PreparedTarget:
-        """The target as a participant with two phases, which may also have left something where it has one now."""
+        """The target as a participant with two phases, also where a lane of one phase was a lane of two before."""
         return PreparedTarget(_open(self), self.engine, self.ledger, self.generation)
 
     def close(self) -> None:
         """Give the connection back, and with it the lock; what was not prepared is rolled back."""
-        self.guard.close()
         for other in self.others:
             other.close()
         connection, self.connection = self.connection, None
@@ -89,7 +80,7 @@ class Opened:
 
 
 def open_writers(
-    writers: list[LaneWriter], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
+    writers: Sequence[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
 ) -> Opened:
     """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know; `anew`:
     with a new checkpoint, whose epochs end elsewhere than those that the present one has planned."""
@@ -128,12 +119,12 @@ def _check_lane(identity: CheckpointIdentity | None, name: str, location: str) -
         )
 
 
-def _open(writer: LaneWriter) -> Connection:
+def _open(writer: Writer) -> Connection:
     assert writer.connection is not None, "claimed and locked"
     return writer.connection
 
 
-def _claim_and_lock(writer: LaneWriter, checkpoint: str, delivery: str, at_least: int) -> str:
+def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: int) -> str:
     """Returns the checkpoint the lane is to go on with: `checkpoint`, or FROM_LEDGER if an operator asked for that."""
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
@@ -143,13 +134,13 @@ def _claim_and_lock(writer: LaneWriter, checkpoint: str, delivery: str, at_least
             wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint
             if writer.generation:
                 writer.ledger.check_newest(connection, writer.generation)
-            at_least = max(at_least, writer.guard.newest_generation())
+            at_least = max(at_least, writer.generation_elsewhere())
             writer.generation = writer.ledger.claim(connection, checkpoint=wanted, delivery=delivery, at_least=at_least)
         _lock(writer, connection)
         return wanted
 
 
-def _lock(writer: LaneWriter, connection: Connection) -> None:
+def _lock(writer: Writer, connection: Connection) -> None:
     """Take the lock, ending the session that holds it: it belongs to an older writer, which is fenced already."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     told: int | None = None
@@ -175,34 +166,34 @@ def _planned(checkpoint: Checkpoint) -> Planned | None:
     return Planned(epoch=epoch, span=checkpoint.span(epoch), complete=checkpoint.is_complete(epoch))
 
 
-def _mine(writer: LaneWriter, planned: Planned | None) -> Planned | None:
+def _mine(writer: Writer, planned: Planned | None) -> Planned | None:
     if planned is None:
         return None
     return replace(planned, span=Span(start=writer.mine(planned.span.start), end=writer.mine(planned.span.end)))
 
 
-def _last(writer: LaneWriter) -> EpochRecord | None:
+def _last(writer: Writer) -> EpochRecord | None:
     connection = _open(writer)
     with translated(f"lane {writer.name}: reading the ledger"), connection.begin():
         return writer.ledger.last(connection)
 
 
-def _decide(writer: LaneWriter, planned: Planned | None) -> Start:
+def _decide(writer: Writer, planned: Planned | None) -> Start:
     last = _last(writer)
     return decide(writer.name, _mine(writer, planned), last.read if last else None)
 
 
-def _ledger_end(writer: LaneWriter, begin: Offsets, planned: Planned | None) -> Offsets:
+def _ledger_end(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
     last = _last(writer)
     return last.span.end if last else _beginning(writer, begin, planned)
 
 
-def _beginning(writer: LaneWriter, begin: Offsets, planned: Planned | None) -> Offsets:
+def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
     mine = _mine(writer, planned)
     return mine.span.start if mine else writer.mine(begin)
 
 
-def _write_genesis(writer: LaneWriter, begin: Offsets, planned: Planned | None) -> None:
+def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
     """A lane's first ledger row: where it was told to start, so that the first epoch's continuity can be checked."""
     if writer.ledger.last(_open(writer)) is None:
         start = _beginning(writer, begin, planned)

@@ -1,0 +1,40 @@
+"""A lane's writer with what the worker has beside it: guard, quarantine and archive."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from threading import Event
+
+from app.archive.archive_participant import Archive
+from app.db.sessions import Sessions
+from app.guard.guard import Guard
+from app.guard.quarantine import Quarantine
+from app.protocol.fencing import Writer
+from app.protocol.participant import Participant
+
+
+@dataclass(kw_only=True)
+class LaneWriter(Writer):
+    """See Writer."""
+
+    guard: Guard
+    quarantine: Quarantine
+    #: set when an operator may have requested a release: see `app.lane.releasing`
+    release_wanted: Event = field(default_factory=Event)
+    #: None: the lane archives nothing
+    archive: Archive | None = None
+    #: of its connections and its guard's
+    sessions: tuple[Sessions, ...] = ()
+
+    @property
+    def others(self) -> Sequence[Participant]:
+        """See Writer."""
+        return () if self.archive is None else (self.archive,)
+
+    def generation_elsewhere(self) -> int:
+        """See Writer."""
+        return self.guard.newest_generation()
+
+    def close(self) -> None:
+        """See Writer."""
+        self.guard.close()
+        super().close()
