@@ -16,8 +16,8 @@ from app.config.redaction import Redaction
 from app.config.settings import CommitMode, TargetSettings
 from app.embedded import Postgres
 from app.kafka.broker import RawMessage
-from app.lane.quarantine_writer import Rules
 from app.model.offsets import Position
+from app.quarantine.quarantine_writer import Rules
 from tests.fix_archive import CLUSTER, Given
 from tests.fix_bare_lane import ROUTES, TOPIC, BareLane
 from tests.fix_doubt import EPOCH, counted

@@ -17,14 +17,9 @@ from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import BreakerSettings, CommitMode, TargetSettings
 from app.db.engine import make_engine
-from app.guard.attempts import Attempts
-from app.guard.guard import Guard, Limits
-from app.guard.quarantine import Quarantine
 from app.kafka.broker import RawMessage
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
-from app.lane.quarantine_writer import QuarantineWriter, Rules
-from app.lane.releasing import QuarantineReleases
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.activity import Activity
@@ -33,9 +28,14 @@ from app.model.death import Death as EndOfWorker
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.poison.attempts import Attempts
+from app.poison.guard import Guard, Limits
 from app.protocol.committer import Committer, OnePhase, TwoPhase
 from app.protocol.participant import Participant
 from app.protocol.target_participant import OneCommitTarget, PreparedTarget
+from app.quarantine.quarantine import Quarantine
+from app.quarantine.quarantine_writer import QuarantineWriter, Rules
+from app.quarantine.releases import QuarantineReleases
 from app.transform.function import Function, over
 from tests.decoded import decoded
 from tests.fix_target import SCHEMA, Target

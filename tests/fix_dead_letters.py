@@ -7,13 +7,13 @@ from prometheus_client import CollectorRegistry
 
 from app.config.settings import Settings, SourceSettings
 from app.embedded import Kafka
-from app.guard.attempts import Attempts
-from app.guard.guard import Guard, Limits
-from app.guard.quarantine import Entry, Quarantine
 from app.kafka.broker import Broker, RawMessage
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.offsets import Position
+from app.poison.attempts import Attempts
+from app.poison.guard import Guard, Limits
+from app.quarantine.quarantine import Entry, Quarantine
 from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.lane_writer import LaneWriter
 from tests.fix_target import SCHEMA, Target

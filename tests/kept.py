@@ -3,9 +3,9 @@
 from typing import Any
 
 from app.errors import Verdict
-from app.guard.quarantine import Entry, EntryState
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position
+from app.quarantine.quarantine import Entry, EntryState
 
 TOPIC = "made-up"
 

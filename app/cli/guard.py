@@ -10,8 +10,8 @@ from app.cli.terminal import console
 from app.config.loader import load
 from app.config.settings import Order, Settings
 from app.db.sqlstate import translated
-from app.guard.database import guard_engine
-from app.guard.overview import GuardOverview, overview
+from app.poison.guard_database import guard_engine
+from app.poison.guard_overview import GuardOverview, overview
 
 app = typer.Typer(name="guard", add_completion=False, no_args_is_help=True)
 

@@ -9,9 +9,9 @@ from sqlalchemy import Row
 
 from app.cli.quarantine_view import printable
 from app.config.settings import GuardSettings
-from app.guard.attempts import span_of
-from app.guard.narrowing import size
-from app.guard.overview import GuardOverview
+from app.poison.attempts import span_of
+from app.poison.guard_overview import GuardOverview
+from app.poison.narrowing import size
 
 _ATTEMPT = ("generation", "epoch", "stage")
 _MORE = ("deaths", "unexplained", "alone", "controlled", "control_failures")

@@ -18,7 +18,7 @@ from app.config.settings import Order, Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import Refused
-from app.guard.quarantine import storable
+from app.poison.storable_text import storable
 from app.recover.answering import Answering
 from app.recover.in_doubt_evidence import source_of
 from app.recover.in_doubt_overview import Observer

@@ -11,8 +11,8 @@ from app.cli.common_options import ConfigFile, Json
 from app.config.loader import load
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
-from app.guard.database import guard_engine
 from app.ledger import migrations as ledger
+from app.poison.guard_database import guard_engine
 
 app = typer.Typer(add_completion=False)
 

@@ -22,9 +22,9 @@ from app.config.settings import Order, Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import Refused
-from app.guard.operator import Filter, Operator
-from app.guard.quarantine import OPEN, EntryState
 from app.model.moment import EXAMPLE, moment
+from app.quarantine.operator import Filter, Operator
+from app.quarantine.quarantine import OPEN, EntryState
 
 #: entries of one `list`, whose messages are in memory together
 MAX_LISTED = 1_000

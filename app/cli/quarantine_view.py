@@ -10,8 +10,8 @@ from rich.text import Text
 from sqlalchemy import Row
 
 from app.config.redaction import Columns, Redaction
-from app.guard.quarantine import raw_message
-from app.guard.redact import document, error_text
+from app.quarantine.quarantine import raw_message
+from app.quarantine.redacted_text import document, error_text
 
 #: of a text that is longer only the beginning is shown; `--raw` and `--json` give all
 MAX_CHARACTERS = 100_000

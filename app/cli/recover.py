@@ -21,8 +21,8 @@ from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import ExitStatus
-from app.guard.database import forget_suspects
 from app.kafka.broker import Broker
+from app.poison.guard_database import forget_suspects
 from app.recover.from_ledger import Resumption, recover_from_ledger
 from app.recover.gap import accept as accept_gap
 from app.recover.gap import look

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.quarantine_view import printable
-from app.guard.lossless_json import HIDDEN
+from app.quarantine.lossless_json import HIDDEN
 from app.verify.pair import Pair
 from app.verify.positions import SidePositions
 from app.verify.result import Difference, DifferenceKind, TableResult, Values

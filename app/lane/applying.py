@@ -14,13 +14,14 @@ from app.apply.applier import Applied
 from app.apply.constraints import Deferred, settle_constraints
 from app.apply.order_plan import OrderPlan
 from app.db.sqlstate import unless_refused
-from app.guard.attempts import AttemptStage
-from app.guard.guard import Failure
-from app.guard.narrowing import Rows, cut_rows, keep_together, single, split_rows
 from app.lane.deferred_constraint_search import DeferredConstraintSearch
 from app.lane.guarded_apply import GuardedApply
 from app.model.counts import Counts
 from app.model.offsets import Span
+from app.poison.attempts import AttemptStage, Suspect
+from app.poison.guard import Failure
+from app.poison.narrowing import Rows, cut_rows, keep_together, single, split_rows
+from app.poison.try_until_condemned import try_until_condemned
 
 
 @dataclass
@@ -96,21 +97,20 @@ class EpochApplication:
         return keep_together(split_rows(rows), self.sending.epoch.key_changes)
 
     def _one(self, ordinal: int, deferred: Deferred) -> None:
-        """A single message: tried until it is taken or condemned."""
-        guard, span = self.sending.guard, single(self.sending.epoch.position(ordinal))
-        suspect = guard.suspect(span, AttemptStage.APPLY)
-        while suspect is None or not guard.condemns(suspect):
-            if suspect is not None and guard.wants_control(suspect):
-                suspect = self.sending.control(suspect)
-                continue
-            guard.begin(self.sending.number, span, AttemptStage.APPLY)
-            result = self.sending.attempt((ordinal, ordinal + 1))
+        sending, span = self.sending, single(self.sending.epoch.position(ordinal))
+
+        def attempt(_: Suspect | None) -> Applied | Suspect:
+            result = sending.attempt((ordinal, ordinal + 1))
             if isinstance(result, Applied):
-                self._applied(result, ordinal + 1, deferred)
-                return
-            self.sending.check_order(ordinal, result)
-            suspect = guard.failed(span, AttemptStage.APPLY, Failure.of(result))
-        self.sending.skips.condemn(ordinal, suspect)
+                return result
+            sending.check_order(ordinal, result)
+            return sending.guard.failed(span, AttemptStage.APPLY, Failure.of(result))
+
+        result = try_until_condemned(sending.guard, sending.number, span, AttemptStage.APPLY, attempt, sending.control)
+        if isinstance(result, Suspect):
+            sending.skips.condemn(ordinal, result)
+        else:
+            self._applied(result, ordinal + 1, deferred)
 
     def _applied(self, result: Applied, end: int, deferred: Deferred) -> None:
         """Deferred constraints are asked at once, only to know what is in progress if one of them kills."""

@@ -24,11 +24,12 @@ from app.apply.applier import Applied
 from app.apply.constraints import Deferred
 from app.db.sql import discarded
 from app.errors import Unreachable
-from app.guard.attempts import AttemptStage, Suspect
-from app.guard.guard import Failure
-from app.guard.narrowing import FAN_OUT, Rows, single, split_rows
 from app.lane.guarded_apply import GuardedApply
 from app.model.counts import Counts
+from app.poison.attempts import AttemptStage, Suspect
+from app.poison.guard import Failure
+from app.poison.narrowing import FAN_OUT, Rows, single, split_rows
+from app.poison.try_until_condemned import try_until_condemned
 
 #: asked for one by one they take about a second
 FEW_MESSAGES = FAN_OUT**2
@@ -129,17 +130,17 @@ class DeferredConstraintSearch:
                 marks.set(at + 1)
                 for _ in self._sent(at + 1, _ends(at + 1, end)):
                     pass
-            while suspect is None or not guard.condemns(suspect):
-                if suspect is not None and guard.wants_control(suspect):
-                    suspect = self.sending.control(suspect)
-                    continue
-                guard.begin(self.sending.number, span, AttemptStage.APPLY)
+
+            def attempt(_: Suspect | None) -> Suspect | None:
                 error = marks.violation_before(at + 1) if isinstance(result, Applied) else self.sending.attempt(alone)
                 if not isinstance(error, Exception):
                     return None
                 self.sending.check_order(at, error)
-                suspect = guard.failed(span, AttemptStage.APPLY, Failure.of(error))
-        return suspect
+                return guard.failed(span, AttemptStage.APPLY, Failure.of(error))
+
+            return try_until_condemned(
+                guard, self.sending.number, span, AttemptStage.APPLY, attempt, self.sending.control
+            )
 
     def _apply(self, first: int, ends: Iterable[int], held: int) -> Counts:
         """Apply everything up to `held`, in the same parts."""

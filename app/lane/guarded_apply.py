@@ -13,11 +13,11 @@ from app.apply.constraints import Deferred
 from app.apply.epoch_batch import EpochBatch
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import unless_refused
-from app.guard.attempts import AttemptStage, Suspect
-from app.guard.guard import Guard
-from app.guard.narrowing import Rows, span_of
-from app.lane.epoch_skips import EpochSkips
 from app.model.activity import Activity
+from app.poison.attempts import AttemptStage, Suspect
+from app.poison.guard import Guard
+from app.poison.narrowing import Rows, span_of
+from app.quarantine.epoch_skips import EpochSkips
 
 #: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds
 CONTROL_SECONDS = 2.0

@@ -6,31 +6,30 @@ fails in that is narrowed to one message here. When all parts have passed, the r
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import pyarrow as pa
 import structlog
 
 from app.apply.epoch_batch import EpochBatch
 from app.errors import JobFailed, MessagesGone, OutOfMemory, SurelaneError, Unattributed, Unreachable, Verdict
-from app.guard.attempts import AttemptStage, Suspect
-from app.guard.death_evidence import DeathEvidence, evidence_of
-from app.guard.guard import Failure, Guard
-from app.guard.narrowing import cut, only_position, single, span_of, split
 from app.kafka.broker import RawMessage
-from app.lane.skipped_message import SkippedMessage
 from app.model.activity import Activity
 from app.model.arrow import Indices
-from app.model.last import LastMessages
 from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS, RowKind
+from app.poison.attempts import AttemptStage, Suspect
+from app.poison.death_evidence import DeathEvidence, evidence_of
+from app.poison.epoch_rows import MALFORMED, EpochRows
+from app.poison.guard import Failure, Guard
+from app.poison.narrowing import cut, only_position, single, span_of, split
+from app.poison.try_until_condemned import try_until_condemned
+from app.quarantine.skipped_message import SkippedMessage
 from app.stage.lost import TaskDied
 
 log = structlog.get_logger()
 
-MALFORMED = Failure("it is not a Debezium change event in JSON", "Malformed")
 _BAD = (RowKind.MALFORMED, RowKind.FAILED)
 #: bytes that must be free before a single message is believed not to fit into memory
 BALLAST_BYTES = 64 << 20
@@ -41,31 +40,6 @@ _ELSEWHERE = (0.5, 0.75, 1.0, 0.25)
 
 #: decodes a message in a process of its own; what ended that process, None where it survived
 Trial = Callable[[RawMessage], str | None]
-
-
-class EpochRows(Protocol):
-    """Where the rows of one epoch come from."""
-
-    def all(self) -> pa.Table:
-        """Every row (`app.model.rows`); raises a SurelaneError, of verdict POISON where a message may be the cause."""
-        ...
-
-    def part(self, span: Span) -> pa.Table:
-        """The rows of a part of the epoch."""
-        ...
-
-    def message(self, position: Position) -> RawMessage | None:
-        """One message as it lies in Kafka; None where there is none (offsets have gaps)."""
-        ...
-
-    def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
-        """Several messages that were read before, in their order; None for one that was compacted away since."""
-        ...
-
-    def identified(self, span: Span) -> LastMessages:
-        """What identifies the last message of each partition in the span, as far as it can be found; raises
-        TopicChanged, or Unreachable, when the topics are not known to be the pinned ones."""
-        ...
 
 
 @dataclass
@@ -140,23 +114,20 @@ class GuardedRead:
                 self._parts(split(part))
 
     def _one(self, position: Position, span: Span) -> None:
-        """A single message: tried until it passes or is condemned."""
-        suspect = self.guard.suspect(span, AttemptStage.DECODE)
-        while suspect is None or not self.guard.condemns(suspect):
-            if suspect is not None and self.guard.wants_control(suspect):
-                suspect = self._control(position, suspect)
-                continue
-            self.guard.begin(self.number, span, AttemptStage.DECODE)
+
+        def attempt(suspect: Suspect | None) -> Suspect | None:
             cause = self._tried_elsewhere(position, suspect)
             error = self._failure(lambda: self.source.part(span)) if cause is None else JobFailed(cause)
-            if error is None:
-                return
             if isinstance(error, TaskDied):
-                suspect = self.guard.task_died(span, AttemptStage.DECODE, error.death)
-            else:
-                suspect = self.guard.failed(span, AttemptStage.DECODE, Failure.of(error))
-        if (message := self.source.message(position)) is not None:
-            self.skipped.append(SkippedMessage(message=message, suspect=suspect))
+                return self.guard.task_died(span, AttemptStage.DECODE, error.death)
+            return None if error is None else self.guard.failed(span, AttemptStage.DECODE, Failure.of(error))
+
+        def control(suspect: Suspect) -> Suspect:
+            return self._control(position, suspect)
+
+        condemned = try_until_condemned(self.guard, self.number, span, AttemptStage.DECODE, attempt, control)
+        if condemned is not None and (message := self.source.message(position)) is not None:
+            self.skipped.append(SkippedMessage(message=message, suspect=condemned))
 
     def _tried_elsewhere(self, position: Position, suspect: Suspect | None) -> str | None:
         """What ended a process of the message's own, where deaths beside it are not explained."""

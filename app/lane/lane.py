@@ -24,16 +24,10 @@ from app.apply.order_plan import FALLBACKS
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import check_alive, may_blame, sqlstate, translated, unless_refused
 from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
-from app.guard.attempts import AttemptStage
-from app.guard.guard import Guard
-from app.guard.narrowing import span_of
 from app.lane.alignment import Alignment
 from app.lane.applying import EpochApplication
 from app.lane.guarded_apply import GuardedApply
-from app.lane.guarded_read import EpochRows, GuardedRead, Trial
-from app.lane.quarantine_writer import QuarantineWriter
-from app.lane.releasing import QuarantineReleases
-from app.lane.skipped_message import SkippedMessage
+from app.lane.guarded_read import GuardedRead, Trial
 from app.lane.step_timer import Steps
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
@@ -43,8 +37,15 @@ from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
+from app.poison.attempts import AttemptStage
+from app.poison.epoch_rows import EpochRows
+from app.poison.guard import Guard
+from app.poison.narrowing import span_of
 from app.protocol.committer import Committer
 from app.protocol.participant import Work
+from app.quarantine.quarantine_writer import QuarantineWriter
+from app.quarantine.releases import QuarantineReleases
+from app.quarantine.skipped_message import SkippedMessage
 from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.receipt import offsets_of
 

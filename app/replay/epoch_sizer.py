@@ -3,8 +3,8 @@
 import math
 
 from app.config.settings import EpochSettings
-from app.guard.narrowing import size as offsets_in
 from app.model.offsets import Offsets, Span
+from app.poison.narrowing import size as offsets_in
 
 #: of the first epoch, which tells how large messages are
 FIRST_MESSAGES = 1_000

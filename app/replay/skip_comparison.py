@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from app.guard.quarantine import Quarantine, Skip
 from app.model.offsets import Span
+from app.quarantine.quarantine import Quarantine, Skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,9 +18,9 @@ from app.config.redaction import Redaction
 from app.config.settings import DeadLetterSettings, Settings
 from app.db.sqlstate import translated
 from app.errors import SurelaneError
-from app.guard.dead_letter import Letter, Outbox
 from app.kafka.dead_letter_producer import DeadLetterTopic
 from app.metrics.lane_metrics import LaneMetrics
+from app.quarantine.dead_letter import Letter, Outbox
 from app.worker.lane_writer import LaneWriter
 
 log = structlog.get_logger()

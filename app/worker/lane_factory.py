@@ -23,21 +23,21 @@ from app.db.engine import make_engine
 from app.db.sessions import Looker, Sessions
 from app.db.sqlstate import translated
 from app.errors import ConfigInvalid
-from app.guard.attempts import Attempts
-from app.guard.database import guard_engine
-from app.guard.guard import Guard, Limits
-from app.guard.in_memory_attempts import InMemoryAttempts
-from app.guard.quarantine import Quarantine
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
-from app.lane.quarantine_writer import QuarantineWriter, Rules
-from app.lane.releasing import QuarantineReleases
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import TopicPartition
+from app.poison.attempts import Attempts
+from app.poison.guard import Guard, Limits
+from app.poison.guard_database import guard_engine
+from app.poison.in_memory_attempts import InMemoryAttempts
 from app.protocol.committer import Committer, OnePhase, TwoPhase
 from app.protocol.target_participant import OneCommitTarget
+from app.quarantine.quarantine import Quarantine
+from app.quarantine.quarantine_writer import QuarantineWriter, Rules
+from app.quarantine.releases import QuarantineReleases
 from app.source.kept import KeptMessages
 from app.spark.package import ship
 from app.spark.session_options import PARALLELISM, is_local

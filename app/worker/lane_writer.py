@@ -6,10 +6,10 @@ from threading import Event
 
 from app.archive.archive_participant import Archive
 from app.db.sessions import Sessions
-from app.guard.guard import Guard
-from app.guard.quarantine import Quarantine
+from app.poison.guard import Guard
 from app.protocol.fencing import Writer
 from app.protocol.participant import Participant
+from app.quarantine.quarantine import Quarantine
 
 
 @dataclass(kw_only=True)
@@ -18,7 +18,7 @@ class LaneWriter(Writer):
 
     guard: Guard
     quarantine: Quarantine
-    #: set when an operator may have requested a release: see `app.lane.releasing`
+    #: set when an operator may have requested a release: see `app.quarantine.releases`
     release_wanted: Event = field(default_factory=Event)
     #: None: the lane archives nothing
     archive: Archive | None = None

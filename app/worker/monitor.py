@@ -14,13 +14,13 @@ from app.db.engine import make_engine
 from app.db.prepared import prepared, slots
 from app.db.sqlstate import translated
 from app.errors import SurelaneError, Verdict
-from app.guard.quarantine import EntryState, Quarantine
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.kafka.replayable import replayable
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
+from app.quarantine.quarantine import EntryState, Quarantine
 from app.recover.archive_reach import archive_reach
 from app.snapshot.snapshot_records import Recorded, Records
 from app.stage.pool import Pool

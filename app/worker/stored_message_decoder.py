@@ -37,7 +37,7 @@ class StoredMessages:
         self._epoch: dict[Position, RawMessage] = {}
 
     def decode(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """See `app.lane.releasing.Decode`."""
+        """See `app.quarantine.releases.Decode`."""
         self._last = {one.position: one for one in messages}
         return self._decoder.stored(messages)
 

@@ -23,7 +23,6 @@ from app.config.settings import Settings
 from app.db.locks import lock_holder
 from app.db.sqlstate import translated
 from app.errors import PartitionAdded, SurelaneError
-from app.guard.narrowing import size
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
@@ -32,6 +31,7 @@ from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.poison.narrowing import size
 from app.protocol.checkpoint_watcher import CheckpointWatcher
 from app.protocol.fencing import open_writers
 from app.source.messages import TaskMessages

@@ -27,7 +27,8 @@ PARTS = {
     # the thread that looks at lag and prepared transactions each second
     "app.worker.monitor": "metrics",
     "app.model.counts": "accounting",
-    "app.guard": "guard",
+    "app.poison": "guard",
+    "app.quarantine": "guard",
 }
 _used = dict.fromkeys(PARTS.values(), 0.0)
 _lock = threading.Lock()

@@ -9,10 +9,10 @@ from sqlalchemy import Engine, event
 from app.config.on_skip import OnSkip
 from app.config.settings import BreakerSettings, CommitMode
 from app.errors import BadMessage, BreakerTripped, ExitStatus, Fenced, Refused
-from app.guard.operator import Operator
-from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
+from app.quarantine.operator import Operator
+from app.quarantine.quarantine import RELEASES_AT_ONCE, Quarantine
 from app.transform import Change
 from app.worker.monitor import show_breaker
 from tests import messages as m

@@ -7,10 +7,10 @@ import pytest
 
 from app.config.on_skip import OnSkip
 from app.errors import Unreachable, Verdict
-from app.guard.operator import Operator
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position
 from app.model.rows import NO_ROWS, Layout, RowKind
+from app.quarantine.operator import Operator
 from app.worker.epoch_source import EpochSource
 from app.worker.stored_message_decoder import StoredMessages
 from tests import messages as m

@@ -7,8 +7,8 @@ from prometheus_client import REGISTRY
 
 from app.embedded import Kafka
 from app.errors import ConfigInvalid
-from app.guard.operator import Operator
-from app.guard.quarantine import Entry
+from app.quarantine.operator import Operator
+from app.quarantine.quarantine import Entry
 from app.worker.dead_letter_sender import LETTERS_AT_ONCE
 from tests.fix_dead_letters import Post, letters
 from tests.fix_lane import MakeLane, MakeProcess

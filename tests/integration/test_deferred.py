@@ -8,8 +8,8 @@ import pytest
 from app.config.on_skip import OnSkip
 from app.config.settings import BreakerSettings, CommitMode
 from app.errors import BadMessage, BreakerTripped, SurelaneError, TargetMismatch, Unreachable
-from app.guard.operator import Operator
 from app.lane.deferred_constraint_search import FEW_MESSAGES
+from app.quarantine.operator import Operator
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, MakeBareLane
 from tests.fix_target import SCHEMA, Target

@@ -15,11 +15,11 @@ from app.config.on_skip import OnSkip
 from app.db.engine import SESSION, make_engine
 from app.db.sqlstate import may_blame
 from app.errors import Contended, Fenced, JobFailed, SparkGone, SurelaneError, Unreachable
-from app.guard.attempts import Attempt, Attempts, AttemptStage, Suspect
-from app.guard.guard import Guard
-from app.guard.narrowing import FAN_OUT, single
 from app.model.activity import Activity
 from app.model.offsets import Offsets, Position, Span
+from app.poison.attempts import Attempt, Attempts, AttemptStage, Suspect
+from app.poison.guard import Guard
+from app.poison.narrowing import FAN_OUT, single
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, Death, MakeBareLane
 from tests.fix_target import SCHEMA, Target

@@ -11,9 +11,9 @@ import yaml
 from app.cli.doctor_checks.guard_check import guard
 from app.config.loader import load
 from app.errors import ExitStatus
-from app.guard.attempts import Attempt, Attempts, AttemptStage, Suspect
 from app.ledger.migrations import head
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.poison.attempts import Attempt, Attempts, AttemptStage, Suspect
 from tests.fix_cli import Ended
 from tests.fix_target import GUARD, SCHEMA, Target
 

@@ -8,10 +8,10 @@ import pytest
 from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip
 from app.errors import OutOfMemory, Unattributed
-from app.guard.narrowing import FAN_OUT
 from app.model.activity import Activity
 from app.model.death import Cause
 from app.model.death import Death as EndOfWorker
+from app.poison.narrowing import FAN_OUT
 from tests import messages as m
 from tests.fix_bare_lane import LIMITS, BareLane, Death, MakeBareLane
 from tests.fix_target import Target

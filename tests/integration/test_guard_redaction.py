@@ -58,7 +58,7 @@ def row(number: int, v: str | None) -> Message:
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What guard and lane log."""
     capture = LogCapture()
-    for module in ("app.guard.guard", "app.lane.lane"):
+    for module in ("app.poison.guard", "app.lane.lane"):
         monkeypatch.setattr(f"{module}.log", structlog.wrap_logger(None, processors=[capture]))
     return capture.entries  # pyright: ignore[reportReturnType]
 

@@ -11,10 +11,10 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.sqlstate import sqlstate, verdict_of
 from app.errors import Refused, Verdict
-from app.guard.operator import Filter, Operator
-from app.guard.quarantine import OPEN, RELEASES_AT_ONCE, Entry, EntryState, Quarantine
 from app.ledger.migrations import upgrade
 from app.model.offsets import Position
+from app.quarantine.operator import Filter, Operator
+from app.quarantine.quarantine import OPEN, RELEASES_AT_ONCE, Entry, EntryState, Quarantine
 from tests.fix_target import SCHEMA, Target
 from tests.kept import TOPIC, entry, parked
 

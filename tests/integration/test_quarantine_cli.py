@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from app.errors import ExitStatus
-from app.guard.operator import LOCK_TIMEOUT_SECONDS
-from app.guard.quarantine import Entry, EntryState, Quarantine
+from app.quarantine.operator import LOCK_TIMEOUT_SECONDS
+from app.quarantine.quarantine import Entry, EntryState, Quarantine
 from tests.fix_cli import Ended
 from tests.fix_target import SCHEMA, Target
 from tests.kept import TOPIC, entry, parked

@@ -18,15 +18,15 @@ from sqlalchemy import Connection, text
 
 from app.config.settings import CommitMode
 from app.errors import Diverged, ExitStatus
-from app.guard.attempts import Attempts
-from app.guard.guard import Guard, Limits
-from app.guard.quarantine import Quarantine
 from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.poison.attempts import Attempts
+from app.poison.guard import Guard, Limits
 from app.protocol.fencing import open_writers
+from app.quarantine.quarantine import Quarantine
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity
 from app.worker.lane_writer import LaneWriter

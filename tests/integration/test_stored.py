@@ -9,10 +9,10 @@ import pytest
 from app.config.settings import CommitMode
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
-from app.guard.operator import Operator
 from app.kafka.broker import Broker, RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
+from app.quarantine.operator import Operator
 from app.worker.stored_message_decoder import StoredMessages
 from tests import messages as m
 from tests.fix_decode import TOPIC, Decoded

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from app.guard.death_evidence import DeathEvidence, weigh
 from app.model.activity import OWN_WORK, Activity
 from app.model.death import Cause, Death
+from app.poison.death_evidence import DeathEvidence, weigh
 
 LANE = "orders"
 

@@ -4,7 +4,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.guard.narrowing import (
+from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.poison.narrowing import (
     FAN_OUT,
     contains,
     cut,
@@ -19,7 +20,6 @@ from app.guard.narrowing import (
     split,
     split_rows,
 )
-from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 

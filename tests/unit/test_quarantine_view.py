@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.cli.quarantine_view import MAX_CHARACTERS, MAX_DUMPED_BYTES, printable, shown
 from app.config.redaction import Columns, Redaction
-from app.guard.quarantine import MAX_ERROR_CHARACTERS, storable
+from app.poison.storable_text import MAX_ERROR_CHARACTERS, storable
 
 NOTHING = Columns(())
 HIDING = Redaction(["*.email"]).columns("public", "customers")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from app.config.redaction import Redaction
 from app.config.routes import RouteInvalid
-from app.guard.lossless_json import HIDDEN, MAX_DEPTH, Document
-from app.guard.redact import document, error_text
+from app.quarantine.lossless_json import HIDDEN, MAX_DEPTH, Document
+from app.quarantine.redacted_text import document, error_text
 
 CUSTOMERS = Redaction(["public.customers.email"]).columns("public", "customers")
 ROW = b'{"before":null,"after":{"id":7,"email":"ann@example.org","balance":1.10},"source":{"table":"customers"}}'

@@ -18,9 +18,9 @@ from app.db.sqlstate import (
     verdict_of,
 )
 from app.errors import ServerExhausted, SurelaneError, Verdict
-from app.guard.death_evidence import DeathEvidence, weigh
 from app.model.activity import Activity
 from app.model.death import Cause, Death
+from app.poison.death_evidence import DeathEvidence, weigh
 from app.spark import job_errors as of_spark
 from tests.verdicts import DEATHS, POSTGRES, SPARK, SURELANE
 

@@ -11,9 +11,9 @@ from app.config.settings import Settings
 from app.db.direct import check_direct
 from app.db.sqlstate import translated
 from app.errors import SurelaneError, Unreachable
-from app.guard.database import guard_engine
-from app.guard.guard_tables import AttemptTables
 from app.ledger import migrations as migrate
+from app.poison.guard_database import guard_engine
+from app.poison.guard_tables import AttemptTables
 
 _MISSING = text("""
     select format('%I.%I', n.nspname, c.relname) as name, string_agg(p.privilege, ', ' order by p.at) as missing

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from app.apply.epoch_batch import EpochBatch
 from app.config.redaction import Redaction
 from app.errors import BadMessage, Verdict
-from app.guard.attempts import AttemptStage, Suspect
-from app.guard.quarantine import Entry, EntryState
-from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
-from app.lane.parked_keys import Key
 from app.model.offsets import Position
 from app.model.rows import Layout
+from app.poison.attempts import AttemptStage, Suspect
+from app.quarantine.parked_keys import Key
+from app.quarantine.quarantine import Entry, EntryState
+from app.quarantine.redacted_text import error_text
 
 #: why an entry has neither key nor value
 COMPACTED = "log compaction removed the message after it was read: its position, key and table are all that is kept"

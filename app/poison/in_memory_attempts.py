@@ -6,8 +6,8 @@ What fails in the process is still found and skipped; what takes the process wit
 import time
 from dataclasses import replace
 
-from app.guard.attempts import Attempt, AttemptStage, Suspect
 from app.model.offsets import Span
+from app.poison.attempts import Attempt, AttemptStage, Suspect
 
 
 class InMemoryAttempts:

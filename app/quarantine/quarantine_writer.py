@@ -20,14 +20,14 @@ from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import BreakerSettings
 from app.errors import BreakerTripped
-from app.guard.guard import Guard
-from app.guard.quarantine import OpenEntry, Quarantine
-from app.lane.epoch_skips import EpochSkips
-from app.lane.guarded_read import EpochRows
-from app.lane.parked_keys import ParkedKeys, changes_of, follows, key_of
-from app.lane.skipped_message import SkippedMessage
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import RowKind
+from app.poison.epoch_rows import EpochRows
+from app.poison.guard import Guard
+from app.quarantine.epoch_skips import EpochSkips
+from app.quarantine.parked_keys import ParkedKeys, changes_of, follows, key_of
+from app.quarantine.quarantine import OpenEntry, Quarantine
+from app.quarantine.skipped_message import SkippedMessage
 
 log = structlog.get_logger()
 

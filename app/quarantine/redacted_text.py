@@ -8,7 +8,7 @@ import re
 
 from app.config.redaction import Columns
 from app.db.sqlstate import one_line
-from app.guard.lossless_json import HIDDEN, Document
+from app.quarantine.lossless_json import HIDDEN, Document
 
 #: what Postgres adds to an error after its first sentence: DETAIL, HINT, CONTEXT, in whatever language, two blanks
 _ADDED = re.compile(r"(?:; |\n)[^\s;:]{1,20} ?:  .*?(?= \(SQLSTATE \w{5}\)|\Z)", re.DOTALL)

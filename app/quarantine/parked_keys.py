@@ -11,9 +11,9 @@ import pyarrow as pa
 from sqlalchemy import Connection
 
 from app.apply.epoch_batch import CHANGES, EpochBatch
-from app.guard.quarantine import OpenEntry, Quarantine
 from app.model.arrow import compute
 from app.model.offsets import Position
+from app.quarantine.quarantine import OpenEntry, Quarantine
 
 
 class Key(NamedTuple):

@@ -1,8 +1,8 @@
 """One lane's guard: which spans are suspected, how often each has failed, and when one message is condemned.
 
 Before a span is processed it is recorded (`begin`); what is recorded and not finished when the lane opens again was in
-progress at a death. `app.guard.death_evidence` weighs that death. Suspects are cut (`app.guard.narrowing`) until one is
-a single message, and only a single message is ever condemned:
+progress at a death. `app.poison.death_evidence` weighs that death. Suspects are cut (`app.poison.narrowing`) until one
+is a single message, and only a single message is ever condemned:
 
     refused, malformed, an exception     `max_attempts` times by itself, while the rest of the epoch passes
     deaths and hangs                     the same, and a control (other work, in the same process) has passed before the
@@ -25,15 +25,15 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.sqlstate import describe, driver_error, sqlstate
 from app.errors import OutOfMemory, SparkGone, SurelaneError, Unattributed, Verdict
-from app.guard.attempts import Attempt, Attempts, AttemptStage, Suspect
-from app.guard.death_evidence import DeathEvidence, evidence_of, weigh
-from app.guard.downtime import LostTime
-from app.guard.in_memory_attempts import InMemoryAttempts
-from app.guard.narrowing import FAN_OUT, contains, depth, is_before, only_position, size
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.activity import Activity
 from app.model.death import Death
 from app.model.offsets import Offsets, Span
+from app.poison.attempts import Attempt, Attempts, AttemptStage, Suspect
+from app.poison.death_evidence import DeathEvidence, evidence_of, weigh
+from app.poison.downtime import LostTime
+from app.poison.in_memory_attempts import InMemoryAttempts
+from app.poison.narrowing import FAN_OUT, contains, depth, is_before, only_position, size
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from sqlalchemy import Engine
 
 from app.config.settings import Settings
 from app.db.engine import make_engine
-from app.guard.attempts import Attempts
+from app.poison.attempts import Attempts
 
 
 def guard_engine(settings: Settings, application_name: str) -> Engine:

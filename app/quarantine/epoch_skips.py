@@ -8,13 +8,13 @@ import numpy as np
 from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
-from app.guard.attempts import Suspect
-from app.guard.quarantine import Entry, EntryState
-from app.lane.guarded_read import EpochRows
-from app.lane.parked_keys import Key, changes_of, follows
-from app.lane.skipped_message import COMPACTED, SkippedMessage, compacted
 from app.model.offsets import Position
 from app.model.rows import RowKind
+from app.poison.attempts import Suspect
+from app.poison.epoch_rows import EpochRows
+from app.quarantine.parked_keys import Key, changes_of, follows
+from app.quarantine.quarantine import Entry, EntryState
+from app.quarantine.skipped_message import COMPACTED, SkippedMessage, compacted
 
 #: raises when too much has been condemned
 Limit = Callable[[list[SkippedMessage]], None]

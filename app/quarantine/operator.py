@@ -14,9 +14,10 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.sqlstate import sqlstate
 from app.errors import Refused
-from app.guard.guard_tables import GuardTables
-from app.guard.quarantine import OPEN, EntryState, storable
 from app.ledger.ledger_tables import lanes_of
+from app.poison.guard_tables import GuardTables
+from app.poison.storable_text import storable
+from app.quarantine.quarantine import OPEN, EntryState
 
 #: how long to wait for a lock: an epoch that commits now is through by then, one that is in doubt may take hours
 LOCK_TIMEOUT_SECONDS = 2

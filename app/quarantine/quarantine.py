@@ -16,12 +16,11 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, se
 from sqlalchemy.dialects.postgresql import insert
 
 from app.errors import Verdict
-from app.guard.guard_tables import GuardTables
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, TopicPartition
+from app.poison.guard_tables import GuardTables
+from app.poison.storable_text import storable
 
-#: characters of an error that are kept; the message itself is kept whole beside it
-MAX_ERROR_CHARACTERS = 8_000
 #: entries released at one time, whose messages are in memory together
 RELEASES_AT_ONCE = 100
 
@@ -56,7 +55,7 @@ class Entry:
     stage: str | None = None
     verdict: Verdict | None = None
     error_class: str | None = None
-    #: as `app.guard.redact.error_text` gives it
+    #: as `app.quarantine.redacted_text.error_text` gives it
     error: str | None = None
     sqlstate: str | None = None
     attempts: int = 0
@@ -246,12 +245,6 @@ class Quarantine:
 
 _HELD = ("id", "state", "source_schema", "source_table", "key_text", "topic", "partition", "offset")
 _MESSAGE = ("key", "value", "headers", "timestamp_ms")
-
-
-def storable(text: str) -> str:
-    """Text as Postgres takes it: NUL and lone surrogates written as escapes, not longer than an error may be."""
-    safe = text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
-    return safe if len(safe) <= MAX_ERROR_CHARACTERS else safe[: MAX_ERROR_CHARACTERS - 3] + "..."
 
 
 def raw_message(row: Row[Any]) -> RawMessage:

@@ -25,19 +25,19 @@ from app.apply.epoch_batch import CHANGES, EpochBatch
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import describe, verdict_of
 from app.errors import SurelaneError, TargetMismatch, Verdict
-from app.guard.attempts import AttemptStage
-from app.guard.guard import Guard
-from app.guard.narrowing import contains, only_position, single
-from app.guard.quarantine import RELEASES_AT_ONCE, Quarantine, Release
-from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
-from app.lane.guarded_read import MALFORMED
-from app.lane.parked_keys import Key, key_of
-from app.lane.quarantine_writer import QuarantineWriter
 from app.ledger.store import Ledger
 from app.model.epoch import GENESIS
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import RowKind
+from app.poison.attempts import AttemptStage
+from app.poison.epoch_rows import MALFORMED
+from app.poison.guard import Guard
+from app.poison.narrowing import contains, only_position, single
+from app.quarantine.parked_keys import Key, key_of
+from app.quarantine.quarantine import RELEASES_AT_ONCE, Quarantine, Release
+from app.quarantine.quarantine_writer import QuarantineWriter
+from app.quarantine.redacted_text import error_text
 
 log = structlog.get_logger()
 

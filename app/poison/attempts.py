@@ -21,9 +21,9 @@ from sqlalchemy.exc import DBAPIError
 from app.db.direct import check_direct
 from app.db.sqlstate import translated
 from app.errors import Fenced
-from app.guard.guard_tables import SUSPECT_COUNTS, AttemptTables
-from app.guard.quarantine import storable
 from app.model.offsets import Offsets, Span
+from app.poison.guard_tables import SUSPECT_COUNTS, AttemptTables
+from app.poison.storable_text import storable
 
 
 class AttemptStage(enum.StrEnum):

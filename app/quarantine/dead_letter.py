@@ -11,10 +11,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from app.config.redaction import Redaction
-from app.guard.guard_tables import GuardTables
-from app.guard.quarantine import EntryState, raw_message
-from app.guard.redact import error_text
 from app.kafka.broker import RawMessage
+from app.poison.guard_tables import GuardTables
+from app.quarantine.quarantine import EntryState, raw_message
+from app.quarantine.redacted_text import error_text
 
 #: Connect's names (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 PREFIX = "__connect.errors."

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from app.guard.guard_tables import AttemptTables
 from app.ledger.ledger_tables import lanes_of
+from app.poison.guard_tables import AttemptTables
 
 
 @dataclass(frozen=True, kw_only=True)

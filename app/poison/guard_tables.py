@@ -6,7 +6,7 @@ from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, Lar
 from sqlalchemy.dialects.postgresql import JSONB
 
 _TIME = DateTime(timezone=True)
-#: columns of `suspect`, and fields of `app.guard.attempts.Suspect`
+#: columns of `suspect`, and fields of `app.poison.attempts.Suspect`
 SUSPECT_COUNTS = ("attempts", "losses", "deaths", "unexplained", "alone", "control_failures")
 
 
