@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from app.decode.debezium import DebeziumJson
+from app.decode.decoder import Decoder
 from app.errors import JobFailed, SurelaneError
 from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
@@ -17,7 +17,7 @@ class Decoding:
     """Batches become rows (`app.model.rows`). Not safe for several threads at once."""
 
     def __init__(
-        self, decoder: DebeziumJson, transform: Callable[[pa.Table], pa.Table] | None = None, sql: Sql | None = None
+        self, decoder: Decoder, transform: Callable[[pa.Table], pa.Table] | None = None, sql: Sql | None = None
     ) -> None:
         self._decoder, self._transform, self._sql = decoder, transform, sql
 
@@ -26,12 +26,12 @@ class Decoding:
         return _poison(lambda: self._rewritten(batches))
 
     def transformed(self, rows: pa.Table) -> pa.Table:
-        """With it; raises the same."""
+        """The user's function applied to decoded rows; raises the same."""
         function = self._transform
         return rows if function is None else _poison(lambda: function(rows))
 
     def rows(self, batches: Sequence[Batch]) -> pa.Table:
-        """Both."""
+        """Decode, then apply the user's function."""
         return self.transformed(self.decoded(batches))
 
     def _rewritten(self, batches: Sequence[Batch]) -> pa.Table:
@@ -39,7 +39,7 @@ class Decoding:
         return rows if self._sql is None else self._sql(rows, batches)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """The rows of messages that somebody has kept."""
+        """The rows of messages that the quarantine has kept."""
         return self.rows(as_batches(messages))
 
 

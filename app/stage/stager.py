@@ -30,8 +30,8 @@ from app.config.settings import SourceSettings
 from app.db.engine import KEEPALIVES, make_engine
 from app.db.sql import run
 from app.db.sqlstate import translated
-from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
+from app.decode.formats import decoder_of
 from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
@@ -98,7 +98,7 @@ class Stager:
         """`ask`: tables for layouts that none were lent for, None: nobody wants the span any more; `is_cancelled`: the
         same, while it is read; `doing` is told what is being done."""
         self._told, self._ask, self._doing = told, ask, doing
-        decoder = DebeziumJson.of(told.source, transactions=told.transaction_limit is not None)
+        decoder = decoder_of(told.source, transactions=told.transaction_limit is not None)
         sql = Sql(told.sql, decoder.gone) if told.sql else None
         decoding, has_function = Decoding(decoder, _function(told.function), sql), told.function is not None
         self._reading = SpanReading(told.source, decoding, is_cancelled, doing, has_function=has_function)
