@@ -26,7 +26,7 @@ from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
 from app.parent import name_process, signal_at_parents_end
 from app.stage.receipt import Answer, Doing, Wanted
-from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, Stored, Tables, Work
+from app.stage.request import Cancel, Decode, Grant, Message, Request, Stored, Tables
 from app.stage.stager import Stager, Told
 from app.stage.wire import keep_alive
 
@@ -214,13 +214,10 @@ def serve(connection: Connection, told: Told) -> None:
     inbox = Inbox(connection)
     with Stager(told, inbox.ask, inbox.is_cancelled, inbox.doing) as stager:
         while (request := inbox.next()) is not None:
-            match request:
-                case Decode():
-                    inbox.answer(stager.decoded(request))
-                case Keep():
-                    inbox.answer(stager.kept(request))
-                case Request():
-                    inbox.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
+            if isinstance(request, Decode):
+                inbox.answer(stager.decoded(request))
+            else:
+                inbox.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
 
 
 class Inbox:
@@ -228,14 +225,14 @@ class Inbox:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._requests: deque[Work] = deque()
+        self._requests: deque[Request | Decode] = deque()
         self._grants: dict[int, Tables] = {}
         self._cancelled: set[int] = set()
         self._current = 0
         #: request and activity that were said last
         self._said: tuple[int, Activity] | None = None
 
-    def next(self) -> Work | None:
+    def next(self) -> Request | Decode | None:
         """The next one that is still wanted; None: the driver is gone."""
         with suppress(EOFError, ConnectionError):
             while True:
@@ -275,8 +272,6 @@ class Inbox:
 
     def _receive(self) -> None:
         match _DECODER.decode(self._connection.recv_bytes()):
-            case Keep() as request:  # an epoch waits for it, while spans are staged ahead
-                self._requests.appendleft(request)
             case Request() | Decode() as request:
                 self._requests.append(request)
             case Grant() as grant:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -38,14 +38,12 @@ from app.model.activity import Activity
 from app.model.arrow import compute, single
 from app.model.for_driver import ForDriver
 from app.model.rows import Kind
-from app.stage.archiving import Archiving
 from app.stage.reading import Reading
-from app.stage.receipt import Declined, Example, Failed, Kept, Last, Place, Receipt, Rows, Staged, Wanted, places_of
-from app.stage.request import Clearing, Decode, Keep, Request, Table, Tables
+from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted, places_of
+from app.stage.request import Clearing, Decode, Request, Table, Tables
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
 
-A = TypeVar("A")
 #: kinds that are neither staged nor of no consequence
 _IRREGULAR = (Kind.MALFORMED, Kind.FAILED, Kind.UNFIT, Kind.KEYLESS, Kind.TRUNCATE)
 #: what a crash takes of an UNLOGGED table is gone in any case; and the server notices a client that is gone as soon as
@@ -90,7 +88,6 @@ class Stager:
         sql = Sql(told.sql, decoder.gone) if told.sql else None
         decoding, has_function = Decoding(decoder, _function(told.function), sql), told.function is not None
         self._reading = Reading(told.source, decoding, is_cancelled, doing, has_function=has_function)
-        self._archiving = Archiving(told.source, is_cancelled, doing)
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None
 
@@ -99,7 +96,6 @@ class Stager:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._reading.close()
-        self._archiving.close()
         self._disconnect()
 
     def stage(self, request: Request) -> Receipt | Declined:
@@ -113,22 +109,21 @@ class Stager:
     def rows(self, request: Request) -> Rows | Failed:
         """The rows of the span. Whatever goes wrong is in the answer."""
         return self._answered(
-            request.id,
-            lambda: _rows(request.id, self._reading.rows(request), self._reading.lasts(request, request.span.end)),
+            request.id, lambda: (self._reading.rows(request), self._reading.lasts(request, request.span.end))
         )
 
     def decoded(self, request: Decode) -> Rows | Failed:
         """The rows of messages that were kept."""
         kept = [one.raw for one in request.messages]
-        return self._answered(request.id, lambda: _rows(request.id, self._reading.stored(kept)))
+        return self._answered(request.id, lambda: (self._reading.stored(kept), ()))
 
-    def kept(self, request: Keep) -> Kept | Failed:
-        """The messages of the span as they are archived. Whatever goes wrong is in the answer."""
-        return self._answered(request.id, lambda: self._archiving.kept(request))
-
-    def _answered(self, number: int, work: Callable[[], A]) -> A | Failed:
+    def _answered(self, number: int, work: Callable[[], tuple[pa.Table, tuple[Last, ...]]]) -> Rows | Failed:
         try:
-            return work()
+            rows, lasts = work()
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, rows.schema) as stream:
+                stream.write_table(rows)
+            return Rows(number, sink.getvalue().to_pybytes(), lasts)
         except SurelaneError as error:
             return Failed(number, type(error).__name__, error.message, error.hint)
         except MemoryError as error:
@@ -227,13 +222,6 @@ class Stager:
             with suppress(SQLAlchemyError):
                 connection.invalidate()
                 connection.close()
-
-
-def _rows(number: int, rows: pa.Table, lasts: tuple[Last, ...] = ()) -> Rows:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_table(rows)
-    return Rows(number, sink.getvalue().to_pybytes(), lasts)
 
 
 def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:

@@ -22,7 +22,7 @@ from app.embedded import Kafka, Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, Kind, Layout
-from app.source import waiting
+from app.source import messages as task_messages
 from app.stage import lane_stage
 from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.lending import Lending
@@ -190,7 +190,7 @@ def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monke
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "_keep", lambda *_: None)
         patched.setattr(lane_stage, "PATIENCE_SECONDS", 0.5)
-        patched.setattr(waiting, "NO_PROCESS_SECONDS", 0.5)
+        patched.setattr(task_messages, "NO_PROCESS_SECONDS", 0.5)
         made.start()
         said = "select last_error from surelane.lane_state where last_error like :like"
         eventually(lambda: target.execute(said, like="no stage process has connected%resident jobs%"), why="a word")
