@@ -24,7 +24,7 @@ from app.collector import settle_collector
 from app.model.activity import Activity
 from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
-from app.parent import name_process, signal_at_parents_end
+from app.process import end_with, ends_within, name_process
 from app.stage.receipt import Answer, Doing, Wanted
 from app.stage.request import Cancel, Decode, Grant, Message, Request, Stored, Tables
 from app.stage.stager import Stager, Told
@@ -104,7 +104,7 @@ class Task:
         """Serve until the driver closes the connection."""
         for _ in nothing:  # a worker is used again only when its task has read its input to the end
             pass
-        _end_with(os.getppid())  # PySpark's daemon, which ends with its executor
+        end_with(os.getppid())  # PySpark's daemon, which ends with its executor
         with self._connect() as control:
             control.send_bytes(msgspec.msgpack.encode(self._hello(os.getpid())))
             while True:
@@ -160,11 +160,7 @@ class Task:
                     stager.decoded(Decode(0, "", (wanted.message,)))
             finally:
                 os._exit(0)
-        ended = os.pidfd_open(pid)
-        try:
-            is_over, _, _ = select.select([ended], [], [], wanted.seconds)
-        finally:
-            os.close(ended)
+        is_over = ends_within(pid, wanted.seconds)
         if not is_over:
             os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -182,7 +178,7 @@ class Task:
 
     def _begin(self, parent: int, control: Connection) -> None:
         """Of a process that was forked."""
-        _end_with(parent)
+        end_with(parent)
         control.close()
         os.environ.update(self.told.variables)
         name_process("surelane-stage")
@@ -278,10 +274,3 @@ class Inbox:
                 self._grants[grant.id] = grant.tables
             case Cancel() as cancel:
                 self._cancelled.add(cancel.id)
-
-
-def _end_with(parent: int) -> None:
-    """The kernel kills this process when its parent dies."""
-    signal_at_parents_end(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)

@@ -18,6 +18,7 @@ from app.metrics.health import Health
 from app.metrics.lane import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
+from app.process import STOP_SIGNALS
 from app.recover.gap import named
 from app.spark.errors import spark_errors
 from app.spark.jvm import Jvm
@@ -27,7 +28,6 @@ from app.supervise.assembly import make_pool
 from app.supervise.link import Link
 from app.supervise.opening import Writer
 from app.supervise.running import Running, StopRequested
-from app.supervise.worker import STOP_SIGNALS
 
 log = structlog.get_logger()
 

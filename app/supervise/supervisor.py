@@ -20,9 +20,10 @@ import structlog
 from app.config.settings import Settings
 from app.errors import CrashLoop, ExitStatus
 from app.model.death import Cause, Death
+from app.process import STOP_SIGNALS
 from app.supervise.life import LOOK_SECONDS, Life
 from app.supervise.strategy import pause
-from app.supervise.worker import STOP_SIGNALS, Born
+from app.supervise.worker import Born
 
 log = structlog.get_logger()
 
