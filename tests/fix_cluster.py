@@ -16,7 +16,7 @@ import pytest
 
 from app.java import java_home
 from app.spark.home import spark_home
-from tests.processes import name_of
+from tests.processes import is_python, name_of
 from tests.waiting import eventually
 
 SECRET = "m4rked-for-a-cluster"
@@ -77,7 +77,7 @@ class Cluster:
 
     def pythons(self) -> list[psutil.Process]:
         """Daemons, their workers and what those have forked, whether their parents live or not."""
-        return [one for one in self._all() if name_of(one).startswith(("python", "surelane"))]
+        return [one for one in self._all() if is_python(one)]
 
     def daemons(self) -> list[psutil.Process]:
         """PySpark's, one of each executor."""

@@ -10,3 +10,8 @@ def name_of(process: psutil.Process) -> str:
     with suppress(psutil.NoSuchProcess):
         return process.name()
     return ""
+
+
+def is_python(process: psutil.Process) -> bool:
+    """Whether it is one of Surelane's or Spark's Python processes; not one that is gone."""
+    return name_of(process).startswith(("python", "surelane"))

@@ -37,7 +37,7 @@ from tests.fix_topic import NewTopic, Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import Reader, questions
 from tests.poison import row
-from tests.processes import name_of
+from tests.processes import is_python
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop, changes_of_few
 
@@ -368,7 +368,7 @@ def _staging_tables(target: Target) -> Sequence[str]:
 def _pythons(process: LaneProcess) -> list[psutil.Process]:
     """Of the lane, but for the driver: the fork server, its forks, and what waits for them under the JVM."""
     found = [] if process.worker is None else process.worker.children(recursive=True)
-    return [one for one in found if name_of(one) not in ("", "java")]
+    return [one for one in found if is_python(one)]
 
 
 def _has_compiler(process: LaneProcess) -> bool:
