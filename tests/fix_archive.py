@@ -1,9 +1,10 @@
 """Archives of lanes without Kafka: messages of one partition, and folders of epochs."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from app.archive.file import Block, blocks
 from app.archive.folder import Folder
 from app.archive.participant import Archive
 from app.archive.reader import ArchiveReader
@@ -24,15 +25,18 @@ class Given:
     def __init__(self, messages: Sequence[RawMessage]) -> None:
         self.messages = messages
 
-    def read(self, span: Span) -> Iterator[RawMessage]:
+    def read(self, span: Span) -> Iterator[Block]:
         """Those of the span."""
+        return blocks(self._of(span), 3)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _of(self, span: Span) -> Iterable[RawMessage]:
         for one in self.messages:
             position = one.position
             if span.start.get(position.tp, 0) <= position.offset < span.end.get(position.tp, 0):
                 yield one
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def message(tp: TopicPartition, offset: int, value: bytes | None = b"v") -> RawMessage:
@@ -80,10 +84,8 @@ class Kept:
 
 
 class _Everything:
-    def read(self, span: Span) -> Iterator[RawMessage]:
-        for tp, end in span.end.items():
-            for offset in range(span.start[tp], end):
-                yield message(tp, offset)
+    def read(self, span: Span) -> Iterator[Block]:
+        return blocks((message(tp, at) for tp, end in span.end.items() for at in range(span.start[tp], end)), 3)
 
     def close(self) -> None:
         """Nothing is held."""

@@ -11,7 +11,7 @@ any crash. A position is kept once: an epoch whose messages are kept already (re
 restored target) writes only what is missing, which is nothing. What stands at a position is Kafka's to say, so which
 epoch of which generation brought it does not matter to those who read.
 
-    begin       a thread reads the epoch's span from Kafka, whole, and writes .part-...
+    begin       a thread has a task read the epoch's span from Kafka, whole, and writes .part-...
     pre_commit  the end of the file with its count and checksum, fsync of file and folder
     commit      rename, fsync of the folder
     abort       remove

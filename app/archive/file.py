@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -17,6 +18,30 @@ from app.private import opened
 BLOCK_BYTES = 1 << 20
 #: bytes that are decompressed at once
 _READ_BYTES = 1 << 18
+
+
+class Block(NamedTuple):
+    """Lines of messages as they are in a file: a frame of zstd."""
+
+    frame: bytes
+    #: bytes of the lines
+    size: int
+    messages: int
+
+
+def blocks(messages: Iterable[RawMessage], level: int) -> Iterator[Block]:
+    """These messages, in blocks of about BLOCK_BYTES."""
+    codec = pa.Codec("zstd", compression_level=level)
+    lines: list[bytes] = []
+    size = 0
+    for message in messages:
+        lines.append(write_message(message))
+        size += len(lines[-1])
+        if size >= BLOCK_BYTES:
+            yield Block(codec.compress(b"".join(lines), asbytes=True), size, len(lines))
+            lines, size = [], 0
+    if lines:
+        yield Block(codec.compress(b"".join(lines), asbytes=True), size, len(lines))
 
 
 class FileWriter:
@@ -37,10 +62,12 @@ class FileWriter:
             self._file.close()
             raise
 
-    def write(self, messages: Iterable[RawMessage]) -> None:
-        """Append them."""
-        for message in messages:
-            self.write_line(write_message(message))
+    def write(self, block: Block) -> None:
+        """Append it as it is."""
+        self._flush()
+        self._sum.update(self._codec.decompress(block.frame, block.size))
+        self._file.write(block.frame)
+        self._messages += block.messages
 
     def write_line(self, line: bytes) -> None:
         """Append a message that is a line already."""

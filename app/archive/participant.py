@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 
 from app import failpoint
-from app.archive.file import FileWriter, sync_folder
+from app.archive.file import Block, FileWriter, sync_folder
 from app.archive.folder import Folder
 from app.archive.lines import VERSION, EpochLine, Head
 from app.archive.names import Name
@@ -20,26 +20,25 @@ from app.archive.stretches import Kept, Stretch, missing, union
 from app.archive.trouble import telling
 from app.commit.participant import Work
 from app.errors import Diverged, EnvironmentMissing
-from app.kafka.broker import RawMessage
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.private import FOLDER_MODE
 
 log = structlog.get_logger()
 
-#: offsets that are read from Kafka at once, and are in memory then
+#: offsets of a partition that are asked for at once, and are in memory then
 PIECE = 5_000
 
 
 class Messages(Protocol):
-    """Where the messages come from: Kafka (`app.archive.from_kafka`)."""
+    """Where the messages come from: tasks that read them (`app.source.kept`)."""
 
-    def read(self, span: Span) -> Iterator[RawMessage]:
+    def read(self, span: Span) -> Iterable[Block]:
         """All of them, each partition's in order, or what Kafka's reader raises. Spans mostly follow each other."""
         ...
 
     def close(self) -> None:
-        """Give up what is held; whoever reads gives up, too."""
+        """Whoever reads gives up. From any thread."""
         ...
 
 
@@ -163,8 +162,7 @@ class Archive:
         return self._kept
 
     def close(self) -> None:
-        """Give up the connection to Kafka, and what is being written; `open` may follow. What is pre-committed
-        stays."""
+        """Give up what is being read and written; `open` may follow. What is pre-committed stays."""
         begun, self._begun = self._begun, None
         messages, self._messages = self._messages, None
         if begun is not None:
@@ -187,7 +185,8 @@ class Archive:
                 for piece in pieces(stretches, end):
                     if stop.is_set():
                         break
-                    writer.write(messages.read(piece))
+                    for block in messages.read(piece):
+                        writer.write(block)
             except BaseException:
                 writer.close()
                 raise

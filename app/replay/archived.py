@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from app.archive.participant import Messages
 from app.archive.reader import ArchiveReader
 from app.kafka.broker import RawMessage, Watermarks
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.replay.origin import Origin
+from app.replay.rest import KafkaMessages
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ArchivedOrigin:
 
     name = "archive and Kafka"
 
-    def __init__(self, kafka: Origin, rest: Messages, readers: Mapping[TopicPartition, ArchiveReader]) -> None:
+    def __init__(self, kafka: Origin, rest: KafkaMessages, readers: Mapping[TopicPartition, ArchiveReader]) -> None:
         """`rest` reads Kafka's messages of spans that are in the archive only in part; `readers`: of each partition the
         archive that has it, of these very topics."""
         self._kafka, self._rest, self._readers = kafka, rest, readers

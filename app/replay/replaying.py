@@ -8,7 +8,6 @@ from threading import Event
 
 from sqlalchemy import Connection, Engine
 
-from app.archive.from_kafka import KafkaMessages
 from app.config.settings import Settings
 from app.db.failures import translated
 from app.errors import TopicChanged
@@ -26,6 +25,7 @@ from app.replay.mark import Mark
 from app.replay.opening import Opening, Wishes, alone
 from app.replay.origin import Origin
 from app.replay.place import Place
+from app.replay.rest import KafkaMessages
 from app.replay.running import Run
 from app.replay.skipped import Skips, within
 from app.replay.tasks import stage_tasks

@@ -98,7 +98,7 @@ class Run:
     @contextmanager
     def _opened(self) -> Iterator[None]:
         try:
-            add_writers(self._settings, self._writers, sorted(self._mark.goal), Link(), self._metrics, NAME)
+            add_writers(self._settings, self._writers, sorted(self._mark.goal), Link(), self._metrics, self._pool, NAME)
             stored = StoredMessages(self._messages, self._origin)
             for writer in self._writers.values():
                 self._open(writer)

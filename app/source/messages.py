@@ -1,25 +1,18 @@
 """Rows that the driver needs itself, read and decoded by the tasks that stage: of epochs in which something is
 suspected, or whose order matters."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from app import errors
-from app.errors import JobFailed, SurelaneError, Unreachable
 from app.kafka.broker import RawMessage
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.stage.lost import TaskDied
-from app.stage.pool import Attempt, Lost, Pool
-from app.stage.receipt import Failed, Rows, last_messages
+from app.source.waiting import answer_of, nothing
+from app.stage.pool import Attempt, Pool
+from app.stage.receipt import Rows, last_messages
 from app.stage.request import KnownTerms, Stored, ranges_of
 
-#: seconds between two looks at how long it takes
-_LOOK_SECONDS = 1.0
-#: seconds that are waited for a process that reads
-NO_PROCESS_SECONDS = 60.0
 #: ends of what was read, whose last messages are remembered
 _REMEMBERED = 1024
 
@@ -57,7 +50,7 @@ class TaskMessages:
         """Every row of an epoch; those of the next one are read ahead where they are foreseen."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] != span:
-            self._pool.cancel(ahead[1], _nothing)
+            self._pool.cancel(ahead[1], nothing)
             ahead = None
         rows = self._read(span, ahead[1] if ahead else None)
         if not self._is_suspicious() and (spans := self._foresee(span, span.end)):
@@ -76,7 +69,7 @@ class TaskMessages:
     def close(self) -> None:
         """Nobody wants what is read ahead."""
         if self._ahead is not None:
-            self._pool.cancel(self._ahead[1], _nothing)
+            self._pool.cancel(self._ahead[1], nothing)
 
     def _read(self, span: Span, attempt: Attempt | None = None) -> pa.Table:
         found = self._answer(attempt or self._pool.read(self._lane, ranges_of(span, self._known)))
@@ -87,37 +80,11 @@ class TaskMessages:
         return _table(found)
 
     def _answer(self, attempt: Attempt) -> Rows:
-        begun_at = time.monotonic()
-        while (answer := self._pool.answer(attempt, _LOOK_SECONDS)) is None:
-            self._still()
-            if attempt.process is None and time.monotonic() - begun_at > NO_PROCESS_SECONDS:
-                self._pool.cancel(attempt, _nothing)
-                raise Unreachable(
-                    f"no stage process has connected within {NO_PROCESS_SECONDS:g} s",
-                    hint="see what the lane has logged of its resident jobs: have they a core of the session, and can "
-                    "Spark's Python import this package there? ops/runbooks/lag.md, Stage processes",
-                )
-        match answer:
-            case Rows():
-                return answer
-            case Failed():
-                raise _error(answer)
-            case Lost():
-                raise TaskDied(answer.death)
-            case _:
-                raise AssertionError("rows were asked for")
-
-
-def _nothing() -> None:
-    """Nothing was lent for it."""
+        answer = answer_of(self._pool, attempt, self._still)
+        assert isinstance(answer, Rows), "rows were asked for"
+        return answer
 
 
 def _table(rows: Rows) -> pa.Table:
     with pa.ipc.open_stream(pa.py_buffer(rows.stream)) as stream:
         return stream.read_all()
-
-
-def _error(failed: Failed) -> SurelaneError:
-    found = getattr(errors, failed.error, None)
-    kind = found if isinstance(found, type) and issubclass(found, SurelaneError) else JobFailed
-    return kind(failed.message, hint=failed.hint)

@@ -30,7 +30,7 @@ from app.model.in_flight import InFlight, Seen, SpanState, StageProcess
 from app.model.offsets import Offsets, Span
 from app.stage.ahead import Ahead
 from app.stage.receipt import Answer, Doing, Final, Receipt, Wanted
-from app.stage.request import Cancel, Decode, Grant, Message, Range, Request, Stored, Tables
+from app.stage.request import Cancel, Decode, Grant, Keep, Message, Range, Request, Stored, Tables, Work
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
 from app.stage.stager import Told
 from app.stage.wire import keep_alive, socket_of
@@ -66,7 +66,7 @@ class Lost:
 class Attempt:
     """One request to one process. `answers` gets what it says of it, `Lost` at the latest."""
 
-    request: Request | Decode
+    request: Work
     #: seconds of the process' own work on it that are no hang
     limit_seconds: float
     answers: "SimpleQueue[Wanted | Final | Lost]" = field(default_factory=SimpleQueue)
@@ -106,7 +106,7 @@ class Attempt:
     def seen(self) -> InFlight:
         """From outside, now."""
         request = self.request
-        span = request.span if isinstance(request, Request) else Span(start=Offsets(), end=Offsets())
+        span = Span(start=Offsets(), end=Offsets()) if isinstance(request, Decode) else request.span
         return InFlight(
             number=request.id,
             lane=request.lane,
@@ -374,6 +374,10 @@ class Pool:
         request = Request(next(self._ids), lane, ranges, {}, wants_rows=True)
         return self._begun(self._attempt(request, ranges), None)
 
+    def keep(self, lane: str, ranges: tuple[Range, ...], level: int) -> Attempt:
+        """Have the messages of a span sent as they are archived."""
+        return self._begun(self._attempt(Keep(next(self._ids), lane, ranges, level), ranges), None)
+
     def decode(self, lane: str, messages: Sequence[Stored]) -> Attempt:
         """Have the rows of kept messages sent."""
         seconds = self._timeout + SECONDS_A_MESSAGE * len(messages)
@@ -396,7 +400,10 @@ class Pool:
         return None
 
     def _attempt(
-        self, request: Request, ranges: tuple[Range, ...], grants: Callable[[Attempt, Wanted], bool] = lambda *_: False
+        self,
+        request: Request | Keep,
+        ranges: tuple[Range, ...],
+        grants: Callable[[Attempt, Wanted], bool] = lambda *_: False,
     ) -> Attempt:
         messages = sum(one.end - one.start for one in ranges)
         return Attempt(request, self._timeout + SECONDS_A_MESSAGE * messages, grants=grants)

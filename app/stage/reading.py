@@ -1,7 +1,6 @@
 """The rows of a request: read from Kafka, or given with it; decoded, and sent through the user's function."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -9,15 +8,14 @@ import pyarrow as pa
 from app.config.settings import Source
 from app.decode.decoding import Decoding, as_batches
 from app.kafka.broker import Broker, RawMessage
-from app.kafka.spans import Batch, SpanReader
+from app.kafka.spans import Batch
 from app.model.activity import Activity
-from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS
+from app.stage.readers import READERS, Readers
 from app.stage.receipt import Last
 from app.stage.request import Request
 
-#: lanes that one process reads for at the same time, each with a consumer of its own
-_READERS = 16
 #: messages that are decoded at once: so many are in the processor's cache
 _PIECE = 2_000
 
@@ -45,8 +43,8 @@ class Reading:
     ) -> None:
         """`is_cancelled`: whether to give up waiting for messages; `doing` gets what is done next."""
         self._source, self._decoding = source, decoding
-        self._is_cancelled, self._doing, self._has_function = is_cancelled, doing, has_function
-        self._readers: OrderedDict[str, SpanReader[Batch]] = OrderedDict()
+        self._doing, self._has_function = doing, has_function
+        self._readers = Readers(source, Batch, is_cancelled)
         self._held: dict[str, _Held] = {}
         self._broker: Broker | None = None
 
@@ -59,8 +57,7 @@ class Reading:
 
     def close(self) -> None:
         """End the connections."""
-        for reader in self._readers.values():
-            reader.close()
+        self._readers.close()
         if self._broker is not None:
             self._broker.close()
 
@@ -70,7 +67,7 @@ class Reading:
             return self.stored([one.raw for one in request.given])
         held = self._take_held(request)
         span = request.span if held is None else Span(start=held.end, end=request.span.end)
-        reader = self._reader(request, span.start)
+        reader = self._readers.of(request, span.start)
         rows = [NO_ROWS if held is None else held.rows]
         for piece in _pieces(span):
             self._doing(Activity.FETCH)
@@ -90,7 +87,7 @@ class Reading:
         """Keep the rows from `start` up to the span's end: the lane's next span probably begins there."""
         if not request.given:
             self._held[request.lane] = _Held(start, request.span.end, rows)
-            while len(self._held) > _READERS:
+            while len(self._held) > READERS:
                 self._held.pop(next(iter(self._held)))
 
     def message(self, request: Request) -> Callable[[Position], RawMessage | None]:
@@ -124,20 +121,6 @@ class Reading:
         if self._has_function:
             self._doing(Activity.FUNCTION)
         return self._decoding.transformed(rows)
-
-    def _reader(self, request: Request, start: Offsets) -> SpanReader[Batch]:
-        reader = self._readers.get(request.lane)
-        if reader is None:
-            reader = self._readers[request.lane] = SpanReader(self._source, Batch, self._is_cancelled)
-            reader.go_to(start, _of(start, request.terms))
-            if len(self._readers) > _READERS:
-                self._readers.popitem(last=False)[1].close()
-        self._readers.move_to_end(request.lane)
-        return reader
-
-
-def _of(start: Offsets, terms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    return {tp: term for tp, term in terms.items() if tp in start}
 
 
 def _pieces(span: Span) -> Iterator[Span]:

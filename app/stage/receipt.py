@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
+from app.archive.file import Block
 from app.model.activity import Activity
 from app.model.for_driver import ForDriver
 from app.model.last import LastMessage
@@ -109,8 +110,15 @@ class Rows(msgspec.Struct, frozen=True, tag="rows"):
     lasts: tuple[Last, ...]
 
 
+class Kept(msgspec.Struct, frozen=True, tag="kept"):
+    """The messages as they are archived."""
+
+    id: int
+    blocks: tuple[Block, ...]
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The rows cannot be had."""
+    """The rows, or the messages, cannot be had."""
 
     id: int
     #: name of the error's class
@@ -136,7 +144,7 @@ class Declined(msgspec.Struct, frozen=True, tag="declined"):
 
 
 #: the last word on a request
-Final = Receipt | Rows | Declined | Failed
+Final = Receipt | Rows | Kept | Declined | Failed
 Answer = Wanted | Doing | Final
 
 

@@ -71,20 +71,12 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class Request(msgspec.Struct, frozen=True, tag="request"):
-    """Read a span: stage it, or send its rows."""
+class _Ranges(msgspec.Struct, frozen=True):
+    """What is asked about a span."""
 
     id: int
     lane: str
     ranges: tuple[Range, ...]
-    #: of the layouts that are likely to be in it; what is missing is asked for (`app.stage.receipt.Wanted`)
-    tables: Tables
-    #: the decoded rows are wanted, and nothing is staged
-    wants_rows: bool = False
-    #: the messages of the span, where they are not to be read from Kafka
-    given: tuple[Stored, ...] = ()
-    #: message keys whose changes wait in quarantine: an epoch that has one of them is for the driver
-    held_keys: tuple[str, ...] = ()
 
     @property
     def span(self) -> Span:
@@ -100,12 +92,32 @@ class Request(msgspec.Struct, frozen=True, tag="request"):
         return {TopicPartition(one.topic, one.partition): one.term for one in self.ranges if one.term is not None}
 
 
+class Request(_Ranges, frozen=True, tag="request"):
+    """Read a span: stage it, or send its rows."""
+
+    #: of the layouts that are likely to be in it; what is missing is asked for (`app.stage.receipt.Wanted`)
+    tables: Tables
+    #: the decoded rows are wanted, and nothing is staged
+    wants_rows: bool = False
+    #: the messages of the span, where they are not to be read from Kafka
+    given: tuple[Stored, ...] = ()
+    #: message keys whose changes wait in quarantine: an epoch that has one of them is for the driver
+    held_keys: tuple[str, ...] = ()
+
+
 class Decode(msgspec.Struct, frozen=True, tag="decode"):
     """Send the rows of these messages."""
 
     id: int
     lane: str
     messages: tuple[Stored, ...]
+
+
+class Keep(_Ranges, frozen=True, tag="keep"):
+    """Send the messages of the span as they are archived."""
+
+    #: of zstd
+    level: int
 
 
 class Grant(msgspec.Struct, frozen=True, tag="grant"):
@@ -121,7 +133,8 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     id: int
 
 
-Message = Request | Decode | Grant | Cancel
+Work = Request | Decode | Keep
+Message = Work | Grant | Cancel
 
 
 @dataclass(frozen=True)

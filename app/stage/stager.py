@@ -32,12 +32,12 @@ from app.db.failures import translated
 from app.db.sql import run
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
-from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import compute, single
 from app.model.for_driver import ForDriver
 from app.model.rows import Kind
+from app.stage.failure import or_failed
 from app.stage.reading import Reading
 from app.stage.receipt import Declined, Example, Failed, Last, Place, Receipt, Rows, Staged, Wanted, places_of
 from app.stage.request import Clearing, Decode, Request, Table, Tables
@@ -108,28 +108,15 @@ class Stager:
 
     def rows(self, request: Request) -> Rows | Failed:
         """The rows of the span. Whatever goes wrong is in the answer."""
-        return self._answered(
-            request.id, lambda: (self._reading.rows(request), self._reading.lasts(request, request.span.end))
+        return or_failed(
+            request.id,
+            lambda: _rows(request.id, self._reading.rows(request), self._reading.lasts(request, request.span.end)),
         )
 
     def decoded(self, request: Decode) -> Rows | Failed:
         """The rows of messages that were kept."""
         kept = [one.raw for one in request.messages]
-        return self._answered(request.id, lambda: (self._reading.stored(kept), ()))
-
-    def _answered(self, number: int, work: Callable[[], tuple[pa.Table, tuple[Last, ...]]]) -> Rows | Failed:
-        try:
-            rows, lasts = work()
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, rows.schema) as stream:
-                stream.write_table(rows)
-            return Rows(number, sink.getvalue().to_pybytes(), lasts)
-        except SurelaneError as error:
-            return Failed(number, type(error).__name__, error.message, error.hint)
-        except MemoryError as error:
-            return Failed(number, OutOfMemory.__name__, str(error), None)
-        except Exception as error:  # noqa: BLE001  # one of the messages may be the cause of whatever goes wrong
-            return Failed(number, JobFailed.__name__, f"could not be decoded: {type(error).__name__}: {error}", None)
+        return or_failed(request.id, lambda: _rows(request.id, self._reading.stored(kept)))
 
     def _staged(self, request: Request) -> Receipt | Declined:
         rows = self._reading.rows(request)
@@ -222,6 +209,13 @@ class Stager:
             with suppress(SQLAlchemyError):
                 connection.invalidate()
                 connection.close()
+
+
+def _rows(number: int, rows: pa.Table, lasts: tuple[Last, ...] = ()) -> Rows:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return Rows(number, sink.getvalue().to_pybytes(), lasts)
 
 
 def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:

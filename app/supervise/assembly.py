@@ -13,7 +13,6 @@ from app.apply.foreign_keys import between_tables
 from app.apply.rules import TargetRules
 from app.apply.shapes import Shapes
 from app.archive.folder import Folder
-from app.archive.from_kafka import KafkaMessages
 from app.archive.participant import Archive
 from app.archive.rotation import Policy, Rotation
 from app.commit.committer import Committer, OnePhase, TwoPhase
@@ -40,6 +39,7 @@ from app.ledger.store import Ledger
 from app.metrics.lane import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import TopicPartition
+from app.source.kept import KeptMessages
 from app.spark.options import PARALLELISM, is_local
 from app.spark.package import ship
 from app.stage.ahead import Ahead
@@ -61,6 +61,7 @@ def add_writers(
     partitions: list[TopicPartition],
     watch: Link,
     metrics: Mapping[str, LaneMetrics],
+    pool: Pool,
     who: str = "surelane",
 ) -> None:
     """Add a writer for each lane that has none yet: one for everything, or one for each partition. `who`: what the
@@ -73,14 +74,14 @@ def add_writers(
             sessions = Sessions(engine, at_target)
             guard, more = _guard(settings, name, watch, metrics[name], at_guard, who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
-            archive = make_archive(settings, name)
+            archive = make_archive(settings, name, pool)
             writers[name] = Writer(
                 name, engine, ledger, partition, guard, quarantine, archive=archive, sessions=(sessions, *more)
             )
 
 
-def make_archive(settings: Settings, lane: str) -> Archive | None:
-    """Of a lane; None where nothing is kept."""
+def make_archive(settings: Settings, lane: str, pool: Pool) -> Archive | None:
+    """Of a lane, whose messages the pool's tasks read; None where nothing is kept."""
     told = settings.archive
     if told is None:
         return None
@@ -93,7 +94,7 @@ def make_archive(settings: Settings, lane: str) -> Archive | None:
         level=told.level,
     )
     rotation = Rotation(Folder(Path(told.path), lane), policy)
-    return Archive(folder, lambda: KafkaMessages(settings.source), told.level, rotation.notice)
+    return Archive(folder, lambda: KeptMessages(pool, lane, told.level), told.level, rotation.notice)
 
 
 def any_is_new(writers: list[Writer]) -> bool:

@@ -200,7 +200,7 @@ class Running:
         """Open the lanes; returns where an empty checkpoint starts. `anew`: see `open_writers`."""
         settings = self._settings
         topics = self._broker.topics()
-        add_writers(settings, self._writers, sorted(self._broker.partitions()), self._link, self._metrics)
+        add_writers(settings, self._writers, sorted(self._broker.partitions()), self._link, self._metrics, self._pool)
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)

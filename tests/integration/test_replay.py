@@ -2,13 +2,13 @@
 
 import signal
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.archive.folder import Folder
-from app.archive.from_kafka import KafkaMessages
 from app.archive.participant import Archive
 from app.commit.participant import Work
 from app.config.load import load
@@ -19,7 +19,9 @@ from app.errors import ExitStatus
 from app.kafka.broker import Broker
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Span
+from app.replay.rest import KafkaMessages
 from tests import messages as m
+from tests.fix_archive import Given
 from tests.fix_cli import Ended
 from tests.fix_lane import Held, MakeLane, MakeProcess
 from tests.fix_recover import forget, killed, process
@@ -252,10 +254,11 @@ def archived(settings: Settings, *spans: tuple[int, int]) -> None:
     assert settings.archive is not None
     root = Path(settings.archive.path)
     root.mkdir()
-    kept = Archive(Folder(root, settings.lane), lambda: KafkaMessages(settings.source), 3)
-    with Broker(settings.source) as broker:
-        kept.open(broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()})
+    with Broker(settings.source) as broker, closing(KafkaMessages(settings.source)) as kafka:
         (tp,) = broker.partitions()
+        messages = list(kafka.read(Span(start=Offsets.of({tp: spans[0][0]}), end=Offsets.of({tp: spans[-1][1]}))))
+        kept = Archive(Folder(root, settings.lane), lambda: Given(messages), 3)
+        kept.open(broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()})
     for number, (start, end) in enumerate(spans):
         one = Work(
             gid=Gid(settings.lane, 1, number), span=Span(start=Offsets.of({tp: start}), end=Offsets.of({tp: end}))

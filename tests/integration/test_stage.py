@@ -2,6 +2,7 @@
 
 import random
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -22,8 +23,9 @@ from app.embedded import Kafka, Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, Kind, Layout
-from app.source import messages as task_messages
+from app.source import waiting
 from app.stage import lane_stage
+from app.stage.inbox import GRANT_SECONDS
 from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.lending import Lending
 from app.stage.pool import Pool
@@ -191,7 +193,7 @@ def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monke
     with monkeypatch.context() as patched:
         patched.setattr(Pool, "_keep", lambda *_: None)
         patched.setattr(lane_stage, "PATIENCE_SECONDS", 0.5)
-        patched.setattr(task_messages, "NO_PROCESS_SECONDS", 0.5)
+        patched.setattr(waiting, "NO_PROCESS_SECONDS", 0.5)
         made.start()
         said = "select last_error from surelane.lane_state where last_error like :like"
         eventually(lambda: target.execute(said, like="no stage process has connected%resident jobs%"), why="a word")
@@ -199,6 +201,19 @@ def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monke
     made.give_up()
     made.run_until_caught_up()
     questions(target, topic)
+
+
+def test_the_archive_waits_for_no_span_ahead(lane: MakeLane, target: Target, topic: Topic) -> None:
+    """One process, and an epoch with an archive; the span behind it waits for a table that the lane learns at its
+    turn."""
+    tables = [Table(f"flat_{number}", {"id": INT, "v": TEXT}) for number in range(5)]
+    target.create(*tables)
+    made, d = lane("two-phase", archived=True, epoch={"max_messages": 10}, stage={"tasks": 1}), Debezium()
+    topic.send([d.create(table, {"id": key, "v": "a"}) for table in tables for key in range(10)])
+    begin = time.monotonic()
+    made.run_until_caught_up()
+    assert time.monotonic() - begin < GRANT_SECONDS / 2
+    questions(target, topic, archive=made.archive)
 
 
 class Desk:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.archive.file import FileWriter, head_of, messages, verify
+from app.archive.file import FileWriter, blocks, head_of, messages, verify
 from app.archive.lines import VERSION, EpochLine, Head
 from app.archive.names import EpochId, Name
 from app.archive.stretches import Stretch, gaps, missing, reach, union
@@ -33,7 +33,8 @@ HEAD = Head(VERSION, "orders", "cluster", {TP.topic: "id"}, [EpochLine.of(EpochI
 
 def written(path: Path, content: list[RawMessage]) -> Path:
     writer = FileWriter(path, HEAD, 3)
-    writer.write(content)
+    for block in blocks(content, 3):
+        writer.write(block)
     writer.end()
     return path
 
@@ -71,7 +72,6 @@ def test_whatever_is_cut_off_or_changed_is_noticed(tmp_path: Path) -> None:
 def test_without_its_end_it_is_not_whole(tmp_path: Path) -> None:
     """Frames that are whole in themselves, as a death between two of them leaves them."""
     writer = FileWriter(tmp_path / "one", HEAD, 3)
-    writer.write([])
     writer.close()
     with pytest.raises(Diverged, match="its end is missing"):
         verify(tmp_path / "one")

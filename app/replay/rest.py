@@ -1,0 +1,24 @@
+"""Kafka's messages of a span that the archive has only in part."""
+
+from collections.abc import Iterator
+
+from app.config.settings import Source
+from app.kafka.broker import RawMessage, raw
+from app.kafka.spans import SpanReader, WholeBatch
+from app.model.offsets import Span
+
+
+class KafkaMessages:
+    """By a consumer of its own. Used by one thread."""
+
+    def __init__(self, source: Source) -> None:
+        self._reader = SpanReader(source, WholeBatch)
+
+    def read(self, span: Span) -> Iterator[RawMessage]:
+        """All of them, each partition's in order. Raises what `SpanReader.read` does."""
+        for batch in self._reader.read(span):
+            yield from map(raw, batch.messages)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._reader.close()

@@ -1,0 +1,49 @@
+"""The answer of a task, waited for."""
+
+import time
+from collections.abc import Callable
+
+from app import errors
+from app.errors import JobFailed, SurelaneError, Unreachable
+from app.stage.lost import TaskDied
+from app.stage.pool import Attempt, Lost, Pool
+from app.stage.receipt import Failed, Final
+
+#: seconds between two looks at how long it takes
+_LOOK_SECONDS = 1.0
+#: seconds that are waited for a process that reads
+NO_PROCESS_SECONDS = 60.0
+
+
+def answer_of(pool: Pool, attempt: Attempt, still: Callable[[], None], look_seconds: float = _LOOK_SECONDS) -> Final:
+    """What a task answers; `still` is called again and again meanwhile, and may raise. Raises what the task could not
+    do as the error that it was there, TaskDied where it died, Unreachable where there is none."""
+    begun_at = time.monotonic()
+    try:
+        while (answer := pool.answer(attempt, look_seconds)) is None:
+            still()
+            if attempt.process is None and time.monotonic() - begun_at > NO_PROCESS_SECONDS:
+                raise Unreachable(
+                    f"no stage process has connected within {NO_PROCESS_SECONDS:g} s",
+                    hint="see what the lane has logged of its resident jobs: have they a core of the session, and can "
+                    "Spark's Python import this package there? ops/runbooks/lag.md, Stage processes",
+                )
+    except BaseException:
+        pool.cancel(attempt, nothing)
+        raise
+    if isinstance(answer, Lost):
+        raise TaskDied(answer.death)
+    if isinstance(answer, Failed):
+        raise _error(answer)
+    assert isinstance(answer, Final), "nothing is asked back"
+    return answer
+
+
+def nothing() -> None:
+    """To do when a task has done with what nobody wants: nothing was lent for it."""
+
+
+def _error(failed: Failed) -> SurelaneError:
+    found = getattr(errors, failed.error, None)
+    kind = found if isinstance(found, type) and issubclass(found, SurelaneError) else JobFailed
+    return kind(failed.message, hint=failed.hint)

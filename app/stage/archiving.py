@@ -1,0 +1,32 @@
+"""Messages as the archive keeps them: read from Kafka once more, whole, for the driver that has the archive's files."""
+
+from collections.abc import Callable
+
+from app.archive.file import blocks
+from app.config.settings import Source
+from app.kafka.broker import raw
+from app.kafka.spans import WholeBatch
+from app.model.activity import Activity
+from app.stage.failure import or_failed
+from app.stage.readers import Readers
+from app.stage.receipt import Failed, Kept
+from app.stage.request import Keep
+
+
+class Archiving:
+    """Of one process. Used by one thread."""
+
+    def __init__(self, source: Source, is_cancelled: Callable[[], bool], doing: Callable[[Activity], None]) -> None:
+        """`is_cancelled`: whether to give up waiting for messages; `doing` gets what is done next."""
+        self._readers, self._doing = Readers(source, WholeBatch, is_cancelled), doing
+
+    def kept(self, request: Keep) -> Kept | Failed:
+        """Every message of the span. Whatever goes wrong is in the answer."""
+        return or_failed(request.id, lambda: self._read(request))
+
+    def _read(self, request: Keep) -> Kept:
+        self._doing(Activity.FETCH)
+        batches = self._readers.of(request, request.span.start).read(request.span)
+        self._doing(Activity.DECODE)
+        found = (raw(message) for batch in batches for message in batch.messages)
+        return Kept(request.id, tuple(blocks(found, request.level)))
