@@ -16,6 +16,7 @@ import pytest
 
 from app.java import java_home
 from app.spark.home import spark_home
+from tests.processes import is_python, name_of
 from tests.waiting import eventually
 
 SECRET = "m4rked-for-a-cluster"
@@ -64,7 +65,7 @@ class Cluster:
     def executors(self, of: psutil.Process | None = None) -> list[psutil.Process]:
         """Their JVMs; of one worker, or all."""
         found = self._all() if of is None else of.children(recursive=True)
-        return [one for one in found if one.name() == "java" and _EXECUTOR in " ".join(_words(one))]
+        return [one for one in found if name_of(one) == "java" and _EXECUTOR in " ".join(_words(one))]
 
     def tasks(self) -> list[psutil.Process]:
         """Python workers that PySpark's daemons have forked, one for each task."""
@@ -76,7 +77,7 @@ class Cluster:
 
     def pythons(self) -> list[psutil.Process]:
         """Daemons, their workers and what those have forked, whether their parents live or not."""
-        return [one for one in self._all() if one.name().startswith(("python", "surelane"))]
+        return [one for one in self._all() if is_python(one)]
 
     def daemons(self) -> list[psutil.Process]:
         """PySpark's, one of each executor."""

@@ -24,6 +24,7 @@ from app.metrics.health import Health
 from app.worker.retry_loop import RetryLoop
 from tests.fix_target import Target
 from tests.fix_topic import Topic
+from tests.processes import name_of
 from tests.waiting import eventually
 
 MODES = tuple(CommitMode)
@@ -208,7 +209,7 @@ class LaneProcess:
     def jvm(self) -> psutil.Process | None:
         """The JVM of that."""
         children = self.worker.children() if self.worker else []
-        return next((child for child in children if child.name() == "java"), None)
+        return next((child for child in children if name_of(child) == "java"), None)
 
     def wait(self, timeout: float = START_SECONDS) -> int:
         """Exit status, negative for a signal; fails when it still runs after `timeout` seconds."""

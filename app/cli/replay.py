@@ -14,11 +14,11 @@ from app.cli.replay_view import as_json, told
 from app.cli.terminal import progress
 from app.config.loader import load
 from app.logs import warnings_only
+from app.process import STOP_SIGNALS
 from app.replay.bounds import EXAMPLE, Bound
 from app.replay.destination import Destination
 from app.replay.opening import ReplayOptions
 from app.replay.replay import Replaying
-from app.supervisor.worker_process import STOP_SIGNALS
 
 #: seconds between two lines of progress where stderr is no terminal
 PROGRESS_SECONDS = 10.0

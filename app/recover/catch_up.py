@@ -27,8 +27,8 @@ from app.errors import (
     TransactionTooLong,
 )
 from app.model.offsets import Offsets
-from app.parent import signal_at_parents_end
 from app.private import opened
+from app.process import signal_at_parents_end
 from app.snapshot.target_info import seen
 
 #: how `app.config` calls it

@@ -18,8 +18,8 @@ from sqlalchemy.engine import URL
 
 from app.credentials.passwords import filled
 from app.errors import EnvironmentMissing
-from app.parent import signal_at_parents_end
 from app.private import UMASK, opened
+from app.process import signal_at_parents_end
 from app.snapshot.snapshot_directory import Progress
 
 SYSTEM_FOLDERS = Path("/usr/lib/postgresql")

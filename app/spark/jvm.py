@@ -8,7 +8,6 @@ PySpark would start it at the first session, by the same script.
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
@@ -18,12 +17,11 @@ from pathlib import Path
 
 from app.errors import EnvironmentMissing, SparkGone
 from app.private import UMASK
+from app.process import ignore_stop_signals
 from app.spark.home import spark_home
 
 #: of the small JVM that only puts the real one's command line together
 LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: signals that are for this process, also when they come to the whole group; the JVM ends when its stdin closes
-_NOT_FOR_THE_JVM = (signal.SIGTERM, signal.SIGINT)
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t", **{character: f"\\{character}" for character in "\\ =:#!"}}
 #: of the executors' machines; Spark itself sees it only where it starts the driver's Python, too
 PYTHON = "spark.pyspark.python"
@@ -85,7 +83,7 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
             [home / "bin" / "spark-submit", *words, *kind],
             stdin=subprocess.PIPE,
             env=_environment(home, java_home, folder.name, hidden, is_local=is_local),
-            preexec_fn=_leave_signals,
+            preexec_fn=ignore_stop_signals,  # they may come to the whole group; the JVM ends when its stdin closes
             umask=UMASK,  # the checkpoint, and what Spark spills
         )
     except OSError as error:
@@ -116,9 +114,3 @@ def _escaped(text: str) -> str:
 
 def _address_file(folder: str) -> Path:
     return Path(folder) / "address"
-
-
-def _leave_signals() -> None:
-    for number in _NOT_FOR_THE_JVM:
-        signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_THE_JVM)

@@ -7,8 +7,9 @@ from app.config.settings import SourceSettings
 from app.kafka.broker import raw
 from app.kafka.spans import WholeBatch
 from app.model.activity import Activity
+from app.stage.failure import or_failed
 from app.stage.readers import Readers
-from app.stage.receipt import Kept
+from app.stage.receipt import Failed, Kept
 from app.stage.request import Keep
 
 
@@ -21,14 +22,13 @@ class Archiving:
         """`is_cancelled`: whether to give up waiting for messages; `doing` gets what is done next."""
         self._readers, self._doing = Readers(source, WholeBatch, is_cancelled), doing
 
-    def kept(self, request: Keep) -> Kept:
-        """Every message of the span. Raises what `SpanReader.read` does."""
+    def kept(self, request: Keep) -> Kept | Failed:
+        """Every message of the span. Whatever goes wrong is in the answer."""
+        return or_failed(request.id, lambda: self._read(request))
+
+    def _read(self, request: Keep) -> Kept:
         self._doing(Activity.FETCH)
         batches = self._readers.of(request, request.span.start).read(request.span)
         self._doing(Activity.DECODE)
         found = (raw(message) for batch in batches for message in batch.messages)
         return Kept(request.id, tuple(blocks(found, request.level)))
-
-    def close(self) -> None:
-        """End the connections."""
-        self._readers.close()

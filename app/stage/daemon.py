@@ -6,6 +6,7 @@ server (`app.stage.fork_server`) its fork is the daemon, and this process only w
 
 import gc
 import sys
+from collections.abc import Callable
 
 from app.stage.fork_server import handed_over
 
@@ -23,7 +24,7 @@ def main() -> int:
     return 0
 
 
-def imported():  # PySpark's own has no type either
+def imported() -> Callable[[], None]:
     """What runs the daemon, once all that its workers need is imported."""
     from pyspark.daemon import manager
 

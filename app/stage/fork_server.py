@@ -17,14 +17,12 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
-from app.parent import name_process, signal_at_parents_end
+from app.process import end_with, ignore_stop_signals, name_process
 
 #: environment variable of the JVM and its children: the name of the socket, an abstract one
 VARIABLE = "SURELANE_FORK_SERVER"
 _READ_BYTES = 65536
 _CREDENTIALS = struct.Struct("3i")
-#: they are the driver's; PySpark's daemon, which a JVM starts that ignores them, does not get them
-_NOT_FOR_IT = (signal.SIGTERM, signal.SIGINT)
 
 
 class ForkServer:
@@ -44,7 +42,7 @@ class ForkServer:
         sys.stderr.flush()
         if not os.fork():
             try:
-                _end_with(parent)
+                end_with(parent)
                 self._serve(work)
             finally:
                 os._exit(1)
@@ -55,10 +53,8 @@ class ForkServer:
         own = self._socket.detach()
         _close_all_but(0, 1, 2, own)
         listening = socket.socket(fileno=own)
-        for number in _NOT_FOR_IT:
-            signal.signal(number, signal.SIG_IGN)
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _NOT_FOR_IT)
+        ignore_stop_signals()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps its forks
         gc.freeze()
         server = os.getpid()
         while True:
@@ -85,7 +81,7 @@ def handed_over(argument: str) -> int | None:
             connection.shutdown(socket.SHUT_WR)
         except OSError:  # it has gone, with the driver
             return None
-        for number in (0, 1):  # whoever reads there is to see the end when the other process ends
+        for number in (0, 1):  # the JVM sees the end of its pipes when the daemon ends
             os.close(number)
         status = connection.recv(1)
     return status[0] if status else 1
@@ -95,7 +91,7 @@ def _become(connection: socket.socket, work: Callable[[], None], server: int) ->
     """Of a process that was forked; does not return."""
     own, status = os.getpid(), 1
     try:
-        _end_with(server)
+        end_with(server)
         _, files, _, _ = socket.recv_fds(connection, 1, 3)
         for number, file in enumerate(files):
             os.dup2(file, number)
@@ -135,9 +131,3 @@ def _close_all_but(*kept: int) -> None:
         if int(name) not in kept:
             with suppress(OSError):
                 os.close(int(name))
-
-
-def _end_with(parent: int) -> None:
-    signal_at_parents_end(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)

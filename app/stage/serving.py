@@ -9,9 +9,9 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,24 +21,21 @@ from typing import Any
 import msgspec
 
 from app.collector import settle_collector
-from app.model.activity import Activity
 from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
-from app.parent import name_process, signal_at_parents_end
-from app.stage.receipt import Answer, Doing, Wanted
-from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, StoredMessage, Tables, Work
+from app.process import end_with, ends_within, name_process
+from app.stage.archiving import Archiving
+from app.stage.inbox import Inbox, Requests
+from app.stage.request import Decode, Keep, StoredMessage
 from app.stage.stager import Stager, Told
 from app.stage.wire import keep_alive
 
 #: seconds that a stage process has to live for the next one to be started at once
 _AGAIN_SECONDS = 0.2
-#: seconds that tables are waited for: what was staged ahead and is not taken must not keep others waiting
-_GRANT_SECONDS = 60.0
 #: seconds between two looks at the kernel's counter
 _LOOK_SECONDS = 1.0
 #: seconds from the end of one connection of the driver's to the end of the other one
 _CLOSING_SECONDS = 2.0
-_DECODER = msgspec.msgpack.Decoder(Message)
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -104,7 +101,7 @@ class Task:
         """Serve until the driver closes the connection."""
         for _ in nothing:  # a worker is used again only when its task has read its input to the end
             pass
-        _end_with(os.getppid())  # PySpark's daemon, which ends with its executor
+        end_with(os.getppid())  # PySpark's daemon, which ends with its executor
         with self._connect() as control:
             control.send_bytes(msgspec.msgpack.encode(self._hello(os.getpid())))
             while True:
@@ -160,11 +157,7 @@ class Task:
                     stager.decoded(Decode(0, "", (wanted.message,)))
             finally:
                 os._exit(0)
-        ended = os.pidfd_open(pid)
-        try:
-            is_over, _, _ = select.select([ended], [], [], wanted.seconds)
-        finally:
-            os.close(ended)
+        is_over = ends_within(pid, wanted.seconds)
         if not is_over:
             os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -182,7 +175,7 @@ class Task:
 
     def _begin(self, parent: int, control: Connection) -> None:
         """Of a process that was forked."""
-        _end_with(parent)
+        end_with(parent)
         control.close()
         os.environ.update(self.told.variables)
         name_process("surelane-stage")
@@ -209,84 +202,29 @@ class Task:
 
 
 def serve(connection: Connection, told: Told) -> None:
-    """Stage what is asked for, one span after the other; returns when the driver closes the connection."""
+    """Work on what is asked for; returns when the driver closes the connection. Spans are staged one after the other by
+    this thread. What the archive asks for is read by a thread of its own: an epoch waits for it, while this thread may
+    wait for the tables of a span behind that epoch."""
     settle_collector()
     inbox = Inbox(connection)
-    with Stager(told, inbox.ask, inbox.is_cancelled, inbox.doing) as stager:
-        while (request := inbox.next()) is not None:
-            match request:
-                case Decode():
-                    inbox.answer(stager.decoded(request))
-                case Keep():
-                    inbox.answer(stager.kept(request))
-                case Request():
-                    inbox.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
+    threading.Thread(target=_keep, args=(inbox.keeps, told), name="archive", daemon=True).start()
+    threading.Thread(target=inbox.receive, name="driver", daemon=True).start()
+    spans = inbox.spans
+    with Stager(told, inbox.ask, spans.is_cancelled, spans.doing) as stager:
+        while (request := spans.next()) is not None:
+            if isinstance(request, Decode):
+                spans.answer(stager.decoded(request))
+            else:
+                spans.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
 
 
-class Inbox:
-    """The driver's requests, in their order; a cancellation is heard at once."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._requests: deque[Work] = deque()
-        self._grants: dict[int, Tables] = {}
-        self._cancelled: set[int] = set()
-        self._current = 0
-        #: request and activity that were said last
-        self._said: tuple[int, Activity] | None = None
-
-    def next(self) -> Work | None:
-        """The next one that is still wanted; None: the driver is gone."""
-        with suppress(EOFError, ConnectionError):
-            while True:
-                while self._requests:
-                    request = self._requests.popleft()
-                    if request.id not in self._cancelled:
-                        self._current = request.id
-                        return request
-                self._cancelled.clear()
-                self._receive()
-        return None
-
-    def answer(self, answer: Answer) -> None:
-        """Send it."""
-        self._connection.send_bytes(msgspec.msgpack.encode(answer))
-
-    def doing(self, activity: Activity) -> None:
-        """The driver knows of it before it is done: whatever it does to this process."""
-        if (self._current, activity) != self._said:
-            self._said = (self._current, activity)
-            self.answer(Doing(self._current, activity))
-
-    def ask(self, wanted: Wanted) -> Tables | None:
-        """Wait for the tables; None: the span is cancelled, or nobody answers for long."""
-        self.answer(wanted)
-        while wanted.id not in self._grants:
-            if wanted.id in self._cancelled or not self._connection.poll(_GRANT_SECONDS):
-                return None
-            self._receive()
-        return self._grants.pop(wanted.id)
-
-    def is_cancelled(self) -> bool:
-        """Whether nobody wants the request that was given last."""
-        while self._connection.poll():
-            self._receive()
-        return self._current in self._cancelled
-
-    def _receive(self) -> None:
-        match _DECODER.decode(self._connection.recv_bytes()):
-            case Keep() as request:  # an epoch waits for it, while spans are staged ahead
-                self._requests.appendleft(request)
-            case Request() | Decode() as request:
-                self._requests.append(request)
-            case Grant() as grant:
-                self._grants[grant.id] = grant.tables
-            case Cancel() as cancel:
-                self._cancelled.add(cancel.id)
-
-
-def _end_with(parent: int) -> None:
-    """The kernel kills this process when its parent dies."""
-    signal_at_parents_end(signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)
+def _keep(requests: Requests[Keep], told: Told) -> None:
+    try:
+        archiving = Archiving(told.source, requests.is_cancelled, requests.doing)
+        while (request := requests.next()) is not None:
+            requests.answer(archiving.kept(request))
+    except OSError:  # the driver is gone; the other thread ends this process
+        return
+    except BaseException:  # noqa: BLE001  # the driver hears of the end of this process only
+        traceback.print_exc()
+        os._exit(1)

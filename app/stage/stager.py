@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -32,18 +32,16 @@ from app.db.sql import run
 from app.db.sqlstate import translated
 from app.decode.decoding import Decoding
 from app.decode.formats import decoder_of
-from app.errors import JobFailed, OutOfMemory, SurelaneError
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import compute, single
 from app.model.for_driver import ForDriver
 from app.model.rows import RowKind
-from app.stage.archiving import Archiving
+from app.stage.failure import or_failed
 from app.stage.receipt import (
     Declined,
     Example,
     Failed,
-    Kept,
     Last,
     MessagePlace,
     Receipt,
@@ -52,12 +50,11 @@ from app.stage.receipt import (
     Wanted,
     places_of,
 )
-from app.stage.request import Clearing, Decode, Keep, Request, Table, Tables
+from app.stage.request import Clearing, Decode, Request, Table, Tables
 from app.stage.span_reading import SpanReading
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
 
-A = TypeVar("A")
 #: kinds that are neither staged nor of no consequence
 _IRREGULAR = (RowKind.MALFORMED, RowKind.FAILED, RowKind.UNFIT, RowKind.KEYLESS, RowKind.TRUNCATE)
 #: what a crash takes of an UNLOGGED table is gone in any case; and the server notices a client that is gone as soon as
@@ -102,7 +99,6 @@ class Stager:
         sql = Sql(told.sql, decoder.gone) if told.sql else None
         decoding, has_function = Decoding(decoder, _function(told.function), sql), told.function is not None
         self._reading = SpanReading(told.source, decoding, is_cancelled, doing, has_function=has_function)
-        self._archiving = Archiving(told.source, is_cancelled, doing)
         self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
         self._connection: Connection | None = None
 
@@ -111,7 +107,6 @@ class Stager:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._reading.close()
-        self._archiving.close()
         self._disconnect()
 
     def stage(self, request: Request) -> Receipt | Declined:
@@ -124,7 +119,7 @@ class Stager:
 
     def rows(self, request: Request) -> Rows | Failed:
         """The rows of the span. Whatever goes wrong is in the answer."""
-        return self._answered(
+        return or_failed(
             request.id,
             lambda: _rows(request.id, self._reading.rows(request), self._reading.lasts(request, request.span.end)),
         )
@@ -132,21 +127,7 @@ class Stager:
     def decoded(self, request: Decode) -> Rows | Failed:
         """The rows of messages that were kept."""
         kept = [one.raw for one in request.messages]
-        return self._answered(request.id, lambda: _rows(request.id, self._reading.stored(kept)))
-
-    def kept(self, request: Keep) -> Kept | Failed:
-        """The messages of the span as they are archived. Whatever goes wrong is in the answer."""
-        return self._answered(request.id, lambda: self._archiving.kept(request))
-
-    def _answered(self, number: int, work: Callable[[], A]) -> A | Failed:
-        try:
-            return work()
-        except SurelaneError as error:
-            return Failed(number, type(error).__name__, error.message, error.hint)
-        except MemoryError as error:
-            return Failed(number, OutOfMemory.__name__, str(error), None)
-        except Exception as error:  # noqa: BLE001  # one of the messages may be the cause of whatever goes wrong
-            return Failed(number, JobFailed.__name__, f"could not be decoded: {type(error).__name__}: {error}", None)
+        return or_failed(request.id, lambda: _rows(request.id, self._reading.stored(kept)))
 
     def _staged(self, request: Request) -> Receipt | Declined:
         rows = self._reading.rows(request)

@@ -20,9 +20,10 @@ import structlog
 from app.config.settings import Settings
 from app.errors import CrashLoop, ExitStatus
 from app.model.death import Cause, Death
+from app.process import STOP_SIGNALS
 from app.supervisor.restart_strategy import pause
 from app.supervisor.worker_life import LOOK_SECONDS, WorkerLife
-from app.supervisor.worker_process import STOP_SIGNALS, InWorker
+from app.supervisor.worker_process import InWorker
 
 log = structlog.get_logger()
 

@@ -17,21 +17,19 @@ from contextlib import suppress
 
 import psutil
 
-from app.parent import name_process
+from app.process import STOP_SIGNALS, ends_within, name_process
 from app.supervisor.link import READ_BYTES, LineBuffer
 
-#: of the process, for those who look for it
+#: the name of the process, see `name_process`
 WORKER_NAME = "surelane-worker"
 #: environment variable whose value is this worker's alone
 MARK = "SURELANE_WORKER"
 #: numpy starts a pool of threads for linear algebra, of which there is none here; they wait busily (1 % of a drain)
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
 #: seconds that the kernel may take to end what was killed
 KILL_SECONDS = 30.0
 #: seconds that the JVM may take to notice that its Python is gone, and to end
 JVM_SECONDS = 5.0
-#: asks to stop; held back until the worker can take them, see `start`
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class InWorker(BaseException):  # it unwinds the supervisor's frames: nothing of them is the worker's
@@ -59,7 +57,8 @@ class WorkerProcess:
             self._link.close()
             for number in STOP_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
-            os.environ.update({**_ONE_THREAD, **os.environ, MARK: self._mark})
+            os.environ.setdefault(*_ONE_THREAD)
+            os.environ[MARK] = self._mark
             name_process(WORKER_NAME)
             raise InWorker(theirs.detach())
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -81,7 +80,8 @@ class WorkerProcess:
         with suppress(BlockingIOError, ConnectionError):
             while piece := self._link.recv(READ_BYTES, socket.MSG_DONTWAIT):
                 yield from self._lines.of(piece)
-            self._await(seconds)  # it closed its end: it is about to be gone
+            if self.status is None:  # it closed its end: it is about to be gone
+                ends_within(self._pid, seconds)
 
     def stop(self, reason: str) -> None:
         """Tell it to stop at the epoch's end."""
@@ -92,7 +92,7 @@ class WorkerProcess:
         """SIGKILL to it and to everything it started; harmless when nothing is left."""
         if self.status is None:
             os.kill(self._pid, signal.SIGKILL)
-            self._await(KILL_SECONDS)
+            ends_within(self._pid, KILL_SECONDS)
         deadline = time.monotonic() + KILL_SECONDS
         while (left := self._left()) and time.monotonic() < deadline:
             for process in left:
@@ -105,15 +105,6 @@ class WorkerProcess:
         psutil.wait_procs(self._left(), timeout=JVM_SECONDS)
         self.kill()
         self._link.close()
-
-    def _await(self, seconds: float) -> None:
-        """Its end, for so long."""
-        ended = os.pidfd_open(self._pid) if self.status is None else None
-        if ended is not None:
-            try:
-                select.select([ended], [], [], seconds)
-            finally:
-                os.close(ended)
 
     def _left(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if self._is_marked(process)]

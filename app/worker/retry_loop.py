@@ -18,13 +18,13 @@ from app.metrics.health import Health
 from app.metrics.lane_metrics import AllMetrics
 from app.metrics.server import serve
 from app.model.death import Death
+from app.process import STOP_SIGNALS
 from app.recover.gap import named
 from app.spark.job_errors import spark_errors
 from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
 from app.stage.pool import Pool
 from app.supervisor.link import Link
-from app.supervisor.worker_process import STOP_SIGNALS
 from app.worker.lane_factory import make_pool
 from app.worker.lane_writer import LaneWriter
 from app.worker.streaming_run import StopRequested, StreamingRun

@@ -2,6 +2,7 @@
 
 import random
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -24,6 +25,7 @@ from app.model.offsets import Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, Layout, RowKind
 from app.source import waiting
 from app.stage import lane_stage
+from app.stage.inbox import GRANT_SECONDS
 from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.lending import Lending
 from app.stage.pool import Pool
@@ -37,6 +39,7 @@ from tests.fix_topic import NewTopic, Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import Reader, questions
 from tests.poison import row
+from tests.processes import is_python
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop, changes_of_few
 
@@ -198,6 +201,19 @@ def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monke
     made.give_up()
     made.run_until_caught_up()
     questions(target, topic)
+
+
+def test_the_archive_waits_for_no_span_ahead(lane: MakeLane, target: Target, topic: Topic) -> None:
+    """One process, and an epoch with an archive; the span behind it waits for a table that the lane learns at its
+    turn."""
+    tables = [Table(f"flat_{number}", {"id": INT, "v": TEXT}) for number in range(5)]
+    target.create(*tables)
+    made, d = lane("two-phase", archived=True, epoch={"max_messages": 10}, stage={"tasks": 1}), Debezium()
+    topic.send([d.create(table, {"id": key, "v": "a"}) for table in tables for key in range(10)])
+    begin = time.monotonic()
+    made.run_until_caught_up()
+    assert time.monotonic() - begin < GRANT_SECONDS / 2
+    questions(target, topic, archive=made.archive)
 
 
 class Desk:
@@ -370,7 +386,7 @@ def _staging_tables(target: Target) -> Sequence[str]:
 def _pythons(process: LaneProcess) -> list[psutil.Process]:
     """Of the lane, but for the driver: the fork server, its forks, and what waits for them under the JVM."""
     found = [] if process.worker is None else process.worker.children(recursive=True)
-    return [one for one in found if one.name() != "java"]
+    return [one for one in found if is_python(one)]
 
 
 def _has_compiler(process: LaneProcess) -> bool:

@@ -1,4 +1,4 @@
-"""How a worker died: read off its end, and told to the next one."""
+"""How a worker died, by what is known of its end."""
 
 import signal
 from pathlib import Path

@@ -40,20 +40,20 @@ try:
         sys.exit(role)
     os.set_inheritable(role.link, True)
     death = role.after_death
-    told = death and {"cause": death.cause.value, "detail": death.detail, "restarts": dict(death.restarts)}
-    os.execv(sys.executable, [sys.executable, "-u", "worker.py", str(role.link), json.dumps(told)])
+    before = death and {"cause": death.cause.value, "detail": death.detail, "restarts": dict(death.restarts)}
+    os.execv(sys.executable, [sys.executable, "-u", "worker.py", str(role.link), json.dumps(before)])
 except SurelaneError as error:
     print(error, file=sys.stderr)
     sys.exit(error.exit_status)
 """
-#: what every worker begins with: `start` counts the starts, `told` is what it was told of the death before
+#: what every worker begins with: `start` counts the starts, `before` is how the worker before it died
 WORKER = """
 import json, os, signal, subprocess, sys, threading, time
 import psutil
 from app.supervisor.link import Link
 link = Link(int(sys.argv[1]))
-told = json.loads(sys.argv[2])
-with open("starts", "a") as starts: print(json.dumps(told), file=starts)
+before = json.loads(sys.argv[2])
+with open("starts", "a") as starts: print(json.dumps(before), file=starts)
 start = len(open("starts").readlines())
 def die(number=signal.SIGKILL): os.kill(os.getpid(), number)
 def runs(pid): return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
