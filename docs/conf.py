@@ -15,7 +15,7 @@ root_doc = "README"
 source_suffix = {".md": "markdown"}
 include_patterns = ["README.md", "CHANGELOG.md", "docs/**.md", "ops/**.md", "tests/README.md"]
 #: not looked into: everything else of a checkout
-exclude_patterns = [".*", "app", "artifacts", "bench", "checkpoints", "data", "migrations", "var", "venv"]
+exclude_patterns = [".*", "app", "artifacts", "checkpoints", "data", "migrations", "tools", "var", "venv"]
 #: links to sections, by GitHub's names for them
 myst_heading_anchors = 4
 highlight_language = "text"

@@ -18,10 +18,10 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from app.cli.main import VERBS
 from app.cli.main import app as surelane
 from app.config.loader import PREFIX
 from app.config.settings import Settings
+from tools.cli.main import app as tools
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 REQUIRED = "**required**"
@@ -79,7 +79,7 @@ def configuration(page: str) -> str:
 def command_line(page: str) -> str:
     """What docs/CLI.md has to be."""
     commands = list(_commands())
-    short = [f"| [`{name}`](#surelane-{name.replace(' ', '-')}) | {_first(command)} |" for name, command in commands]
+    short = [f"| [`{name}`](#{_anchor(name)}) | {_first(command)} |" for name, command in commands]
     page = _between(page, "verbs", ["| verb | does |", "|---|---|", *short])
     return _between(page, "options", [line for name, command in commands for line in _told(name, command)])
 
@@ -152,14 +152,20 @@ def _length(value: timedelta) -> str:
 
 def _commands() -> Iterator[tuple[str, Any]]:
     """Each command that can be typed, with its words, in the order of the verbs."""
-    group: Any = typer.main.get_command(surelane)
-    for verb in VERBS:
-        command = group.get_command(None, verb)
-        commands = getattr(command, "commands", None)
-        if commands is None or command.invoke_without_command:
-            yield verb, command
-        for name, under in (commands or {}).items():
-            yield f"{verb} {name}", under
+    for program in (surelane, tools):
+        group: Any = typer.main.get_command(program)
+        for verb in group.verbs:
+            command = group.get_command(None, verb)
+            commands = getattr(command, "commands", None)
+            if commands is None or command.invoke_without_command:
+                yield f"{group.name} {verb}", command
+            for name, under in (commands or {}).items():
+                yield f"{group.name} {verb} {name}", under
+
+
+def _anchor(heading: str) -> str:
+    """Of a heading, as Markdown's readers make it."""
+    return re.sub(r"[^\w -]", "", heading).replace(" ", "-")
 
 
 def _told(name: str, command: Any) -> list[str]:
@@ -168,7 +174,7 @@ def _told(name: str, command: Any) -> list[str]:
     rows = [f"| `{_cell(record[0])}` | {_cell(record[1])} |" for record in records if record]
     table = ["", "| option | |", "|---|---|", *rows] if rows else []
     examples = [f"    {line.strip()}" for line in command.epilog.split("\n\n")[1:]]
-    return ["", f"### `surelane {name}`", "", *_paragraphs(command), *table, "", *examples]
+    return ["", f"### `{name}`", "", *_paragraphs(command), *table, "", *examples]
 
 
 def _paragraphs(command: Any) -> list[str]:

@@ -14,7 +14,6 @@ from app.archive.committed_files import Folder
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import CommitMode, TargetSettings
-from app.embedded import Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position
 from app.quarantine.quarantine_writer import Rules
@@ -22,6 +21,7 @@ from tests.fix_archive import CLUSTER, Given
 from tests.fix_bare_lane import ROUTES, TOPIC, BareLane
 from tests.fix_doubt import EPOCH, counted
 from tests.fix_target import Target
+from tools.devstack import Postgres
 
 EPOCHS = 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded import Stack
+from tools.devstack import Stack
 
 TOP = Path(__file__).resolve().parents[1]
 
@@ -28,7 +28,7 @@ def measured(
 ) -> subprocess.CompletedProcess[str]:
     """Run the verb in `folder`; `most`: messages of an epoch, few enough for the backlog to be several, None: as the
     verb has it."""
-    command = [sys.executable, "-m", "app.cli", verb, *arguments]
+    command = [sys.executable, "-m", "tools.cli", verb, *arguments]
     cut = {} if most is None else {"SURELANE_EPOCH__MAX_MESSAGES": str(most)}
     environment = {**os.environ, "PYTHONPATH": str(TOP), **cut}
     try:

@@ -15,9 +15,9 @@ from sqlalchemy import Engine
 
 from app.cli.main import main
 from app.db.engine import make_engine
-from app.embedded import Kafka, Postgres
-from app.embedded.roles import LOGIN, OWNER
 from tests.fix_target import give_roles, sqlalchemy_url
+from tools.devstack import Kafka, Postgres
+from tools.devstack.roles import LOGIN, OWNER
 
 
 @dataclass(frozen=True)

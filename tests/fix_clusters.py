@@ -9,17 +9,17 @@ import pytest
 from psycopg2.extensions import make_dsn
 from sqlalchemy import text
 
-from app.embedded import Postgres, Stack
-from app.embedded.postgres import SUPERUSER
-from app.embedded.postgres_programs import run_program
-from app.embedded.roles import READER
-from app.embedded.stack import TARGET_SETTINGS
 from app.server_user import server_user
 from tests.fix_target import Target, make_target, quoted
 from tests.fix_topic import Topic
 from tests.oracle import fold
 from tests.waiting import eventually
 from tests.workload import TABLES
+from tools.devstack import Postgres, Stack
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.postgres_programs import run_program
+from tools.devstack.roles import READER
+from tools.devstack.stack import TARGET_SETTINGS
 
 #: small: a test has several of them
 SETTINGS = {"max_prepared_transactions": TARGET_SETTINGS["max_prepared_transactions"], "shared_buffers": "32MB"}

@@ -13,15 +13,15 @@ import psycopg2
 import pytest
 
 from app.bundled import bundled
-from app.embedded.connect import plugin_dir
-from app.embedded.places import root_dir
-from app.embedded.ports import remembered_port
 from app.jars import copy_to
 from app.supervisor.worker_process import WORKER_NAME
 from tests.debian_programs import program
 from tests.fix_container import ROOT, docker
 from tests.fix_prometheus import Asked
 from tests.waiting import eventually
+from tools.devstack.connect import plugin_dir
+from tools.devstack.places import root_dir
+from tools.devstack.ports import remembered_port
 
 #: for want of an image, and of a program to put in its place, Grafana is not started
 STARTED = (

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from app.embedded import Kafka
 from tests.fix_http import Http
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGE = "surelane-test"

@@ -6,7 +6,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.config.settings import Settings, SourceSettings
-from app.embedded import Kafka
 from app.kafka.broker import Broker, RawMessage
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
@@ -18,6 +17,7 @@ from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.lane_writer import LaneWriter
 from tests.fix_target import SCHEMA, Target
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 
 def letters(kafka: Kafka, topic: str) -> list[RawMessage]:

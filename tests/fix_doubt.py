@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from app.config.settings import CommitMode
-from app.embedded.roles import LOGIN, OWNER
 from app.spark.entries import IDENTITY_FILE
 from tests.fix_bare_lane import TOPIC, BareLane, MakeBareLane
 from tests.fix_cli import Ended
 from tests.fix_target import Target
 from tests.messages import Debezium, Message
 from tests.workload import COUNTER
+from tools.devstack.roles import LOGIN, OWNER
 
 #: messages in each epoch
 EPOCH = 3

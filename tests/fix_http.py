@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.embedded.ports import remembered_port
+from tools.devstack.ports import remembered_port
 
 
 class Http:

@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from app import failpoint
 from app.config.settings import CommitMode, Settings
-from app.embedded import Kafka
 from app.errors import SurelaneError
 from app.metrics.health import Health
 from app.worker.retry_loop import RetryLoop
@@ -26,6 +25,7 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.processes import name_of
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 MODES = tuple(CommitMode)
 ROOT = Path(__file__).resolve().parents[1]

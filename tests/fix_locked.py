@@ -12,14 +12,14 @@ from sqlalchemy import create_engine
 from sqlalchemy.pool import NullPool
 
 from app.db.engine import make_engine
-from app.embedded import Postgres, Stack
-from app.embedded.roles import LOGIN, OPERATOR, OWNER, READER
-from app.embedded.stack import TARGET_SETTINGS
 from app.ledger.migrations import upgrade
 from app.server_user import server_user
 from tests.certificates import Authority, given_to
 from tests.fix_servers import LOCKED
 from tests.fix_target import SCHEMA, Target, give_roles
+from tools.devstack import Postgres, Stack
+from tools.devstack.roles import LOGIN, OPERATOR, OWNER, READER
+from tools.devstack.stack import TARGET_SETTINGS
 
 #: logs in by a certificate, and works as the owner
 BY_CERTIFICATE = "surelane_certificate"

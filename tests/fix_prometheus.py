@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from app.embedded.ports import LOOPBACK, remembered_port
 from tests.debian_programs import program
 from tests.waiting import eventually
+from tools.devstack.ports import LOOPBACK, remembered_port
 
 STOP_SECONDS = 20
 DASHBOARD = Path(__file__).resolve().parents[1] / "ops/grafana/dashboards/surelane.json"

@@ -17,10 +17,6 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from app.config.settings import SourceSettings
-from app.embedded import Kafka, Postgres, Stack
-from app.embedded.ports import remembered_port
-from app.embedded.postgres import SUPERUSER
-from app.embedded.postgres_binaries import bin_dir
 from app.failpoint import VARIABLE
 from app.kafka.broker import Broker
 from tests.fix_bare_lane import TOPIC
@@ -34,6 +30,10 @@ from tests.messages import Debezium, Message
 from tests.oracle import questions
 from tests.runbook import commands
 from tests.workload import COUNTER, TABLES, Shop
+from tools.devstack import Kafka, Postgres, Stack
+from tools.devstack.ports import remembered_port
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.postgres_binaries import bin_dir
 
 EPOCH_MESSAGES = 50
 #: sent before, and after the snapshot

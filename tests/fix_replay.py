@@ -12,9 +12,6 @@ import yaml
 from pyspark.sql import SparkSession
 
 from app.config.settings import Settings
-from app.embedded import Kafka
-from app.embedded.postgres_binaries import bin_dir
-from app.embedded.roles import LOGIN, OWNER
 from app.model.offsets import Offsets
 from app.replay import tasks
 from tests.fix_cli import Ended
@@ -24,6 +21,9 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Table
 from tests.oracle import difference, fold, up_to
+from tools.devstack import Kafka
+from tools.devstack.postgres_binaries import bin_dir
+from tools.devstack.roles import LOGIN, OWNER
 
 SHADOW = "shadow"
 

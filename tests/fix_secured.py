@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from app.embedded import Kafka, Stack
 from tests.certificates import Authority, Signed
 from tests.fix_servers import SECURED
+from tools.devstack import Kafka, Stack
 
 #: what Kafka's and JAAS' own texts have to be escaped for
 PASSWORD = "m4rked \"\\;' secret"

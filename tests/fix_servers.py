@@ -11,8 +11,8 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from app.embedded import Kafka, Postgres, Stack
-from app.embedded.places import root_dir
+from tools.devstack import Kafka, Postgres, Stack
+from tools.devstack.places import root_dir
 
 #: their places in a session's folder
 SECURED, LOCKED = "secured", "locked"

@@ -17,11 +17,6 @@ import pytest
 import yaml
 
 from app.config.settings import CommitMode
-from app.embedded import Postgres, Stack
-from app.embedded.ports import remembered_port
-from app.embedded.postgres import SUPERUSER
-from app.embedded.postgres_binaries import bin_dir
-from app.embedded.postgres_programs import run_program
 from app.failpoint import VARIABLE
 from tests.fix_bare_lane import TOPIC, BareLane, MakeBareLane
 from tests.fix_cli import Ended
@@ -30,6 +25,11 @@ from tests.fix_target import Target
 from tests.oracle import difference, fold, up_to
 from tests.waiting import eventually
 from tests.workload import COUNTER
+from tools.devstack import Postgres, Stack
+from tools.devstack.ports import remembered_port
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.postgres_binaries import bin_dir
+from tools.devstack.postgres_programs import run_program
 
 
 @dataclass

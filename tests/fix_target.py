@@ -14,9 +14,6 @@ from sqlalchemy.pool import NullPool
 
 from app.db.engine import make_engine
 from app.db.prepared import prepared
-from app.embedded import Postgres
-from app.embedded.postgres import SUPERUSER
-from app.embedded.roles import LOGIN, OWNER, make_roles
 from app.ledger.ledger_tables import COUNTS
 from app.ledger.migrations import upgrade
 from app.ledger.store import Ledger
@@ -24,6 +21,9 @@ from app.model.counts import Counts
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets
 from tests.messages import Key, Table
+from tools.devstack import Postgres
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.roles import LOGIN, OWNER, make_roles
 
 SCHEMA = "surelane"
 TEMPLATE = "template_of_tests"

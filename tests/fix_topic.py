@@ -12,10 +12,10 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 
-from app.embedded import Kafka
 from app.model.offsets import Position, TopicPartition
 from tests.messages import Message
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 TIMEOUT_SECONDS = 30.0
 #: order of sending over all topics

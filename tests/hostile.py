@@ -1,7 +1,7 @@
 """A target whose roles and database end whatever takes longer than half a second, as those of a web application do."""
 
-from app.embedded.postgres import SUPERUSER
 from tests.fix_target import LOGIN, OWNER, Target
+from tools.devstack.postgres import SUPERUSER
 
 #: milliseconds, by setting
 HOSTILE = {

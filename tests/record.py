@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg2
 from confluent_kafka import Consumer
 
-from app.embedded import Stack
 from tests.type_table import Modes
+from tools.devstack import Stack
 
 FOLDER = Path(__file__).resolve().parent / "recorded"
 SECONDS = 60.0

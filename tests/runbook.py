@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.embedded.postgres_binaries import bin_dir
 from app.server_user import server_user
 from tests.fix_cli import Ended
+from tools.devstack.postgres_binaries import bin_dir
 
 FOLDER = Path(__file__).resolve().parents[1] / "ops/runbooks"
 #: what a page may call beside `surelane`, by its name or by its path

@@ -15,27 +15,29 @@ from typer.core import TyperGroup
 from app import logs
 from app.errors import ExitStatus, SurelaneError
 
-#: in the order in which they are needed; each is the module `app.cli.<verb>` with a typer application `app`,
-#: an underscore where the verb has a hyphen
+#: in the order in which they are needed
 VERBS = (
     *("run", "status", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "indoubt"),
-    *("guard", "quarantine", "stack", "demo"),
-    *("bench", "bench-peers", "bench-costs", "bench-restart", "bench-burst", "bench-soak"),
+    *("guard", "quarantine"),
 )
 
 
 class LazyVerbs(TyperGroup):
-    """Verbs by name, imported on demand."""
+    """Verbs by name, imported on demand. Each is a module of the package with a typer application `app`, named like the
+    verb, with an underscore for a hyphen."""
+
+    package = "app.cli"
+    verbs: tuple[str, ...] = VERBS
 
     def list_commands(self, ctx: Any) -> list[str]:
         """All verbs."""
-        return list(VERBS)
+        return list(self.verbs)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The verb's command, None for a word that is no verb."""
-        if cmd_name not in VERBS:
+        if cmd_name not in self.verbs:
             return None
-        command = typer.main.get_command(importlib.import_module(f"app.cli.{cmd_name.replace('-', '_')}").app)
+        command = typer.main.get_command(importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").app)
         command.name = cmd_name
         return command
 
@@ -73,10 +75,10 @@ def version() -> str:
         return "source"
 
 
-def main() -> None:
+def main(program: typer.Typer = app, name: str = "surelane") -> None:
     """Run the verb that the command line names; ends the process."""
     try:
-        app(prog_name="surelane")
+        program(prog_name=name)
     except SurelaneError as error:
         _report(error)
         sys.exit(error.exit_status)

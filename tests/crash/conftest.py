@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.embedded import Kafka, Postgres, Stack
 from tests.crash.cases import matrix, sample
 from tests.fix_proxy import Proxy, proxy_to
 from tests.fix_target import TEMPLATE, Target, make_target
+from tools.devstack import Kafka, Postgres, Stack
 
 DEFAULT_SEED = 1
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
-from app.embedded import Kafka, Postgres
 from tests.crash.cases import Fault
 from tests.fix_proxy import Proxy
 from tests.waiting import eventually
+from tools.devstack import Kafka, Postgres
 
 #: the lane looks for the target at least once a second
 NOTICE_SECONDS = 180.0

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from app.embedded import Kafka, Postgres
 from app.failpoint import NAMES
 from tests.crash.cases import Case, Fault, matrix, sample
 from tests.crash.faults import Surroundings
@@ -20,6 +19,7 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import Reader, questions
 from tests.workload import TABLES, Shop
+from tools.devstack import Kafka, Postgres
 
 #: messages in an epoch: small, so that a case has several in little time
 EPOCH_MESSAGES = 60

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from app.config.settings import CommitMode
-from app.embedded import Postgres
 from app.errors import TargetMismatch
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_target import Target
@@ -16,6 +15,7 @@ from tests.fix_topic import Topic
 from tests.oracle import questions
 from tests.poison import row
 from tests.waiting import eventually
+from tools.devstack import Postgres
 
 MODES = list(CommitMode)
 SMALL_MB = 8

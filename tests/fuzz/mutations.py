@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bench.tables import BEGIN_MICROS
-from bench.workload import Kind, Workload, key_of, value_of
 from tests.messages import FIRST_TS_MS, INT, TEXT, Debezium, Table
 from tests.record import FOLDER
+from tools.bench.tables import BEGIN_MICROS
+from tools.bench.workload import Kind, Workload, key_of, value_of
 
 #: key and value of a message
 Pair = tuple[bytes | None, bytes | None]

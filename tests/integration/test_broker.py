@@ -14,12 +14,12 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from app.config.settings import SourceSettings, StartAt
-from app.embedded import Kafka
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker, Watermarks
 from app.kafka.lag import measure
 from app.model.offsets import Offsets, Position, TopicPartition
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 Open = Callable[..., Broker]
 

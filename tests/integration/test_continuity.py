@@ -4,7 +4,6 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from app.embedded import Kafka
 from app.errors import Diverged, EnvironmentMissing, ExitStatus, SurelaneError, TopicChanged
 from app.kafka.broker import Broker
 from app.recover.from_ledger import recover_from_ledger
@@ -14,6 +13,7 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message, Table
 from tests.oracle import equals_oracle, questions
+from tools.devstack import Kafka
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 d = Debezium()

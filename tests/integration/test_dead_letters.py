@@ -5,7 +5,6 @@ import os
 import pytest
 from prometheus_client import REGISTRY
 
-from app.embedded import Kafka
 from app.errors import ConfigInvalid
 from app.quarantine.operator import Operator
 from app.quarantine.quarantine import Entry
@@ -17,6 +16,7 @@ from tests.fix_topic import Topic
 from tests.kept import TOPIC, entry, parked
 from tests.poison import row
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 PREFIX = "__connect.errors."
 

@@ -22,8 +22,6 @@ from app.cli.doctor_checks.target_check import migrations, prepared_slots
 from app.cli.doctor_checks.timeout_check import timeouts
 from app.config.loader import load
 from app.config.settings import Order
-from app.embedded import Kafka
-from app.embedded.roles import LOGIN, OWNER
 from app.kafka.broker import TopicInfo
 from app.ledger.store import Ledger
 from app.model.epoch import EpochRecord
@@ -34,6 +32,8 @@ from tests.fix_recover import configure, forget
 from tests.fix_snapshot import Snapshotting
 from tests.fix_topic import Topic
 from tests.waiting import eventually
+from tools.devstack import Kafka
+from tools.devstack.roles import LOGIN, OWNER
 
 TABLE = "create table public.orders (id int primary key, name text)"
 

@@ -10,13 +10,13 @@ from sqlalchemy import Connection
 
 import app.recover.answering
 from app.db.locks import try_lock
-from app.embedded import Postgres
-from app.embedded.postgres import SUPERUSER
-from app.embedded.roles import OWNER
 from app.errors import ExitStatus
 from tests.fix_bare_lane import TOPIC
 from tests.fix_doubt import EPOCH, LANE, Doubt
 from tests.waiting import eventually
+from tools.devstack import Postgres
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.roles import OWNER
 
 FORCE = ("--force", "--reason", "the checkpoint's disk is gone")
 FOREIGN = "it's somebody's; select 1"

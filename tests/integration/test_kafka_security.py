@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 
 import app.credentials.aws
 from app.config.settings import DeadLetterSettings, SecurityProtocol, SecuritySettings, Settings, SourceSettings
-from app.embedded import Kafka
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker
 from app.kafka.client import client_config
@@ -34,6 +33,7 @@ from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.oracle import questions
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 

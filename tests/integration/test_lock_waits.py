@@ -10,7 +10,6 @@ from sqlalchemy import Connection, text
 
 from app.config.settings import CommitMode
 from app.db.engine import SESSION, make_engine
-from app.embedded.roles import LOGIN
 from app.errors import ExitStatus
 from app.worker import retry_loop as service
 from tests import messages as m
@@ -23,6 +22,7 @@ from tests.messages import Debezium, Table
 from tests.oracle import questions
 from tests.poison import FLAT, row
 from tests.waiting import eventually
+from tools.devstack.roles import LOGIN
 
 EXACTLY_ONCE = (CommitMode.TWO_PHASE, CommitMode.LEDGER)
 #: a message is condemned early, where it is blamed at all

@@ -10,7 +10,6 @@ import pytest
 from confluent_kafka import KafkaException
 
 from app.config.settings import CommitMode, SourceSettings
-from app.embedded import Kafka
 from app.errors import ExitStatus, LogTruncated
 from app.kafka.broker import Broker
 from app.kafka.spans import SpanReader
@@ -25,6 +24,7 @@ from tests.messages import Debezium, Message
 from tests.runbook import commands, of
 from tests.waiting import eventually
 from tests.workload import COUNTER
+from tools.devstack import Kafka
 
 PAGE = "log-truncated.md"
 STOPPED = "Stopped with status 6"

@@ -11,8 +11,6 @@ import psutil
 import pytest
 import yaml
 
-from app.embedded import Kafka
-from app.embedded.roles import LOGIN, OWNER
 from tests import messages as m
 from tests.fix_cli import Ended
 from tests.fix_http import Http
@@ -24,6 +22,8 @@ from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.oracle import questions
 from tests.waiting import eventually
+from tools.devstack import Kafka
+from tools.devstack.roles import LOGIN, OWNER
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 #: every secret of these tests has it inside

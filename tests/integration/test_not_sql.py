@@ -21,7 +21,6 @@ from app.db.engine import make_engine
 from app.db.prepared import end
 from app.db.sql import run
 from app.decode.debezium import DebeziumJson
-from app.embedded.roles import READER
 from app.errors import SurelaneError
 from app.kafka.spans import Batch
 from tests import messages as m
@@ -30,6 +29,7 @@ from tests.fix_cli import Ended
 from tests.fix_target import Target
 from tests.fix_topic import Sent
 from tests.messages import Debezium, Message, Table
+from tools.devstack.roles import READER
 
 #: each would do harm, or fail, where it is taken for SQL, for a parameter or for a format
 ATTEMPTS = (

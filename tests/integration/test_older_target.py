@@ -5,11 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded import Postgres, Stack
-from app.embedded.ports import remembered_port
-from app.embedded.postgres import SUPERUSER
-from app.embedded.postgres_binaries import bin_dir
-from app.embedded.postgres_programs import run_program
 from app.errors import Diverged, EnvironmentMissing, ExitStatus
 from app.failpoint import VARIABLE
 from tests.fix_lane import Hold, LaneUnderTest, MakeLane
@@ -20,6 +15,11 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
 from tests.workload import TABLES, Shop
+from tools.devstack import Postgres, Stack
+from tools.devstack.ports import remembered_port
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.postgres_binaries import bin_dir
+from tools.devstack.postgres_programs import run_program
 
 PAGE = "restore-and-replay.md"
 STOPPED = "Stopped with status 6"

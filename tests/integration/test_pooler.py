@@ -13,8 +13,6 @@ from app.cli.doctor_checks.guard_check import guard
 from app.cli.doctor_checks.target_check import target as target_checks
 from app.db.direct import check_direct
 from app.db.engine import make_engine
-from app.embedded.ports import LOOPBACK, remembered_port
-from app.embedded.roles import LOGIN
 from app.errors import TargetMismatch
 from app.server_user import server_user
 from tests import messages as m
@@ -24,6 +22,8 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.waiting import eventually
+from tools.devstack.ports import LOOPBACK, remembered_port
+from tools.devstack.roles import LOGIN
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 MODES = ("transaction", "session")

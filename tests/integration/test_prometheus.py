@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.embedded import Postgres
-from app.embedded.roles import READER
 from ops.monitoring import TOP, alerts, recorded
 from tests import messages as m
 from tests.fix_cli import Ended
@@ -22,6 +20,8 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message, Table
 from tests.waiting import eventually
+from tools.devstack import Postgres
+from tools.devstack.roles import READER
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 ALERTMANAGER = TOP / "ops/alertmanager/alertmanager.yml"

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from app.embedded import Kafka
 from app.errors import ExitStatus
 from tests.fix_recover import MESSAGES, MakeLost, forget
 from tests.fix_topic import Topic
 from tests.oracle import questions
+from tools.devstack import Kafka
 
 
 def test_the_archive_fills_the_gap(lost: MakeLost, kafka: Kafka) -> None:

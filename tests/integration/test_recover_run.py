@@ -10,9 +10,6 @@ import pytest
 
 from app.config.loader import load
 from app.db.locks import lock_holder, terminate, try_lock
-from app.embedded import Kafka
-from app.embedded.postgres import SUPERUSER
-from app.embedded.roles import LOGIN, OWNER, READER
 from app.errors import ExitStatus, Refused
 from app.failpoint import RECOVER_NAMES
 from app.recover.journal import FILE
@@ -27,6 +24,9 @@ from tests.fix_topic import NewTopic, Topic
 from tests.oracle import questions
 from tests.runbook import commands
 from tests.waiting import eventually
+from tools.devstack import Kafka
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.roles import LOGIN, OWNER, READER
 
 #: where the lane is killed while it replays
 LANE_NAMES = ("after-begin", "after-pre-commit", "before-commit", "after-commit")

@@ -12,8 +12,6 @@ from app.archive.archive_participant import Archive
 from app.archive.committed_files import Folder
 from app.config.loader import load
 from app.config.settings import Settings
-from app.embedded import Kafka
-from app.embedded.roles import LOGIN, OWNER
 from app.errors import ExitStatus
 from app.kafka.broker import Broker
 from app.model.gid import Gid
@@ -32,6 +30,8 @@ from tests.messages import Debezium, Message, Table
 from tests.oracle import questions
 from tests.poison import FLAT, row
 from tests.workload import TABLES, Shop
+from tools.devstack import Kafka
+from tools.devstack.roles import LOGIN, OWNER
 
 #: sent to a shop's topic
 MESSAGES = 150

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from app.embedded import Kafka
 from app.errors import ExitStatus
 from app.kafka.replayable import replayable
 from app.metrics.lane_metrics import LaneMetrics
@@ -19,6 +18,7 @@ from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_recover import configure, forget, opened
 from tests.fix_snapshot import Snapshotting
 from tests.fix_topic import Topic
+from tools.devstack import Kafka
 
 DAY = 86_400.0
 

@@ -9,10 +9,6 @@ import psycopg2.errors
 import pytest
 import yaml
 
-from app.demo.stage import AS_CAPTURE
-from app.embedded import Stack
-from app.embedded.postgres_binaries import bin_dir
-from app.embedded.roles import CAPTURE, LOGIN, OPERATOR, OWNER, READER, SOURCE, make_roles
 from tests import messages as m
 from tests.fix_cli import Ended
 from tests.fix_lane import MakeLane
@@ -21,6 +17,10 @@ from tests.fix_target import give_roles
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.waiting import eventually
+from tools.demo.stage import AS_CAPTURE
+from tools.devstack import Stack
+from tools.devstack.postgres_binaries import bin_dir
+from tools.devstack.roles import CAPTURE, LOGIN, OPERATOR, OWNER, READER, SOURCE, make_roles
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 GID = "surelane:orders:1:7"

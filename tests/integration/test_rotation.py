@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy.engine import make_url
 
-from app.embedded.roles import OWNER
 from app.errors import Fenced, SurelaneError
 from tests.fix_cli import Ended
 from tests.fix_lane import Hold, LaneUnderTest, MakeLane
@@ -18,6 +17,7 @@ from tests.fix_topic import Topic
 from tests.oracle import Reader, questions
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop
+from tools.devstack.roles import OWNER
 
 EPOCH_MESSAGES = 50
 MESSAGES, MORE = 120, 60

@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 
-from app.embedded.stack import TARGET_SETTINGS
 from app.errors import ExitStatus
 from tests.fix_cli import Ended
 from tests.fix_clusters import Clusters, source_of, superuser_url
@@ -21,6 +20,7 @@ from tests.oracle import Reader, questions
 from tests.runbook import commands, play, runner
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop
+from tools.devstack.stack import TARGET_SETTINGS
 
 PAGE = "failover.md"
 EPOCH_MESSAGES = 50

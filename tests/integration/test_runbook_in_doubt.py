@@ -11,7 +11,6 @@ from sqlalchemy import Connection
 
 import app.recover.answering
 from app.db.locks import lock_holder, try_lock
-from app.embedded.postgres import SUPERUSER
 from app.errors import ExitStatus
 from tests.fix_cli import Ended
 from tests.fix_doubt import Doubt
@@ -22,6 +21,7 @@ from tests.oracle import questions
 from tests.runbook import Command, commands
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop
+from tools.devstack.postgres import SUPERUSER
 
 PAGE = "in-doubt.md"
 BLOCKED = "alter table public.counter add more int"

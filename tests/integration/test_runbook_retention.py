@@ -8,9 +8,6 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from app.config.settings import CommitMode
-from app.embedded import Kafka, Stack
-from app.embedded.postgres import SUPERUSER
-from app.embedded.postgres_binaries import bin_dir
 from app.errors import Diverged, ExitStatus, MessagesGone
 from app.model.offsets import TopicPartition
 from tests.fix_lane import LaneUnderTest, MakeLane
@@ -23,6 +20,9 @@ from tests.oracle import questions
 from tests.runbook import commands, of
 from tests.waiting import eventually
 from tests.workload import COUNTER
+from tools.devstack import Kafka, Stack
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.postgres_binaries import bin_dir
 
 PAGE = "retention-exceeded.md"
 STOPPED = "Stopped with status 6"

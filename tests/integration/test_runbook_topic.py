@@ -4,7 +4,6 @@ import pytest
 
 from app.config.settings import CommitMode
 from app.db.locks import try_lock
-from app.embedded.roles import READER
 from app.errors import ConfigInvalid, EnvironmentMissing, ExitStatus, TopicChanged
 from app.model.offsets import TopicPartition
 from tests.fix_lane import MakeLane
@@ -15,6 +14,7 @@ from tests.messages import Debezium, Message
 from tests.oracle import equals_oracle
 from tests.runbook import commands, of
 from tests.workload import COUNTER
+from tools.devstack.roles import READER
 
 PAGE = "topic-recreated.md"
 EPOCH = 10

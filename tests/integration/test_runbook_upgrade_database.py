@@ -10,10 +10,6 @@ from pathlib import Path
 import pytest
 
 from app.bundled import bundled
-from app.embedded import Postgres
-from app.embedded.places import root_dir
-from app.embedded.ports import known_port
-from app.embedded.postgres_binaries import bin_dir
 from tests.fix_cli import Ended
 from tests.fix_clusters import SETTINGS, Clusters, source_of, superuser_url
 from tests.fix_lane import LaneUnderTest, MakeLane
@@ -22,6 +18,10 @@ from tests.fix_topic import Topic
 from tests.oracle import questions
 from tests.runbook import commands, play, runner
 from tests.workload import TABLES, Shop
+from tools.devstack import Postgres
+from tools.devstack.places import root_dir
+from tools.devstack.ports import known_port
+from tools.devstack.postgres_binaries import bin_dir
 
 PAGE = "upgrade-database.md"
 MESSAGES = 120

@@ -14,9 +14,6 @@ import pytest
 import app.apply.staging
 import app.snapshot.snapshots
 from app.db.engine import make_engine
-from app.embedded.postgres import SUPERUSER
-from app.embedded.postgres_binaries import bin_dir
-from app.embedded.roles import OPERATOR, OWNER, READER
 from app.errors import ExitStatus
 from app.ledger.migrations import upgrade
 from tests.fix_bare_lane import TOPIC
@@ -24,6 +21,9 @@ from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_snapshot import Snapshotting, stop_cluster
 from tests.fix_target import SCHEMA
 from tests.waiting import eventually
+from tools.devstack.postgres import SUPERUSER
+from tools.devstack.postgres_binaries import bin_dir
+from tools.devstack.roles import OPERATOR, OWNER, READER
 
 DRIVERS = ("dump", "basebackup")
 both = pytest.mark.parametrize("driver", DRIVERS)

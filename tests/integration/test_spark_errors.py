@@ -13,12 +13,12 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from app.embedded import Kafka
 from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable, Verdict
 from app.spark.job_errors import meaning, spark_errors
 from tests.fix_topic import Topic
 from tests.messages import Message
 from tests.waiting import eventually
+from tools.devstack import Kafka
 
 #: what messages of Spark, Hadoop and Kafka's client have in them when a server, a disk or an executor fails
 HOSTILE = (

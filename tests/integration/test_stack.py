@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from app.embedded import Endpoints, Stack
+from tools.devstack import Endpoints, Stack
 
 #: Long enough for a busy machine; a message is there within a tenth of a second otherwise.
 ARRIVAL_SECONDS = 180.0
@@ -169,7 +169,7 @@ def test_the_target_has_the_roles_of_a_production(stack: Stack) -> None:
 
 def test_the_command_prints_json_and_nothing_else(stack: Stack) -> None:
     endpoints = stack.up()
-    command = [sys.executable, "-m", "app.cli", "stack", "up", "--json", "--name", stack.name]
+    command = [sys.executable, "-m", "tools.cli", "stack", "up", "--json", "--name", stack.name]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told = json.loads(done.stdout)
     assert list(told) == ["kafka", "connect", "topic", "source_url", "target_url", "target_role", "data_dir"]

@@ -19,7 +19,6 @@ from app.apply.table_plans import TablePlans
 from app.config.settings import SourceSettings
 from app.db.engine import make_engine
 from app.decode.debezium import WORTH_COMPILING
-from app.embedded import Kafka, Postgres
 from app.kafka.broker import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, Layout, RowKind
@@ -42,6 +41,7 @@ from tests.poison import row
 from tests.processes import is_python
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop, changes_of_few
+from tools.devstack import Kafka, Postgres
 
 FLAT = Table("flat", {"id": INT, "v": TEXT})
 EPOCH_MESSAGES = 200

@@ -20,7 +20,6 @@ from app.credentials import passwords
 from app.db.engine import make_engine
 from app.db.locks import lock_holder, terminate, try_lock
 from app.db.sqlstate import verdict_of
-from app.embedded.roles import LOGIN, OWNER
 from app.errors import EnvironmentMissing, Verdict
 from tests import messages as m
 from tests.certificates import Authority
@@ -30,6 +29,7 @@ from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.oracle import questions
 from tests.waiting import eventually
+from tools.devstack.roles import LOGIN, OWNER
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 REGION = "eu-central-1"

@@ -14,7 +14,6 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from app.apply.target_tables import load_table
-from app.embedded.roles import READER
 from app.errors import ExitStatus, TargetMismatch
 from app.metrics.lane_metrics import LaneMetrics
 from app.verify.compare import Comparer
@@ -26,6 +25,7 @@ from tests.fix_cli import Ended
 from tests.fix_recover import killed
 from tests.fix_target import Target
 from tests.waiting import eventually
+from tools.devstack.roles import READER
 
 ITEM = "create table public.item (id bigint primary key, name text, price numeric(12,2))"
 FILL = "insert into public.item select n, 'item ' || n, n / 100.0 from generate_series(1, {rows}) n"

@@ -15,14 +15,14 @@ from sqlalchemy import Engine, text
 
 from app.config.values import postgres_url
 from app.db.engine import make_engine
-from app.demo.checks import identical, whole_epochs
-from app.demo.compare import compare
-from app.demo.lane import LANE
-from app.demo.snapshots import SnapshotReader
-from app.demo.tables import TABLES
-from app.embedded import Stack
-from app.embedded.roles import CAPTURE, LOGIN, OWNER, READER
-from app.embedded.stack import DATABASE
+from tools.demo.checks import identical, whole_epochs
+from tools.demo.compare import compare
+from tools.demo.lane import LANE
+from tools.demo.snapshots import SnapshotReader
+from tools.demo.tables import TABLES
+from tools.devstack import Stack
+from tools.devstack.roles import CAPTURE, LOGIN, OWNER, READER
+from tools.devstack.stack import DATABASE
 
 pytestmark = pytest.mark.alone
 
@@ -57,7 +57,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
     report = folder / "report.html"
     options = ["--json", "--keep", f"--seconds={SECONDS}", f"--stack={name}", f"--report={report}"]
     environment = {**os.environ, "PYTHONPATH": str(TOP)}
-    command = [sys.executable, "-m", "app.cli", "demo", *options]
+    command = [sys.executable, "-m", "tools.cli", "demo", *options]
     try:
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         yield Played(Stack(name), done, report)

@@ -19,7 +19,6 @@ import pytest
 from confluent_kafka import Consumer
 from hypothesis import given, settings
 
-from app.embedded import Stack
 from app.errors import EnvironmentMissing
 from tests.fix_lane import Hold, LaneUnderTest, MakeLane
 from tests.fix_target import Target
@@ -27,6 +26,7 @@ from tests.fix_topic import NewTopic, Topic
 from tests.generated import PRELUDE, History, Transaction, histories, quoted
 from tests.type_table import Modes
 from tests.waiting import eventually
+from tools.devstack import Stack
 
 #: a row of this table says that everything before it has arrived
 END = "the end"

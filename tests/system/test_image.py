@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from app.embedded import Postgres
 from app.errors import ExitStatus
 from app.ledger.migrations import head
 from tests.fix_container import RunContainer, docker
@@ -13,6 +12,7 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
 from tests.workload import TABLES, Shop
+from tools.devstack import Postgres
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 

@@ -21,13 +21,13 @@ from confluent_kafka import Consumer
 from app.config.settings import SourceSettings as Settings
 from app.decode import scan_loader as scanner
 from app.decode.debezium import DebeziumJson
-from app.embedded import Stack
 from app.kafka.spans import SpanReader
 from app.model.offsets import Span, TopicPartition
 from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.type_table import DOCUMENT, GROUPS, MATRIX, PRELUDE, SAMPLE, Case, Loss, Modes, document
+from tools.devstack import Stack
 
 ARRIVAL_SECONDS = 120.0
 #: a row of this table says that all the others were sent

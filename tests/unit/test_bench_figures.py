@@ -7,19 +7,19 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from bench import lines, page, restart, short
-from bench.costs import guard, suite, verdict
-from bench.costs import section as costs_section
-from bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
-from bench.goals import Goal
-from bench.lane import LaneFailed
-from bench.latency import Sightings
-from bench.pacer import Paced
-from bench.page import Section, Table
-from bench.results import tried
-from bench.soak import section
-from bench.soak.sample import Sample
-from bench.soak.verdict import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
+from tools.bench import lines, page, restart, short
+from tools.bench.costs import guard, suite, verdict
+from tools.bench.costs import section as costs_section
+from tools.bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
+from tools.bench.goals import Goal
+from tools.bench.lane import LaneFailed
+from tools.bench.latency import Sightings
+from tools.bench.pacer import Paced
+from tools.bench.page import Section, Table
+from tools.bench.results import tried
+from tools.bench.soak import section
+from tools.bench.soak.sample import Sample
+from tools.bench.soak.verdict import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
 
 MINUTE = 60.0
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.shape import Shape
-from bench.tables import BEGIN_MICROS, WIDE_COLUMNS, Expected
-from bench.workload import Kind, Workload, as_many_bytes, key_of, value_of
+from tools.bench.shape import Shape
+from tools.bench.tables import BEGIN_MICROS, WIDE_COLUMNS, Expected
+from tools.bench.workload import Kind, Workload, as_many_bytes, key_of, value_of
 
 COUNT = 500
 

@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from app.demo.chart import Frame, linear, logarithmic, round_up
-from app.demo.crash import Crash
-from app.demo.lane import LANE
-from app.demo.recovery import Settled, first_epoch, recovery
-from app.demo.timeline import growth, lags, latencies, percentile, usual_lag
-from app.demo.topic import Length
-from app.demo.watch import SeenBeat, SeenEpoch
 from app.model.counts import Counts
+from tools.demo.chart import Frame, linear, logarithmic, round_up
+from tools.demo.crash import Crash
+from tools.demo.lane import LANE
+from tools.demo.recovery import Settled, first_epoch, recovery
+from tools.demo.timeline import growth, lags, latencies, percentile, usual_lag
+from tools.demo.topic import Length
+from tools.demo.watch import SeenBeat, SeenEpoch
 
 
 def epoch(at: float, generation: int, number: int, start: int, end: int, duplicate: int = 0) -> SeenEpoch:

@@ -11,6 +11,7 @@ from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from ops import reference
 from ops.reference import TABLE, Key, keys
+from tools.cli.main import VERBS as TOOL_VERBS
 
 TOP = Path(__file__).resolve().parents[2]
 KEYS = list(keys())
@@ -49,10 +50,10 @@ def test_every_exit_status_is_documented() -> None:
     assert re.findall(r"^\| (\d+) \| ", section, re.MULTILINE) == [str(status.value) for status in ExitStatus]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*(f"surelane {verb}" for verb in VERBS), *(f"./run {verb}" for verb in TOOL_VERBS)])
 def test_every_verb_is_documented(verb: str) -> None:
     assert f"\n| [`{verb}" in CLI
-    assert f"\n### `surelane {verb}" in CLI
+    assert f"\n### `{verb}" in CLI
 
 
 def test_the_example_is_valid_and_complete() -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.embedded.ports import LOOPBACK, is_free, remembered_port
-from app.embedded.process import Daemon, has_ended
 from app.errors import EnvironmentMissing
+from tools.devstack.ports import LOOPBACK, is_free, remembered_port
+from tools.devstack.process import Daemon, has_ended
 
 SLEEP = [str(shutil.which("sleep")), "600"]
 

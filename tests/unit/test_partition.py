@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Network
 
-from app.demo.partition import attached
+from tools.demo.partition import attached
 
 #: of a container with two networks, one of them with a route that leads nowhere
 ROUTES = """\

@@ -10,15 +10,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from bench.peers import chart, child, debezium, goals, look, page, report, rows, suite, summary
-from bench.peers.child import PeerFailed
-from bench.peers.drain import messages_until
-from bench.peers.latency import EARLY, Inserts, Sightings
-from bench.peers.page import Place
-from bench.peers.system import System
-from bench.peers.target import TABLE
-from bench.tables import BEGIN_MICROS
-from bench.workload import SENTINEL, Kind, Workload, key_of, value_of
+from tools.bench.peers import chart, child, debezium, goals, look, page, report, rows, suite, summary
+from tools.bench.peers.child import PeerFailed
+from tools.bench.peers.drain import messages_until
+from tools.bench.peers.latency import EARLY, Inserts, Sightings
+from tools.bench.peers.page import Place
+from tools.bench.peers.system import System
+from tools.bench.peers.target import TABLE
+from tools.bench.tables import BEGIN_MICROS
+from tools.bench.workload import SENTINEL, Kind, Workload, key_of, value_of
 
 OWN, TABLE_PEER, CEILING = System.SURELANE, System.FLINK_TABLE, System.CEILING
 BEGIN = datetime.datetime.fromtimestamp(BEGIN_MICROS // 1_000_000, datetime.UTC)

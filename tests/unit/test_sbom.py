@@ -9,10 +9,10 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from app.audit import audit
 from app.errors import EnvironmentMissing
 from app.jars import LOCK_FOLDER, read_lock
-from app.sbom import document
+from tools.locks.audit import audit
+from tools.locks.sbom import document
 
 PYTHON = sorted(LOCK_FOLDER.glob("requirements*.lock"))
 JARS = sorted(LOCK_FOLDER.glob("jars-*.lock"))

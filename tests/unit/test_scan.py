@@ -18,9 +18,9 @@ from app.decode.debezium import WORTH_COMPILING, DebeziumJson
 from app.decode.scan_loader import Scanner
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
-from bench.tables import BEGIN_MICROS
-from bench.workload import Kind, Workload, key_of, value_of
 from tests.messages import FIRST_TS_MS
+from tools.bench.tables import BEGIN_MICROS
+from tools.bench.workload import Kind, Workload, key_of, value_of
 
 texts = st.text(max_size=12) | st.sampled_from(["", "\\", "\t", "\n\r", '"', "\b\f/", "\x00", "\x7f", "é€😀", "\\N"])
 numbers = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False) | st.just(-0.0)

@@ -1,0 +1,153 @@
+"""A workload as a Kafka topic, and as COPY files for the ceiling; made once and kept with the stack's data."""
+
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from tools.bench.servers import Servers
+from tools.bench.shape import Shape
+from tools.bench.tables import BEGIN_MICROS, Expected, Row, Table
+from tools.bench.workload import SEED, Change, Workload, key_of, value_of
+
+#: changes in one file of the ceiling: as many as an epoch has at most unless told otherwise
+CHUNK_CHANGES = 100_000
+#: changes that tell whether a kept backlog is what this program would make
+_SAMPLE = 1000
+#: the same of rows that may be long
+_SHORT = 50
+_PRODUCER = {"compression.type": "lz4", "linger.ms": 50, "batch.size": 1_000_000, "acks": 1}
+_FLUSH_SECONDS = 60.0
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chunk:
+    """One table's changes of some messages, folded to the last of each key, sorted by key, as COPY text."""
+
+    table: Table
+    upserts: bytes
+    deletes: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog:
+    """One partition full of changes."""
+
+    shape: Shape
+    messages: int
+    #: of all message values
+    value_bytes: int
+    topic: str
+    #: by table
+    expected: Mapping[str, Expected]
+    folder: Path
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What it changes; its last change is one of the first of them."""
+        return self.shape.made
+
+    def chunks(self) -> list[list[Chunk]]:
+        """The same changes for the ceiling; what belongs together is committed together."""
+        return [[_chunk(folder, table) for table in self.tables] for folder in sorted(self.folder.glob("chunk-*"))]
+
+
+def prepare(servers: Servers, shape: Shape, messages: int, chunk: int | None = CHUNK_CHANGES) -> Backlog:
+    """The backlog; made if it is not there with the same parameters. `chunk`: changes that the ceiling folds together;
+    None: nothing for the ceiling, which takes as much of the disk as the topic does."""
+    topic = f"bench.{shape.name}.{messages}.{_fingerprint(shape, chunk)}" + ("" if chunk else ".topic-only")
+    folder = servers.data_dir / "backlogs" / topic
+    result = folder / "made.json"
+    if not (result.exists() and servers.stack.kafka.has_topic(topic)):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        servers.empty_topic(topic)
+        workload = Workload(shape, messages)
+        value_bytes = _make(servers.bootstrap, topic, workload, folder, chunk)
+        expected = {name: dataclasses.asdict(one) for name, one in workload.expected().items()}
+        result.write_text(json.dumps({"value_bytes": value_bytes, "expected": expected}))
+    kept = json.loads(result.read_text())
+    return Backlog(
+        shape=shape,
+        messages=messages,
+        value_bytes=kept["value_bytes"],
+        topic=topic,
+        expected={name: Expected(**one) for name, one in kept["expected"].items()},
+        folder=folder,
+    )
+
+
+def forget(servers: Servers, backlog: Backlog) -> None:
+    """Give its disk back."""
+    shutil.rmtree(backlog.folder, ignore_errors=True)
+    servers.stack.kafka.delete_topic(backlog.topic)
+
+
+def _fingerprint(shape: Shape, chunk: int | None) -> str:
+    sample = [value_of(change, 0, 0) for change in Workload(shape, _SAMPLE if shape.row_bytes is None else _SHORT)]
+    return hashlib.sha256(f"{SEED}{chunk}{sample}".encode()).hexdigest()[:8]
+
+
+def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, together: int | None) -> int:
+    """Fill topic and folder, with so many changes a chunk; gives the bytes of all values."""
+    producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        failed.extend([error] if error else [])
+
+    chunk: dict[int, Row | None] = {}
+    value_bytes = 0
+    for ordinal, change in enumerate(workload):
+        value_bytes += _send(producer, topic, change, ordinal, delivered)
+        if together is None:
+            continue
+        chunk[change.number] = change.after
+        if (ordinal + 1) % together == 0:
+            _write(folder / f"chunk-{ordinal:010d}", workload.tables, chunk)
+            chunk = {}
+    if together is not None:
+        _write(folder / "chunk-last", workload.tables, chunk)
+    if producer.flush(_FLUSH_SECONDS) or failed:
+        raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
+    return value_bytes
+
+
+def _send(producer: Producer, topic: str, change: Change, ordinal: int, delivered: Delivered) -> int:
+    value = value_of(change, ordinal, BEGIN_MICROS + ordinal * 1000)
+    while True:
+        try:
+            producer.produce(topic, value, key_of(change), partition=0, on_delivery=delivered)
+            return len(value)
+        except BufferError:  # the queue is full
+            producer.poll(0.1)
+
+
+def _write(folder: Path, tables: Sequence[Table], chunk: Mapping[int, Row | None]) -> None:
+    folder.mkdir()
+    upserts: dict[str, list[str]] = {table.name: [] for table in tables}
+    deletes: dict[str, list[str]] = {table.name: [] for table in tables}
+    for number, row in sorted(chunk.items()):
+        table = tables[number % len(tables)]
+        if row is None:
+            deletes[table.name].append(f"{number // len(tables)}\n")
+        else:
+            upserts[table.name].append(table.line(row))
+    for table in tables:
+        for file, lines in zip(_files(folder, table), (upserts, deletes), strict=True):
+            file.write_text("".join(lines[table.name]))
+
+
+def _chunk(folder: Path, table: Table) -> Chunk:
+    upserts, deletes = _files(folder, table)
+    return Chunk(table=table, upserts=upserts.read_bytes(), deletes=deletes.read_bytes())
+
+
+def _files(folder: Path, table: Table) -> tuple[Path, Path]:
+    return folder / f"{table.name}.upserts", folder / f"{table.name}.deletes"

@@ -1,0 +1,63 @@
+"""What this server takes when nothing is in front of it: COPY into an UNLOGGED staging table, one upsert, one delete.
+
+One connection, a commit each chunk, rows that are ready, folded and sorted: an upper bound for everything that merges
+by set on one connection. Long rows stay whole in staging, and long values are compressed by lz4 in the target, not by
+Postgres' default.
+"""
+
+import io
+import time
+
+from app.apply.staging import INLINE_BYTES
+from tools.bench.backlog import Backlog, Chunk
+from tools.bench.machine import Snapshot
+from tools.bench.servers import Cursor, Servers
+from tools.bench.tables import Table
+
+
+def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
+    """Messages a second, as the fields of a result."""
+    servers.empty_database(backlog.tables, with_ledger=False)
+    chunks = backlog.chunks()
+    with servers.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("; ".join(["set default_toast_compression = lz4", *map(_staging, backlog.tables)]))
+        connection.autocommit = False
+        start, begin = Snapshot.of(servers.cpu()), time.monotonic()
+        for together in chunks:
+            for chunk in together:
+                _apply(cursor, chunk)
+            connection.commit()
+        seconds = time.monotonic() - begin
+        used = Snapshot.of(servers.cpu()).since(start)
+    return {
+        "seconds": round(seconds, 3),
+        "rate": round(backlog.messages / seconds),
+        **used,
+        "correct": servers.found(backlog.tables) == backlog.expected,
+    }
+
+
+def _apply(cursor: Cursor, chunk: Chunk) -> None:
+    name = chunk.table.name
+    cursor.execute(f"truncate staged_{name}, gone_{name}")
+    if chunk.upserts:
+        cursor.copy_expert(f"copy staged_{name} from stdin", io.BytesIO(chunk.upserts), 1 << 20)
+        cursor.execute(_upsert(chunk.table))
+    if chunk.deletes:
+        cursor.copy_expert(f"copy gone_{name} from stdin", io.BytesIO(chunk.deletes))
+        cursor.execute(f"delete from {name} using gone_{name} g where {name}.id = g.id")
+
+
+def _staging(table: Table) -> str:
+    name = table.name
+    texts = [column for column, kind in table.columns.items() if kind.ddl == "text"]
+    whole = ", ".join([f"alter column {column} set storage external" for column in texts])
+    return (
+        f"create unlogged table staged_{name} (like {name}) with (toast_tuple_target = {INLINE_BYTES}); "
+        f"alter table staged_{name} {whole}; create unlogged table gone_{name} (id bigint)"
+    )
+
+
+def _upsert(table: Table) -> str:
+    name, values = table.name, ", ".join([f"{column} = excluded.{column}" for column in list(table.columns)[1:]])
+    return f"insert into {name} select * from staged_{name} order by id on conflict (id) do update set {values}"

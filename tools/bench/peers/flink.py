@@ -1,0 +1,102 @@
+"""The peer Flink: its jobs (`java/`), compiled once for this user, each a process with a cluster of its own in it."""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.cache import cache_dir, locked
+from app.errors import EnvironmentMissing
+from app.jars import jars
+from app.java import java
+from tools.bench.peers import child
+from tools.bench.peers.child import Child
+from tools.bench.peers.target import Target
+from tools.bench.servers import Servers
+
+SOURCES = Path(__file__).parent / "java"
+COMPILER = "ecj"
+#: what a buffer holds at most before it is written; the fastest of those that were tried
+ROWS = 5000
+#: Flink's own default
+FLUSH_MILLISECONDS = 1000
+CHECKPOINT_MILLISECONDS = 1000
+
+_OPENED = (
+    *("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util"),
+    *("util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
+)
+#: as Flink's own scripts have it for this Java; times of the database are UTC
+JAVA_OPTIONS = (
+    "-Xms1g",
+    "-Xmx2g",
+    "-Duser.timezone=UTC",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
+    "--add-exports=java.rmi/sun.rmi.registry=ALL-UNNAMED",
+)
+
+
+@contextmanager
+def running(servers: Servers, topic: str, folder: Path, job: str) -> Iterator[Child]:
+    """Start the job (a class of `java/`) at the beginning of `topic`."""
+    target = Target.of(servers)
+    settings = {
+        "bootstrap": servers.bootstrap,
+        "topic": topic,
+        "group": child.unused_name(),
+        "url": target.jdbc,
+        "user": target.user,
+        "table": target.table,
+        "rows": ROWS,
+        "flush_milliseconds": FLUSH_MILLISECONDS,
+        "checkpoint_milliseconds": CHECKPOINT_MILLISECONDS,
+        "checkpoints": folder / "checkpoints",
+    }
+    path = os.pathsep.join(map(str, [classes(), *_runtime()]))
+    words = [f"{name}={value}" for name, value in settings.items()]
+    with child.running([str(java()), *JAVA_OPTIONS, "-cp", path, f"peers.{job}", *words], folder) as started:
+        yield started
+
+
+def classes() -> Path:
+    """The compiled jobs; fetches what they need, and compiles them, when that has not been done."""
+    sources = sorted(SOURCES.glob("*.java"))
+    libraries = jars("flink")
+    parts = [*(source.read_bytes() for source in sources), *(library.name.encode() for library in libraries)]
+    place = cache_dir() / "peers" / hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+    if not place.is_dir():
+        with locked(place.parent / ".lock"):
+            if not place.is_dir():
+                _compile(sources, libraries, place)
+    return place
+
+
+def _runtime() -> list[Path]:
+    return [library for library in jars("flink") if not _is_compiler(library)]
+
+
+def _is_compiler(library: Path) -> bool:
+    return library.name.startswith(f"{COMPILER}-")
+
+
+def _compile(sources: list[Path], libraries: list[Path], place: Path) -> None:
+    """By a compiler that is a jar itself: a Java runtime without one is enough."""
+    compiler = next(library for library in libraries if _is_compiler(library))
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
+        part = Path(scratch) / "whole"
+        options = ["-17", "-nowarn", "-proc:none", "-classpath", os.pathsep.join(map(str, libraries)), "-d", str(part)]
+        command = [str(java()), "-jar", str(compiler), *options, *map(str, sources)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise EnvironmentMissing(
+                f"the Flink jobs of tools/bench/peers/java could not be compiled:\n{done.stdout}{done.stderr}",
+                hint="is it this Java? On Debian or Ubuntu: apt-get install -y openjdk-17-jre-headless; "
+                "or leave Flink out: --systems surelane,debezium-jdbc,ceiling",
+            )
+        part.rename(place)

@@ -1,0 +1,54 @@
+package peers;
+
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.flink.configuration.Configuration;
+
+/** What both jobs are told: words key=value, see tools/bench/peers/flink.py. */
+final class Settings {
+  private final Map<String, String> words = new HashMap<>();
+
+  Settings(String[] arguments) {
+    for (String word : arguments) {
+      int mark = word.indexOf('=');
+      words.put(word.substring(0, mark), word.substring(mark + 1));
+    }
+  }
+
+  String get(String name) {
+    String value = words.get(name);
+    if (value == null) throw new IllegalArgumentException("not given: " + name);
+    return value;
+  }
+
+  int number(String name) {
+    return Integer.parseInt(get(name));
+  }
+
+  /** One slot in this process. Servers on loopback only, ports as the system gives them. */
+  Configuration flink(String checkpointingMode) {
+    String[][] settings = {
+      {"rest.address", "127.0.0.1"},
+      {"rest.bind-address", "127.0.0.1"},
+      {"rest.bind-port", "0"},
+      {"jobmanager.rpc.address", "127.0.0.1"},
+      {"jobmanager.bind-host", "127.0.0.1"},
+      {"taskmanager.host", "127.0.0.1"},
+      {"taskmanager.bind-host", "127.0.0.1"},
+      {"parallelism.default", "1"}, // one partition
+      {"taskmanager.numberOfTaskSlots", "1"},
+      {"pipeline.object-reuse", "true"},
+      {"execution.checkpointing.interval", get("checkpoint_milliseconds") + " ms"},
+      {"execution.checkpointing.mode", checkpointingMode},
+      {"execution.checkpointing.dir", "file://" + get("checkpoints")},
+      {"restart-strategy.type", "none"}, // a failure is to be seen
+      {"table.local-time-zone", "UTC"},
+      {"table.exec.sink.upsert-materialize", "NONE"}, // the topic is in the order of the keys already
+      {"taskmanager.memory.network.min", "64mb"},
+      {"taskmanager.memory.network.max", "64mb"},
+    };
+    Configuration configuration = new Configuration();
+    for (String[] setting : settings) configuration.setString(setting[0], setting[1]);
+    return configuration;
+  }
+}

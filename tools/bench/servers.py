@@ -1,0 +1,122 @@
+"""The servers that are measured on: a stack of the benchmark's own, and an empty database for each measurement."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+from psycopg2 import extensions, sql
+
+from app.cache import locked
+from app.config import values
+from app.db.engine import make_engine
+from app.ledger.migrations import upgrade
+from tools.bench.machine import Cpu, tree
+from tools.bench.tables import Expected, Table
+from tools.devstack import Stack
+from tools.devstack.roles import LOGIN
+
+Connection = extensions.connection
+Cursor = extensions.cursor
+
+DATABASE = "bench"
+#: schema of the lane's own tables
+LEDGER_SCHEMA = "surelane"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Servers:
+    """A running broker and target."""
+
+    stack: Stack
+
+    @property
+    def bootstrap(self) -> str:
+        """Where Kafka is."""
+        return self.stack.kafka.bootstrap
+
+    @property
+    def url(self) -> str:
+        """The database that is written, as its owner: here the lane's login needs no other role."""
+        return self.stack.target.url(DATABASE, LOGIN)
+
+    @property
+    def data_dir(self) -> Path:
+        """Where what is kept between runs may be put."""
+        return self.stack.data_dir
+
+    def empty_database(self, tables: Sequence[Table], *, with_ledger: bool) -> None:
+        """Make the database anew, with these tables, and let the server write out what it still holds."""
+        target = self.stack.target
+        if target.execute("select from pg_database where datname = %s", DATABASE):
+            self._end_prepared()
+            target.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(DATABASE)))
+        target.create_database(DATABASE, LOGIN)
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("; ".join([table.ddl for table in tables]))
+        if with_ledger:
+            upgrade(make_engine(values.postgres_url(self.url), application_name="bench"), LEDGER_SCHEMA)
+        target.execute("checkpoint")
+        os.sync()  # what was measured before left much to be written: nobody is to wait for it
+
+    def empty_topic(self, name: str, config: Mapping[str, str] | None = None) -> None:
+        """Make the topic anew, with these settings."""
+        if self.stack.kafka.has_topic(name):
+            self.stack.kafka.delete_topic(name)
+        self.stack.kafka.create_topic(name, partitions=1, **(config or {}))
+
+    def prepared(self) -> int:
+        """Transactions of the database that are prepared."""
+        return len(self._prepared())
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        """A connection of its own; each statement is its own transaction."""
+        connection = psycopg2.connect(self.url, application_name="bench")
+        connection.autocommit = True
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def found(self, tables: Sequence[Table]) -> dict[str, Expected]:
+        """The tables as they are, by name."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("set work_mem = '256MB'; set max_parallel_workers_per_gather = 0")
+            return {table.name: _content(cursor, table) for table in tables}
+
+    def cpu(self) -> Mapping[str, Cpu]:
+        """What each server has used since it began."""
+        return {"postgres": tree(self.stack.target.pid), "kafka": tree(self.stack.kafka.pid)}
+
+    def _end_prepared(self) -> None:
+        """A database with prepared transactions cannot be dropped; an interrupted run may have left one."""
+        for gid in self._prepared():
+            self.stack.target.execute("rollback prepared %s", gid, database=DATABASE)
+
+    def _prepared(self) -> list[str]:
+        gids = self.stack.target.execute("select gid from pg_prepared_xacts where database = %s", DATABASE)
+        return [str(gid) for (gid,) in gids]
+
+
+def _content(cursor: Cursor, table: Table) -> Expected:
+    cursor.execute(table.checksum)
+    row = cursor.fetchone()
+    assert row is not None, "an aggregate has a row"
+    return Expected(rows=row[0], md5=row[1] or Expected.of([]).md5)
+
+
+@contextmanager
+def running(name: str) -> Iterator[Servers]:
+    """Start what does not run; at the end stop it again, its data stays. One benchmark at a time on a stack."""
+    stack = Stack(name)
+    before = [part.name for part in stack.status() if part.running]
+    stack.up(connect=False, source=False)
+    try:
+        with locked(stack.data_dir / "bench.lock"):
+            yield Servers(stack=stack)
+    finally:
+        if not before:
+            stack.down()

@@ -1,0 +1,135 @@
+"""The commands that measure one thing a few times: run it, say each result, judge all together, write the section."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.bench import burst, goals, page, restart, results, servers
+from tools.bench.goals import Goal
+from tools.bench.page import Section, Table
+from tools.bench.report import console, say
+from tools.bench.servers import Servers
+from tools.bench.terminal import shown
+
+_Result = dict[str, Any]
+_SAID = ("hidden_milliseconds", "whole_milliseconds", *restart.FIGURES, "in_doubt_at_kill", "correct", "error")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What every command line asks for."""
+
+    stack: str
+    runs: int
+    report: Path | None
+    command: str
+
+
+def bursts(wanted: Wanted, size: int, count: int) -> bool:
+    """False when the lane failed or left a wrong table."""
+    what = {"messages": size * count, "size": size, "bursts": count}
+    done = _measured("burst", wanted, what, lambda up: burst.measure(up, size, count))
+    asked = [goal for result in done if result["correct"] for goal in burst.goals(result)]
+    text = (
+        f"{count} bursts of {size:,} messages into an idle lane, mode two-phase, a look every 2 ms from another "
+        "connection. Measured is the time from the last change of the file `commits/N` of the burst's last epoch to "
+        f"the first look that sees the epoch. {burst.WARM_UP_BURSTS} bursts before them are not counted."
+    )
+    return _finished(wanted, "burst", "The end of a burst", text, _bursts(done), asked, done)
+
+
+def restarts(wanted: Wanted, load: restart.Load) -> bool:
+    """False when the lane failed, left a wrong table, or something prepared."""
+    what = {"messages": load.messages, "asked_rate": load.rate}
+    done = _measured("restart", wanted, what, lambda up: restart.measure(up, load))
+    text = (
+        f"A lane, mode two-phase, at {load.rate:,} messages/s; after {load.before} s SIGKILL to all of its processes "
+        f"at once, started again at once with the same checkpoint, the load held for another {load.after} s. Seconds "
+        "from the new process' start to the first look (every 2 ms) that sees an epoch of the new generation; to the "
+        "first that leaves no message older than a second unseen; and to the first that brings no message later than "
+        "99 % were before the kill. Right: the table is what the changes fold to, the ledger ends where the topic "
+        "ends, nothing is left prepared."
+    )
+    return _finished(wanted, "restart", "Killed under load", text, _restarts(done), restart.goals(done), done)
+
+
+def _measured(name: str, wanted: Wanted, what: _Result, measure: Callable[[Servers], _Result]) -> list[_Result]:
+    done: list[_Result] = []
+    say("starting Kafka and Postgres")
+    with servers.running(wanted.stack) as up:
+        for run in range(1, wanted.runs + 1):
+            say(f"{name}, run {run} of {wanted.runs}")
+            result = results.stamped(name, results.tried({**what, "run": run}, lambda: measure(up)))
+            results.emit(result)
+            say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
+            done.append(result)
+    return done
+
+
+def _finished(
+    wanted: Wanted, key: str, title: str, text: str, found: Table, asked: Sequence[Goal], done: Sequence[_Result]
+) -> bool:
+    right = all(result["correct"] for result in done)
+    summary = {"runs": len(done), "goals": [goal.as_result() for goal in asked], "correct": right}
+    results.emit(results.stamped(f"{key}-goals", summary))
+    tables = [found, goals.table(asked)]
+    for one in tables:
+        console.print(shown(one))
+    if wanted.report:
+        parts = [text, *[one.markdown() for one in tables]]
+        page.put(wanted.report, Section(key=key, title=title, command=wanted.command, parts=parts))
+        say(f"written: {wanted.report}")
+    return right
+
+
+def _bursts(done: Sequence[Mapping[str, Any]]) -> Table:
+    columns = (
+        "run",
+        "after the entry: p50 ms",
+        "p90",
+        "worst",
+        "first message to last visible: p50 ms",
+        "worst",
+        "table",
+    )
+    rows = [
+        (
+            str(one["run"]),
+            *[f"{one['hidden_milliseconds'][name]:.0f}" if one["correct"] else "" for name in ("p50", "p90", "max")],
+            *[f"{one['whole_milliseconds'][name]:,.0f}" if one["correct"] else "" for name in ("p50", "max")],
+            state(one),
+        )
+        for one in done
+    ]
+    return Table(title="Bursts", columns=columns, rows=rows)
+
+
+def _restarts(done: Sequence[Mapping[str, Any]]) -> Table:
+    columns = (
+        *("run", "first new epoch, s", "lag under 1 s, s", "as before, s"),
+        *("before the kill: p50 ms", "p99 ms", "in doubt at the kill", "state"),
+    )
+    rows = [
+        (
+            str(one["run"]),
+            *[_seconds(one.get(figure)) for figure in restart.FIGURES],
+            *[_seconds(one.get(f"before_{name}_milliseconds"), 0) for name in ("p50", "p99")],
+            str(one.get("in_doubt_at_kill", "")),
+            state(one),
+        )
+        for one in done
+    ]
+    median = ("median", *map(_seconds, restart.medians(done).values()), "", "", "", "")
+    return Table(title="Restarts", columns=columns, rows=[*rows, median] if len(done) > 1 else rows)
+
+
+def state(one: Mapping[str, Any]) -> str:
+    """Whether what was left is right, or why nothing was measured."""
+    if one.get("error"):
+        return f"failed: {str(one['error']).splitlines()[0][:100]}"
+    return "right" if one["correct"] else "WRONG"
+
+
+def _seconds(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"

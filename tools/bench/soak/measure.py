@@ -1,0 +1,124 @@
+"""The run: a steady load, a look every few seconds, and the table compared at the end."""
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tools.bench import lane
+from tools.bench.drain import LIMIT_SECONDS, RUNNING
+from tools.bench.lane import Lane
+from tools.bench.latency import asked, until, visible
+from tools.bench.machine import Snapshot
+from tools.bench.pacer import Paced, pace
+from tools.bench.report import say
+from tools.bench.servers import Cursor, Servers
+from tools.bench.shape import Shape
+from tools.bench.soak.sample import Sample, take
+
+TOPIC = "tools.bench.soak"
+MODE = "two-phase"
+#: the table does not grow: what grows is to be the lane's fault
+SHAPE = Shape(called="soak", most_rows=100_000)
+#: seconds between two looks at the lag
+LOOK_SECONDS = 0.5
+#: of the broker, which has to keep less than what is sent in a day
+RETENTION = {"retention_bytes": str(1 << 29), "segment_bytes": str(1 << 26)}
+#: samples between two lines of progress
+TOLD_EVERY = 6
+_KAFKA_SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the command line asks for."""
+
+    stack: str
+    minutes: float
+    #: messages a second
+    rate: int
+    #: seconds between two samples
+    every: float
+
+    @property
+    def messages(self) -> int:
+        """In all."""
+        return round(self.rate * self.minutes * 60)
+
+
+def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None]) -> dict[str, object]:
+    """Hold the rate; the fields of a result. `sampled` is told of each sample at once."""
+    servers.empty_database(SHAPE.made, with_ledger=True)
+    servers.empty_topic(TOPIC, RETENTION)
+    with (
+        servers.connect() as probe,
+        probe.cursor() as cursor,
+        lane.running(servers, MODE, TOPIC, until_caught_up=False) as held,
+        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
+        _high(servers) as high,
+    ):
+        until(lambda: asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
+        pacing = source.submit(pace, servers.bootstrap, TOPIC, wanted.rate, wanted.messages, SHAPE)
+        start = Snapshot.of({**servers.cpu(), **held.cpu()})
+        most_lag = _watched(held, cursor, high, wanted, pacing, sampled)
+        used = Snapshot.of({**servers.cpu(), **held.cpu()}).since(start)
+        paced = pacing.result()
+        until(lambda: visible(cursor, TOPIC) >= wanted.messages, held, "the last message", LIMIT_SECONDS)
+        status = held.stop()
+    right = servers.found(SHAPE.made) == paced.expected
+    prepared = servers.prepared()
+    return {
+        **used,
+        "most_lag_messages": most_lag,
+        "epochs": len(held.epochs()),
+        "prepared_left": prepared,
+        "exit_status": status,
+        "correct": right and not prepared and not status,
+    }
+
+
+def _watched(
+    held: Lane,
+    cursor: Cursor,
+    high: Callable[[], int],
+    wanted: Wanted,
+    pacing: "Future[Paced]",
+    sampled: Callable[[Sample], None],
+) -> int:
+    """Look until everything is sent; the largest lag, messages."""
+    begin = time.time()
+    lag = most = number = 0
+    due = begin + wanted.every
+    while not pacing.done():
+        lag = max(lag, high() - visible(cursor, TOPIC))
+        held.must_live()
+        if time.time() >= due:
+            sample = take(held, cursor, SHAPE.made[0], begin, lag)
+            sampled(sample)
+            if number % TOLD_EVERY == 0:
+                _tell(sample)
+            most, lag, number, due = max(most, lag), 0, number + 1, due + wanted.every
+        time.sleep(LOOK_SECONDS)
+    return max(most, lag)
+
+
+def _tell(sample: Sample) -> None:
+    memory = ", ".join(f"{part} {size:.0f}" for part, size in sample.pss.items())
+    say(
+        f"{sample.seconds / 60:.1f} min: MB {memory}; threads {sum(sample.threads.values())}, files "
+        f"{sum(sample.files.values())}, lag {sample.lag_messages}, ledger {sample.ledger_rows}"
+    )
+
+
+@contextmanager
+def _high(servers: Servers) -> Iterator[Callable[[], int]]:
+    """Asks the broker for the topic's end."""
+    consumer = Consumer({"bootstrap.servers": servers.bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    try:
+        yield lambda: consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=_KAFKA_SECONDS)[1]
+    finally:
+        consumer.close()

@@ -1,0 +1,99 @@
+"""Whether what a lane holds grows: the median slope between all pairs of samples of the second half (Theil and Sen).
+
+The first half is for what every process does once: code is compiled, pools and caches fill up.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.lane.lane import PRUNE_EVERY_EPOCHS
+from app.ledger.store import KEEP_EPOCHS
+from tools.bench.goals import Goal
+from tools.bench.lane import PARTS
+from tools.bench.soak.sample import Sample
+
+#: megabytes an hour: what noise and an allocator come to, not what a leak does (an epoch leaking 1 kB would be 20)
+GROWTH_LIMITS = {"supervisor": 2.0, "driver": 20.0, "jvm": 40.0}
+#: an hour
+THREADS_LIMIT, FILES_LIMIT = 1.0, 2.0
+#: Spark keeps a hundred epochs, each in three files
+CHECKPOINT_FILES_LIMIT = 1000
+#: seconds of messages, at any time of the second half
+LAG_LIMIT_SECONDS = 10.0
+#: of a second half that can be judged by
+LEAST_SECONDS = 600.0
+#: pairs grow with the square
+_MOST_SAMPLES = 1000
+
+
+def slope(at: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+    """Of the line that half of all pairs lie above; units of `values` per unit of `at`. Two samples at least."""
+    step = len(at) // _MOST_SAMPLES + 1
+    at, values = at[::step], values[::step]
+    first, second = np.triu_indices(len(at), 1)
+    return float(np.median((values[second] - values[first]) / (at[second] - at[first])))
+
+
+def second_half(samples: Sequence[Sample]) -> list[Sample]:
+    """Of the time, not of the samples."""
+    middle = (samples[0].seconds + samples[-1].seconds) / 2
+    return [sample for sample in samples if sample.seconds >= middle]
+
+
+def goals(samples: Sequence[Sample], rate: int) -> list[Goal]:
+    """What is asked of the samples of one run."""
+    later = second_half(samples) if samples else []
+    long_enough = len(later) > 1 and later[-1].seconds - later[0].seconds >= LEAST_SECONDS
+
+    def growth(figure: Callable[[Sample], float]) -> float | None:
+        if not long_enough:
+            return None
+        return round(hourly(later, figure), 3)
+
+    return [
+        *(
+            Goal(
+                what=f"growth of memory, {part}",
+                unit="MB/h",
+                limit=GROWTH_LIMITS[part],
+                found=growth(lambda one, part=part: one.pss[part]),
+            )
+            for part in PARTS
+        ),
+        Goal(what="growth of threads", unit="an hour", limit=THREADS_LIMIT, found=growth(_all_threads)),
+        Goal(what="growth of open files", unit="an hour", limit=FILES_LIMIT, found=growth(_all_files)),
+        Goal(
+            what="files of the checkpoint",
+            unit="files",
+            limit=CHECKPOINT_FILES_LIMIT,
+            found=max((one.checkpoint_files for one in samples), default=None),
+        ),
+        Goal(
+            what="rows of the ledger",
+            unit="rows",
+            limit=KEEP_EPOCHS + PRUNE_EVERY_EPOCHS,
+            found=max((one.ledger_rows for one in samples), default=None),
+        ),
+        Goal(
+            what="lag at any time",
+            unit="s of messages",
+            limit=LAG_LIMIT_SECONDS,
+            found=max((one.lag_messages for one in later), default=0) / rate if later else None,
+        ),
+    ]
+
+
+def hourly(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> float:
+    """Growth an hour."""
+    at = np.array([one.seconds for one in samples]) / 3600
+    return slope(at, np.array([figure(one) for one in samples], np.float64))
+
+
+def _all_threads(one: Sample) -> float:
+    return sum(one.threads.values())
+
+
+def _all_files(one: Sample) -> float:
+    return sum(one.files.values())

@@ -1,0 +1,214 @@
+"""The benchmark's changes: seeded, so that every run and every system gets the same bytes.
+
+60 % updates, 35 % inserts, 5 % deletes, in Debezium's JSON without schema, with full before image. The last change
+inserts row -1 into the first table, so that the end can be seen from outside.
+
+    uniform      one table of 6 columns, 792 bytes a message; any row is as likely to be changed as any other
+    hot          the same, rows by Zipf's law among 1,000 keys
+    wide         one table of 100 columns, a sixteenth of the values NULL; rows as in uniform
+    many-tables  the table of uniform 100 times, changes spread evenly
+
+Others are made from a `Shape`: other numbers of tables and columns, longer rows, a table that does not grow.
+"""
+
+import bisect
+import enum
+import itertools
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tools.bench import tables
+from tools.bench.shape import Shape
+from tools.bench.tables import BEGIN_MICROS, MANY_TABLES, WIDE_COLUMNS, WORDS, Expected, Row, Table
+
+SEED = 42
+#: id of the last row
+SENTINEL = -1
+
+_UPDATES, _INSERTS = 0.60, 0.95  # cumulated; the rest are deletes
+_HOT_KEYS = 1000
+_FIRST_LSN = 24_023_128
+#: changes that tell how long messages are
+_SAMPLE = 2000
+#: of rows that may be long, but are as long as each other
+_SHORT_SAMPLE = 200
+
+
+class Kind(enum.StrEnum):
+    """The workloads that have a name."""
+
+    UNIFORM = "uniform"
+    HOT = "hot"
+    WIDE = "wide"
+    MANY_TABLES = "many-tables"
+
+    @property
+    def shape(self) -> Shape:
+        """What it is like."""
+        return _SHAPES[self]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """What is changed."""
+        return self.shape.made
+
+
+_SHAPES = {
+    Kind.UNIFORM: Shape(called=Kind.UNIFORM),
+    Kind.HOT: Shape(called=Kind.HOT, hot=True),
+    Kind.WIDE: Shape(called=Kind.WIDE, columns=WIDE_COLUMNS),
+    Kind.MANY_TABLES: Shape(called=Kind.MANY_TABLES, tables=MANY_TABLES),
+}
+
+
+class Change(NamedTuple):
+    """One change; `op` as Debezium writes it: c, u, d."""
+
+    op: str
+    table: Table
+    #: of the row, over all tables
+    number: int
+    before: Row | None
+    after: Row | None
+
+    @property
+    def id(self) -> int:
+        """Primary key of the row."""
+        row = self.after or self.before
+        assert row is not None, "a change has an image"
+        return int(row[0] or 0)
+
+
+class Workload:
+    """`count` changes; `rows` is what they leave, complete once all of them were taken."""
+
+    def __init__(self, shape: Shape, count: int, seed: int = SEED) -> None:
+        self.tables = shape.made
+        self._count = count
+        self._random = random.Random(seed)
+        self._changes = self._hot if shape.hot else self._uniform
+        self._values = self._simple if shape.columns is None else self._wide
+        self._note = self._words if shape.row_bytes is None else self._piece
+        self._note_bytes = (shape.row_bytes or 0) - tables.SIMPLE_BYTES
+        self._most_rows = shape.most_rows or count
+        #: by number: row n is in table n modulo their number
+        self.rows: dict[int, Row] = {}
+
+    def __iter__(self) -> Iterator[Change]:
+        for change in self._changes(self._count - 1):
+            self._fold(change)
+            yield change
+        number = SENTINEL * len(self.tables)
+        last = self._change("c", number, None, self._row(number, self._count - 1))
+        self._fold(last)
+        yield last
+
+    def expected(self) -> dict[str, Expected]:
+        """The tables as they are to be, by name."""
+        found: dict[str, list[Row]] = {table.name: [] for table in self.tables}
+        for number, row in self.rows.items():
+            found[self._table(number).name].append(row)
+        return {name: Expected.of(rows) for name, rows in found.items()}
+
+    def _table(self, number: int) -> Table:
+        return self.tables[number % len(self.tables)]
+
+    def _change(self, op: str, number: int, before: Row | None, after: Row | None) -> Change:
+        return Change(op, self._table(number), number, before, after)
+
+    def _fold(self, change: Change) -> None:
+        if change.after is None:
+            del self.rows[change.number]
+        else:
+            self.rows[change.number] = change.after
+
+    def _op(self) -> str:
+        chance = self._random.random()
+        return "u" if chance < _UPDATES else "c" if chance < _INSERTS else "d"
+
+    def _uniform(self, count: int) -> Iterator[Change]:
+        living: list[int] = []
+        fresh = itertools.count(1)
+        for ordinal in range(count):
+            op = self._op()
+            if op == "c" and len(living) >= self._most_rows:
+                op = "d"
+            if op == "c" or not living:
+                number = next(fresh)
+                living.append(number)
+                yield self._change("c", number, None, self._row(number, ordinal))
+                continue
+            place = int(self._random.random() * len(living))
+            number = living[place]
+            if op == "d":
+                living[place] = living[-1]
+                living.pop()
+                yield self._change("d", number, self.rows[number], None)
+            else:
+                yield self._change("u", number, self.rows[number], self._row(number, ordinal))
+
+    def _hot(self, count: int) -> Iterator[Change]:
+        shares = list(itertools.accumulate(1 / (rank + 1) for rank in range(_HOT_KEYS)))
+        fresh = itertools.count(_HOT_KEYS + 1)
+        for ordinal in range(count):
+            op = self._op()
+            number = next(fresh) if op == "c" else bisect.bisect_left(shares, self._random.random() * shares[-1]) + 1
+            before = self.rows.get(number)
+            if before is None:  # new, or a hot row that is not there: made again
+                yield self._change("c", number, None, self._row(number, ordinal))
+            else:
+                yield self._change(op, number, before, None if op == "d" else self._row(number, ordinal))
+
+    def _row(self, number: int, ordinal: int) -> Row:
+        return (str(number // len(self.tables)), *self._values(ordinal))
+
+    def _simple(self, ordinal: int) -> Row:
+        note = self._note()
+        updated_at = tables.moment(self._random, ordinal)
+        made = [make(self._random, ordinal) for make in (tables.account, tables.amount, tables.status)]
+        return (*made, note, updated_at)
+
+    def _words(self) -> str:
+        bits = self._random.getrandbits
+        return " ".join([WORDS[bits(12)] for _ in range(6)])
+
+    def _piece(self) -> str:
+        begin = self._random.getrandbits(tables.TEXT_BITS) - self._note_bytes  # below 0 it is cut in two
+        end = begin + self._note_bytes
+        return tables.TEXT[begin:end] if begin >= 0 else tables.TEXT[begin:] + tables.TEXT[:end]
+
+    def _wide(self, ordinal: int) -> Row:
+        bits, kinds = self._random.getrandbits, itertools.islice(self.tables[0].columns.values(), 1, None)
+        return tuple(kind.made(self._random, ordinal) if bits(4) else None for kind in kinds)
+
+
+def as_many_bytes(shape: Shape, messages: int) -> int:
+    """How many messages have about as many bytes as `messages` of uniform; no more than that where they are shorter."""
+    if shape.columns is None and shape.row_bytes is None:
+        return messages
+    return min(messages, round(messages * bytes_each(Kind.UNIFORM.shape) / bytes_each(shape)))
+
+
+def bytes_each(shape: Shape) -> float:
+    """Of a message's value, about."""
+    sample = _SAMPLE if shape.row_bytes is None else _SHORT_SAMPLE
+    return sum(len(value_of(change, n, BEGIN_MICROS)) for n, change in enumerate(Workload(shape, sample))) / sample
+
+
+def key_of(change: Change) -> str:
+    """The message key."""
+    return f'{{"id":{change.id}}}'
+
+
+def value_of(change: Change, ordinal: int, micros: int) -> str:
+    """The message value, in ASCII; `micros` is the source's commit time, since 1970."""
+    millis, lsn = micros // 1000, _FIRST_LSN + ordinal * 200
+    before, after = change.table.image(change.before), change.table.image(change.after)
+    return (
+        f'{{"before":{before},"after":{after},"source":{{"version":"3.5.0.Final",'
+        f'"connector":"postgresql","name":"pg","ts_ms":{millis},"snapshot":"false","db":"src",'
+        f'"sequence":"[\\"{lsn - 200}\\",\\"{lsn}\\"]","ts_us":{micros},"ts_ns":{micros}000,"schema":"public",'
+        f'"table":"{change.table.name}","txId":{700 + ordinal},"lsn":{lsn},"xmin":null}},"transaction":null,'
+        f'"op":"{change.op}","ts_ms":{millis + 5},"ts_us":{millis + 5}123,"ts_ns":{millis + 5}123456}}'
+    )

@@ -1,0 +1,92 @@
+"""`./run bench`: how fast a lane is on this machine."""
+
+import shlex
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.errors import ConfigInvalid
+
+app = typer.Typer(add_completion=False)
+
+Messages = Annotated[
+    int, typer.Option("--messages", min=100, help="Size of the backlog that is drained; fewer where they are longer.")
+]
+Modes = Annotated[str, typer.Option("--modes", help="Commit modes to drain it in, with commas.")]
+Seconds = Annotated[int, typer.Option("--seconds", min=1, help="How long the rate is held for latency.")]
+Rate = Annotated[int, typer.Option("--rate", min=1, help="Messages a second while latency is measured.")]
+WarmUp = Annotated[int, typer.Option("--warm-up", min=1, help="Seconds at that rate before anything counts.")]
+Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured.")]
+SkipLatency = Annotated[bool, typer.Option("--skip-latency", help="Drain only.")]
+Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of local servers.")]
+Report = Annotated[
+    Path | None, typer.Option("--report", help="Write the result into its own section of this Markdown file.")
+]
+Workloads = Annotated[
+    str,
+    typer.Option(
+        "--workloads",
+        "--workload",
+        help="uniform; hot: few rows changed again and again; wide: 100 columns; many-tables: 100. With commas.",
+    ),
+]
+
+
+@app.command(
+    epilog="Examples:\n\n  ./run bench\n\n  ./run bench --modes two-phase --runs 3 --skip-latency | jq .ratio\n\n"
+    "  ./run bench --modes two-phase --runs 3 --skip-latency --workloads uniform,wide,many-tables",
+)
+def bench(
+    messages: Messages = 1_000_000,
+    modes: Modes = "at-least-once,two-phase,ledger",
+    seconds: Seconds = 60,
+    rate: Rate = 1000,
+    warm_up: WarmUp = 10,
+    runs: Runs = 1,
+    skip_latency: SkipLatency = False,
+    workloads: Workloads = "uniform",
+    stack: Stack = "bench",
+) -> None:
+    """Drain a backlog in each mode, then hold a steady rate; with the ceiling of this machine's Postgres beside it.
+
+    A JSON line for each measurement on stdout, also appended to var/bench/results.jsonl; a table on stderr. The local
+    servers are its own, and what they hold is kept for the next time. Several workloads are compared with uniform: CPU
+    seconds a byte of message value, and a message. Ends with status 1 when a table came out wrong.
+    """
+    from tools.bench.lane import MODES
+    from tools.bench.suite import Wanted, run
+    from tools.bench.workload import Kind
+
+    chosen, kinds = words(modes), words(workloads)
+    known("--modes", chosen, MODES)
+    known("--workloads", kinds, list(Kind))
+    wanted = Wanted(
+        stack=stack,
+        messages=messages,
+        modes=chosen,
+        workloads=[Kind(kind) for kind in kinds],
+        runs=runs,
+        seconds=0 if skip_latency else seconds,
+        rate=rate,
+        warm_up=warm_up,
+    )
+    raise typer.Exit(0 if run(wanted) else 1)
+
+
+def command() -> str:
+    """As it was typed, for a page."""
+    return shlex.join(["./run", *sys.argv[1:]])
+
+
+def words(text: str) -> list[str]:
+    """Those between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def known(option: str, given: list[str], all_of_them: Collection[str]) -> None:
+    """Refuse a word that is not one of them."""
+    if strangers := [word for word in given if word not in all_of_them]:
+        raise ConfigInvalid(f"{option}: {', '.join(strangers)} is unknown", hint=f"known: {', '.join(all_of_them)}")

@@ -1,0 +1,32 @@
+"""Finds the verb of a tool, as `app.cli.main` finds those of the service."""
+
+import typer
+
+from app.cli.main import LazyVerbs
+
+#: in the order in which they are needed
+VERBS = (
+    *("stack", "demo"),
+    *("bench", "bench-peers", "bench-costs", "bench-restart", "bench-burst", "bench-soak"),
+)
+
+
+class ToolVerbs(LazyVerbs):
+    """See LazyVerbs."""
+
+    package, verbs = "tools.cli", VERBS
+
+
+app = typer.Typer(
+    cls=ToolVerbs,
+    name="./run",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog="Examples:\n\n  ./run demo\n\n  ./run stack up",
+)
+
+
+@app.callback()
+def tools() -> None:
+    """Try and measure Surelane on this machine, from a checkout."""

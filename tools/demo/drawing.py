@@ -1,0 +1,123 @@
+"""The timeline as four charts on one time axis, with the crash and the recovery behind each of them."""
+
+from html import escape
+
+from tools.demo.chart import Frame, linear, logarithmic
+from tools.demo.timeline import Timeline
+
+#: seconds; lower latencies are drawn at the bottom
+LOWEST_LATENCY = 0.01
+EPOCHS_HEIGHT = 34
+AXIS_HEIGHT = 22
+#: so many labels fit on the axis of a telephone
+AXIS_LABELS = 7
+AXIS_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1800)
+#: times the highest rate of the load that the rate chart has room for
+RATE_HEADROOM = 3
+
+
+def charts(line: Timeline) -> str:
+    """All charts."""
+    frame = Frame(seconds=line.seconds, backdrop=_backdrop(line))
+    return "".join(
+        (
+            _figure("Rate, messages a second", _rate_key(), _headings(frame, line) + _rate(frame, line)),
+            _figure("Lag, messages", "in the topic and not at the target", _lag(frame, line)),
+            _figure("Latency, logarithmic", "by the time of the source's commit", _latency(frame, line)),
+            _figure("Epochs", _generations(line), _epochs(frame, line)),
+            _axis(frame),
+        )
+    )
+
+
+def _rate(frame: Frame, line: Timeline) -> str:
+    """Catching up is so fast that it would flatten everything else: it is cut off, with its height in figures."""
+    usual = RATE_HEADROOM * max((value for _, value in line.produced), default=1.0)
+    scale = linear([value for _, value in (*line.produced, *line.applied)], usual)
+    shapes = frame.bars(line.applied, scale, "applied") + frame.steps(line.produced, scale, "produced")
+    return frame.chart("messages a second", scale, shapes, frame.peak(line.applied, scale))
+
+
+def _rate_key() -> str:
+    return _key(("produced", "into the topic"), ("applied", "visible at the target"))
+
+
+def _lag(frame: Frame, line: Timeline) -> str:
+    scale = linear([value for _, value in line.lag])
+    return frame.chart("lag in messages", scale, frame.area(line.lag, scale, "lag"))
+
+
+def _latency(frame: Frame, line: Timeline) -> str:
+    scale = logarithmic([value for _, value in line.latency], LOWEST_LATENCY)
+    return frame.chart("latency in seconds", scale, frame.area(line.latency, scale, "latency"))
+
+
+def _figure(title: str, note: str, drawing: str) -> str:
+    return f"<figure><figcaption><b>{title}</b> <span>{note}</span></figcaption>{drawing}</figure>"
+
+
+def _key(*entries: tuple[str, str]) -> str:
+    return "".join(f'<i class="swatch {style}"></i>{escape(words)} ' for style, words in entries)
+
+
+def _backdrop(line: Timeline) -> str:
+    """The time without epochs, the time of catching up, and the crash itself."""
+    frame = Frame(seconds=line.seconds, backdrop="")
+    down, behind = frame.percent(line.first_epoch - line.killed), frame.percent(line.caught_up - line.first_epoch)
+    killed, ended = frame.percent(line.killed), frame.percent(line.load_ended)
+    return (
+        f'<rect class="down" x="{killed}" width="{down}" y="0" height="100%"/>'
+        f'<rect class="behind" x="{frame.percent(line.first_epoch)}" width="{behind}" y="0" height="100%"/>'
+        f'<line class="ended" x1="{ended}" x2="{ended}" y1="0" y2="100%"/>'
+        f'<line class="killed" x1="{killed}" x2="{killed}" y1="0" y2="100%"/>'
+    )
+
+
+def _headings(frame: Frame, line: Timeline) -> str:
+    """What the coloured ground means."""
+    anchor, shift = ("end", -5) if line.caught_up > 0.8 * line.seconds else ("start", 5)
+    return (
+        '<svg class="headings" width="100%" height="18" aria-hidden="true">'
+        f'<text class="killed" x="{frame.percent(line.killed)}" dx="-5" y="13" text-anchor="end">SIGKILL</text>'
+        f'<text class="down" x="{frame.percent((line.killed + line.first_epoch) / 2)}" y="13" text-anchor="middle">'
+        f"{line.first_epoch - line.killed:.1f} s</text>"
+        f'<text x="{frame.percent(line.caught_up)}" dx="{shift}" y="13" text-anchor="{anchor}">caught up</text></svg>'
+    )
+
+
+def _generations(line: Timeline) -> str:
+    first = line.epochs[0].generation if line.epochs else 0
+    styles = {tick.generation: _style(tick.generation, first) for tick in line.epochs}
+    return _key(*((style, f"generation {generation}") for generation, style in styles.items()))
+
+
+def _style(generation: int, first: int) -> str:
+    return "before" if generation == first else "after"
+
+
+def _epochs(frame: Frame, line: Timeline) -> str:
+    """A tick for each epoch, as tall as it is large."""
+    largest = max((tick.messages for tick in line.epochs), default=1) or 1
+    ticks = []
+    for tick in line.epochs:
+        height = 8 + (EPOCHS_HEIGHT - 12) * (tick.messages / largest) ** 0.5
+        words = f"epoch {tick.epoch} of generation {tick.generation}: {tick.messages:,} messages, {tick.plan}"
+        style, x = _style(tick.generation, line.epochs[0].generation), frame.percent(tick.at)
+        ticks.append(
+            f'<rect class="tick {style}" x="{x}" width="2" y="{EPOCHS_HEIGHT - height:.1f}" height="{height:.1f}">'
+            f"<title>{escape(words)}</title></rect>"
+        )
+    return (
+        f'<svg class="plot" role="img" aria-label="epochs" width="100%" height="{EPOCHS_HEIGHT}">'
+        f"{frame.backdrop}{''.join(ticks)}</svg>"
+    )
+
+
+def _axis(frame: Frame) -> str:
+    """Seconds since the load began."""
+    step = next((step for step in AXIS_STEPS if frame.seconds / step <= AXIS_LABELS), AXIS_STEPS[-1])
+    labels = [
+        f'<text x="{frame.percent(second)}" y="15" text-anchor="{"middle" if second else "start"}">{second} s</text>'
+        for second in range(0, int(frame.seconds * 0.97), step)
+    ]
+    return f'<svg class="axis" width="100%" height="{AXIS_HEIGHT}" aria-hidden="true">{"".join(labels)}</svg>'

@@ -1,0 +1,178 @@
+"""The play: what happens, in order. Everything is seen from outside; nothing is assumed of the lane."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Engine
+
+from app.config.settings import Settings
+from app.config.values import postgres_url
+from app.db.engine import make_engine
+from tools.demo.compare import Comparison, compare
+from tools.demo.crash import Crash, crash
+from tools.demo.ending import DemoEnding, ending
+from tools.demo.lane import DemoLane
+from tools.demo.load import Load
+from tools.demo.onlookers import Onlookers
+from tools.demo.progress import Progress
+from tools.demo.recovery import DemoRecovery, first_epoch, recovery
+from tools.demo.stage import prepare_databases
+from tools.demo.timeline import usual_lag
+from tools.devstack import Stack
+from tools.devstack.roles import READER
+from tools.devstack.stack import DATABASE
+
+#: generous: a busy machine is no failure of the lane
+CATCH_UP_SECONDS = 180.0
+#: the load goes on so long after the lane has caught up, to show that all is as before
+AFTER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoView:
+    """Everything that was observed; moments are monotonic seconds."""
+
+    #: load average of the machine before anything was started: whether others were at work, too
+    load_before: float
+    began: float  #: the load
+    load_ended: float
+    caught_up: float  #: after the crash
+    ended: float  #: everything was applied
+    onlookers: Onlookers
+    load: Load
+    crash: Crash
+    recovery: DemoRecovery
+    ending: DemoEnding
+    comparisons: tuple[Comparison, ...]
+
+
+def play(stack: Stack, seconds: int, progress: Progress) -> DemoView:
+    """Play on a stack that has no data yet; `seconds` is the least time under load before the crash, and after it."""
+    lane, load_before = DemoLane(stack.data_dir / "lane"), os.getloadavg()[0]
+    # 1. The stage: both databases with their tables, then Kafka and Debezium, which takes a snapshot of the source.
+    with progress.step("two Postgres servers with pgbench's tables and an order shop"):
+        prepare_databases(stack)
+    with progress.step("Kafka, Kafka Connect, Debezium"):
+        settings = lane.configure(stack.up())
+    with progress.step("surelane migrate"):
+        lane.migrate()
+    # Whoever looks on may read, and nothing else.
+    source, target = (make_engine(postgres_url(one.url(DATABASE, READER))) for one in (stack.source, stack.target))
+    with Onlookers(settings, target).looking() as onlookers, _killed_at_the_end(lane):
+        return _Play(stack, settings, lane, source, target, onlookers, progress, load_before).run(seconds)
+
+
+@contextmanager
+def _killed_at_the_end(lane: DemoLane) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        lane.kill()
+
+
+@dataclass(frozen=True)
+class _Play:
+    stack: Stack
+    settings: Settings
+    lane: DemoLane
+    source: Engine
+    target: Engine
+    onlookers: Onlookers
+    progress: Progress
+    load_before: float
+
+    def run(self, seconds: int) -> DemoView:
+        """From the lane's first start to the comparison."""
+        # 2. The lane applies the snapshot.
+        self._start("surelane run: the lane applies Debezium's snapshot")
+        load = Load(self.stack.source.url(DATABASE), self.lane.folder)
+        with load.running():
+            # 3. Clients work at the source.
+            began = time.monotonic()
+            self._let_work(load, began + seconds, "pgbench and the shop work at the source, the lane follows")
+            # 4. The crash, and a restart as a service manager does it.
+            hit = self._crash(load)
+            log_from = self.lane.log_size()
+            caught_up = self._recover(load, hit)
+            # 5. All as before, then the clients go.
+            until = max(hit.at + seconds, time.monotonic() + AFTER_SECONDS)
+            self._let_work(load, until, "the load goes on")
+            last_beat, load_ended = load.stop(), time.monotonic()
+        # 6. The last change was the probe's: when it has arrived, and the transaction's end, everything has.
+        ended = self._finish(last_beat)
+        with self.progress.step("SIGTERM: the lane stops in good order"):
+            self.lane.stop()
+        with self.progress.step("comparing source and target"):
+            found = ending(self.settings, self.target, self.onlookers.watch.position, self.onlookers.topic.end())
+            comparisons = compare(self.source, self.target)
+        return DemoView(
+            load_before=self.load_before,
+            began=began,
+            load_ended=load_ended,
+            caught_up=caught_up,
+            ended=ended,
+            onlookers=self.onlookers,
+            load=load,
+            crash=hit,
+            recovery=recovery(hit, self.onlookers.watch.epochs, caught_up, self.lane.events(log_from)),
+            ending=found,
+            comparisons=comparisons,
+        )
+
+    def _start(self, title: str) -> None:
+        with self.progress.step(title) as detail:
+            self.lane.start()
+            self._until(self._has_everything, "the lane to apply the snapshot", detail, self.lane.must_live)
+
+    def _let_work(self, load: Load, until: float, title: str) -> None:
+        with self.progress.step(title) as detail:
+            limit = until - time.monotonic() + CATCH_UP_SECONDS
+            self._until(
+                lambda: time.monotonic() >= until, "time to pass", detail, self.lane.must_live, load.check, limit=limit
+            )
+
+    def _crash(self, load: Load) -> Crash:
+        with self.progress.step("SIGKILL: the lane's process group dies in the middle of an epoch"):
+            load.check()
+            return crash(self.lane, self.target, self.onlookers.watch, self.onlookers.topic)
+
+    def _recover(self, load: Load, hit: Crash) -> float:
+        """Start the lane again; gives the moment at which the lag was what it had been."""
+        usual = max(usual_lag(self.onlookers.lags(), hit.at), 1)
+
+        def caught_up() -> bool:
+            return first_epoch(hit, self.onlookers.watch.epochs) is not None and self.onlookers.lag <= usual
+
+        with self.progress.step("surelane run again, under load: it settles, replays and catches up") as detail:
+            self.lane.start()
+            reason = "the killed lane to catch up"
+            return self._until(caught_up, reason, detail, self.lane.must_live, load.check)
+
+    def _finish(self, last_beat: int) -> float:
+        def finished() -> bool:
+            return self.onlookers.watch.beat >= last_beat and self._has_everything()
+
+        with self.progress.step("the load has ended, the lane applies the rest") as detail:
+            return self._until(finished, "the lane to apply the rest", detail, self.lane.must_live)
+
+    def _has_everything(self) -> bool:
+        position = self.onlookers.watch.position
+        return position > 0 and position == self.onlookers.topic.end()
+
+    def _until(
+        self,
+        done: Callable[[], bool],
+        reason: str,
+        detail: Callable[[str], None],
+        *checks: Callable[[], None],
+        limit: float = CATCH_UP_SECONDS,
+    ) -> float:
+        watch = self.onlookers.watch
+
+        def show() -> None:
+            detail(f"epoch {len(watch.epochs):,}, {watch.position:,} messages applied, {self.onlookers.lag:,} behind")
+
+        return self.onlookers.until(done, reason, limit, [show, *checks])

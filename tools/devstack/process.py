@@ -1,0 +1,127 @@
+"""A server process that outlives the command which started it, and that a later command finds again.
+
+Its pid and start time are kept in a file. A pid alone says nothing after a reboot or once numbers are used again:
+only a process with both is taken for ours, and only such a process is ever sent a signal.
+"""
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from app.errors import EnvironmentMissing
+from tools.devstack.wait import wait_for
+
+#: psutil computes start times from the clock at boot, which may be corrected by a little in between.
+SAME_START_SECONDS = 2.0
+#: A server that has not ended by then after SIGTERM is killed.
+STOP_SECONDS = 30.0
+KILL_SECONDS = 10.0
+LOG_TAIL_LINES = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Daemon:
+    """One background process with its pid file and its log."""
+
+    name: str  #: for messages
+    pid_file: Path
+    log_file: Path
+
+    def start(self, command: list[str], environment: Mapping[str, str]) -> None:
+        """Start in a session of its own, so that neither a closed terminal nor Ctrl-C reaches it."""
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        files = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(self.log_file), append, 0o644),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
+        pid = os.posix_spawn(command[0], command, environment, file_actions=files, setsid=True)
+        mark = {"pid": pid, "started": psutil.Process(pid).create_time()}
+        part = self.pid_file.with_suffix(".part")
+        part.write_text(json.dumps(mark))
+        part.replace(self.pid_file)
+
+    def process(self) -> psutil.Process | None:
+        """The running process, or None when it is not running any more."""
+        if not self.pid_file.exists():
+            return None
+        mark = json.loads(self.pid_file.read_text())
+        return running(mark["pid"], mark["started"])
+
+    @property
+    def pid(self) -> int | None:
+        process = self.process()
+        return process.pid if process else None
+
+    def stop(self) -> None:
+        """End it in good order; killed when it does not end in time."""
+        if process := self.process():
+            send(process, signal.SIGTERM)
+            if not has_ended(process, STOP_SECONDS):
+                self.kill()
+        self.pid_file.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        if process := self.process():
+            send(process, signal.SIGKILL)
+            has_ended(process, KILL_SECONDS)
+        self.pid_file.unlink(missing_ok=True)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, SIGSTOP and SIGCONT for example: a server that is there and does not answer."""
+        if process := self.process():
+            send(process, number)
+
+    def must_live(self) -> None:
+        """Raise with the end of the log when the process has ended."""
+        if self.process() is None:
+            words = f"{self.name} ended while it was starting:\n{self.log_tail()}"
+            raise EnvironmentMissing(words, hint=f"read {self.log_file}")
+
+    def log_tail(self) -> str:
+        lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
+        return "\n".join(f"  {line}" for line in lines[-LOG_TAIL_LINES:])
+
+
+def running(pid: int, started: float) -> psutil.Process | None:
+    """The process with that pid if it is the one which started then."""
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - started) < SAME_START_SECONDS
+    except psutil.NoSuchProcess:
+        return None
+    return process if same and not _is_over(process) else None
+
+
+def send(process: psutil.Process, number: signal.Signals) -> None:
+    """Send a signal; a process that ended by itself meanwhile needs none."""
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+
+
+def has_ended(process: psutil.Process, seconds: float) -> bool:
+    """Wait for the end; False when it is still there after that time."""
+    try:
+        wait_for(lambda: _is_over(process), reason=f"the end of process {process.pid}", seconds=seconds)
+    except EnvironmentMissing:
+        return False
+    return True
+
+
+def _is_over(process: psutil.Process) -> bool:
+    """Gone, or dead and not yet fetched by its parent; where we are the parent, fetch it."""
+    try:
+        if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            return False
+    except psutil.NoSuchProcess:
+        return True
+    with suppress(ChildProcessError):  # somebody else's child: its parent, or init, fetches it
+        os.waitpid(process.pid, os.WNOHANG)
+    return True

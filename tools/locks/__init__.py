@@ -1,0 +1,1 @@
+"""What is pinned: newer versions, known weaknesses, the list of parts."""
