@@ -14,7 +14,7 @@ from app.archive.committed_files import Folder
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import CommitMode, TargetSettings
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.quarantine.quarantine_writer import Rules
 from tests.fix_archive import CLUSTER, Given

@@ -9,8 +9,8 @@ from app.archive.committed_files import Folder
 from app.archive.file import Block, blocks
 from app.archive.reader import ArchiveReader
 from app.archive.rotation import Policy
-from app.kafka.broker import RawMessage
 from app.model.gid import Gid
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.protocol.participant import Work
 

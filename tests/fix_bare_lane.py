@@ -17,7 +17,6 @@ from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import BreakerSettings, CommitMode, TargetSettings
 from app.db.engine import make_engine
-from app.kafka.broker import RawMessage
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
 from app.ledger.store import Ledger
@@ -27,6 +26,7 @@ from app.model.death import Cause
 from app.model.death import Death as EndOfWorker
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.last import LastMessages
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.poison.attempts import Attempts
 from app.poison.guard import Guard, Limits

@@ -6,9 +6,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.config.settings import Settings, SourceSettings
-from app.kafka.broker import Broker, RawMessage
+from app.kafka.broker import Broker
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
+from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.poison.attempts import Attempts
 from app.poison.guard import Guard, Limits

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.errors import Verdict
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.quarantine.quarantine import Entry, EntryState
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from app.archive.committed_files import Folder
 from app.archive.names import PART
 from app.archive.reader import ArchiveReader
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from tests.messages import Key, Row
 
 if TYPE_CHECKING:

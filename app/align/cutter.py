@@ -10,8 +10,8 @@ from app.align.commit_order import CommitOrder
 from app.align.key_changes import halves_from
 from app.align.transactions import held_from
 from app.errors import TransactionTooLong
-from app.kafka.broker import RawMessage
 from app.model.arrow import compute
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS, is_behind
 

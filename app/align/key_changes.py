@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from app.align.last_delete import last_delete
 from app.errors import EnvironmentMissing, Unreachable
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import is_of
 

@@ -20,7 +20,7 @@ from app.archive.line_format import (
     write_head,
     write_message,
 )
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.private import opened
 
 #: bytes of lines that are compressed at once: each is a frame of its own, and a file of zstd is as many as it likes

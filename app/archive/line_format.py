@@ -18,7 +18,7 @@ import msgspec
 
 from app.archive.names import EpochId
 from app.archive.offset_ranges import Stretch
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position, TopicPartition
 
 VERSION = 1

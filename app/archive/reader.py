@@ -12,7 +12,7 @@ from app.archive.file import message_lines, messages, verify
 from app.archive.line_format import read_message
 from app.archive.offset_ranges import Kept, Stretch, gaps, reach, union
 from app.errors import Diverged, SurelaneError
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, TopicPartition
 
 #: how often the files are looked for anew while others combine them

@@ -6,8 +6,8 @@ import pyarrow as pa
 
 from app.decode.decoder import Decoder
 from app.errors import JobFailed, SurelaneError
-from app.kafka.broker import RawMessage
 from app.kafka.spans import Batch
+from app.model.message import RawMessage
 
 #: the user's SQL: decoded rows, and the messages that they are of
 Sql = Callable[[pa.Table, Sequence[Batch]], pa.Table]

@@ -31,6 +31,7 @@ from app.kafka.client import client_config
 from app.kafka.error_codes import ELECTED, GONE, TRUNCATED, Complaint, unreachable
 from app.kafka.librdkafka import ASSIGNED
 from app.model.last import LastMessage
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, TopicPartition
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
@@ -68,31 +69,6 @@ class Retention:
     bytes: int | None
     #: log compaction removes older messages of a key
     compacted: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class RawMessage:
-    """One message as it lies in Kafka."""
-
-    position: Position
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
-    #: milliseconds since 1970, None when the topic has none
-    timestamp_ms: int | None
-    #: term of the leader that appended it; None: not known
-    leader_epoch: int | None = None
-
-    @property
-    def last(self) -> LastMessage:
-        """What identifies it."""
-        return LastMessage.of(
-            self.position.offset,
-            self.key,
-            self.value,
-            timestamp_ms=self.timestamp_ms,
-            leader_epoch=self.leader_epoch,
-        )
 
 
 class Broker:

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.config.settings import DeadLetterSettings, SourceSettings
 from app.errors import ConfigInvalid, EnvironmentMissing, SurelaneError, Unreachable
-from app.kafka.broker import RawMessage
 from app.kafka.client import client_config
+from app.model.message import RawMessage
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
 REQUEST_TIMEOUT_SECONDS = 10.0

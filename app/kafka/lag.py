@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.kafka.broker import Broker, RawMessage, Watermarks
+from app.kafka.broker import Broker, Watermarks
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, TopicPartition
 
 

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from app.kafka.broker import Broker, RawMessage
+from app.kafka.broker import Broker
+from app.model.message import RawMessage
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import SEQUENCE
 

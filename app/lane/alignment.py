@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from app.align.commit_order import CommitOrder
 from app.align.cutter import Cut, Cutter
-from app.kafka.broker import RawMessage
 from app.model.epoch import EpochRecord
 from app.model.last import LastMessages
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span
 from app.poison.epoch_rows import EpochRows
 

@@ -14,9 +14,9 @@ import structlog
 
 from app.apply.epoch_batch import EpochBatch
 from app.errors import JobFailed, MessagesGone, OutOfMemory, SurelaneError, Unattributed, Unreachable, Verdict
-from app.kafka.broker import RawMessage
 from app.model.activity import Activity
 from app.model.arrow import Indices
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS, RowKind
 from app.poison.attempts import AttemptStage, Suspect

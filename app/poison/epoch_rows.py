@@ -5,8 +5,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from app.kafka.broker import RawMessage
 from app.model.last import LastMessages
+from app.model.message import RawMessage
 from app.model.offsets import Position, Span
 from app.poison.guard import Failure
 

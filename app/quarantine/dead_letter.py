@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, update
 
 from app.config.redaction import Redaction
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.poison.guard_tables import GuardTables
 from app.quarantine.quarantine import EntryState, raw_message
 from app.quarantine.redacted_text import error_text

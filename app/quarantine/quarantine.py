@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, func, or_, se
 from sqlalchemy.dialects.postgresql import insert
 
 from app.errors import Verdict
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position, TopicPartition
 from app.poison.guard_tables import GuardTables
 from app.poison.storable_text import storable

@@ -25,9 +25,9 @@ from app.apply.epoch_batch import CHANGES, EpochBatch
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import describe, verdict_of
 from app.errors import SurelaneError, TargetMismatch, Verdict
-from app.kafka.broker import RawMessage
 from app.ledger.store import Ledger
 from app.model.epoch import GENESIS
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import RowKind
 from app.poison.attempts import AttemptStage

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from app.apply.epoch_batch import EpochBatch
 from app.config.redaction import Redaction
 from app.errors import BadMessage, Verdict
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
 from app.poison.attempts import AttemptStage, Suspect

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from app.archive.reader import ArchiveReader
-from app.kafka.broker import RawMessage, Watermarks
+from app.kafka.broker import Watermarks
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.replay.kafka_messages import KafkaMessages
 from app.replay.origin import Origin

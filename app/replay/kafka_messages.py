@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 from app.config.settings import SourceSettings
-from app.kafka.broker import RawMessage, raw
+from app.kafka.broker import raw
 from app.kafka.spans import SpanReader, WholeBatch
+from app.model.message import RawMessage
 from app.model.offsets import Span
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from app.kafka.broker import Broker, RawMessage, Watermarks
+from app.kafka.broker import Broker, Watermarks
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from app.kafka.broker import RawMessage, Watermarks
+from app.kafka.broker import Watermarks
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 

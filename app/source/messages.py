@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
-from app.kafka.broker import RawMessage
 from app.model.last import LastMessage
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.waiting import answer_of, nothing
 from app.stage.pool import Pool, StageAttempt

@@ -10,8 +10,8 @@ import structlog
 from app.apply.applier import StagedLayout
 from app.apply.table_plans import TablePlan, TablePlans
 from app.errors import SurelaneError
-from app.kafka.broker import RawMessage
 from app.model.for_driver import ForDriver
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import Layout
 from app.stage.lending import Lending, Lent

@@ -7,7 +7,7 @@ from typing import Self
 
 import msgspec
 
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 

@@ -7,9 +7,10 @@ import pyarrow as pa
 
 from app.config.settings import SourceSettings
 from app.decode.decoding import Decoding, as_batches
-from app.kafka.broker import Broker, RawMessage
+from app.kafka.broker import Broker
 from app.kafka.spans import Batch
 from app.model.activity import Activity
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span
 from app.model.rows import NO_ROWS
 from app.stage.readers import READERS, Readers

@@ -14,9 +14,9 @@ import pyarrow as pa
 import structlog
 
 from app.archive.reader import ArchiveReader, reached
-from app.kafka.broker import RawMessage
 from app.lane.lane import Lane
 from app.model.last import LastMessages
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.stage.lane_stage import StagedSpan
 from app.worker.stored_message_decoder import StoredMessages

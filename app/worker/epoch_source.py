@@ -6,8 +6,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from app.kafka.broker import RawMessage
 from app.model.last import LastMessages
+from app.model.message import RawMessage
 from app.model.offsets import Position, Span
 
 #: offsets that are read over without being wanted

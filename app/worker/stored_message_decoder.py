@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from app.decode.schema import Fields, fields_of
 from app.errors import Unreachable
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.config.on_skip import OnSkip
 from app.errors import Unreachable, Verdict
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.model.rows import NO_ROWS, Layout, RowKind
 from app.quarantine.operator import Operator

@@ -19,7 +19,7 @@ from app.apply.table_plans import TablePlans
 from app.config.settings import SourceSettings
 from app.db.engine import make_engine
 from app.decode.debezium import WORTH_COMPILING
-from app.kafka.broker import RawMessage
+from app.model.message import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, Layout, RowKind
 from app.source import waiting

@@ -9,7 +9,8 @@ import pytest
 from app.config.settings import CommitMode
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
-from app.kafka.broker import Broker, RawMessage
+from app.kafka.broker import Broker
+from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
 from app.quarantine.operator import Operator

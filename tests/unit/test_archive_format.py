@@ -11,8 +11,8 @@ from app.archive.line_format import VERSION, EpochLine, HeadLine
 from app.archive.names import EpochId, Name
 from app.archive.offset_ranges import Stretch, gaps, missing, reach, union
 from app.errors import Diverged
-from app.kafka.broker import RawMessage
 from app.model.gid import Gid
+from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 TP = TopicPartition("shop.cdc", 0)
