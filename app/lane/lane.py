@@ -328,7 +328,7 @@ class Lane:
                 record = replace(record, last={**self._last.last, **source.identified(span)})
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
-            # 7. Told when it is visible: at once, or by whoever commits the prepared transaction.
+            # 7. StageConfig when it is visible: at once, or by whoever commits the prepared transaction.
             self._unpublished = _Unpublished(record, steps.seconds, source_times, reasons)
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)

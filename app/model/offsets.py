@@ -79,7 +79,10 @@ class Offsets(Mapping[TopicPartition, int]):
         return Offsets.of({**self, **newer})
 
     def __getitem__(self, key: TopicPartition) -> int:
-        return dict(self._by_partition)[key]
+        for tp, offset in self._by_partition:
+            if tp == key:
+                return offset
+        raise KeyError(key)
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return (tp for tp, _ in self._by_partition)

@@ -32,7 +32,7 @@ from app.stage.ahead import Ahead
 from app.stage.receipt import Answer, Doing, Final, Receipt, Wanted
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Range, Request, StoredMessage, Tables, Work
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
-from app.stage.stager import Told
+from app.stage.stager import StageConfig
 from app.stage.wire import keep_alive, socket_of
 
 log = structlog.get_logger()
@@ -275,7 +275,7 @@ class Pool:
     def __init__(
         self,
         spark: SparkContext,
-        told: Told,
+        told: StageConfig,
         tasks: int,
         timeout_seconds: float,
         *,

@@ -27,7 +27,7 @@ from app.process import end_with, ends_within, name_process
 from app.stage.archiving import Archiving
 from app.stage.inbox import Inbox, Requests
 from app.stage.request import Decode, Keep, StoredMessage
-from app.stage.stager import Stager, Told
+from app.stage.stager import StageConfig, Stager
 from app.stage.wire import keep_alive
 
 #: seconds that a stage process has to live for the next one to be started at once
@@ -95,7 +95,7 @@ class Task:
     #: of the driver
     address: tuple[str, int]
     key: bytes
-    told: Told
+    told: StageConfig
 
     def __call__(self, nothing: Iterable[object]) -> None:
         """Serve until the driver closes the connection."""
@@ -201,7 +201,7 @@ class Task:
             os._exit(status)
 
 
-def serve(connection: Connection, told: Told) -> None:
+def serve(connection: Connection, told: StageConfig) -> None:
     """Work on what is asked for; returns when the driver closes the connection. Spans are staged one after the other by
     this thread. What the archive asks for is read by a thread of its own: an epoch waits for it, while this thread may
     wait for the tables of a span behind that epoch."""
@@ -218,7 +218,7 @@ def serve(connection: Connection, told: Told) -> None:
                 spans.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
 
 
-def _keep(requests: Requests[Keep], told: Told) -> None:
+def _keep(requests: Requests[Keep], told: StageConfig) -> None:
     try:
         archiving = Archiving(told.source, requests.is_cancelled, requests.doing)
         while (request := requests.next()) is not None:

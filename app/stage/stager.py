@@ -64,7 +64,7 @@ _SESSION = "; ".join(f"set {name} = {value}" for name, value in _SETTINGS.items(
 
 
 @dataclass(frozen=True)
-class Told:
+class StageConfig:
     """What a stage process has to know; it goes with the Spark job, whose channel has to be safe for passwords."""
 
     source: SourceSettings
@@ -87,7 +87,7 @@ class Stager:
 
     def __init__(
         self,
-        told: Told,
+        told: StageConfig,
         ask: Callable[[Wanted], Tables | None],
         is_cancelled: Callable[[], bool],
         doing: Callable[[Activity], None] = lambda _: None,

@@ -17,7 +17,7 @@ class _Span:
 
 
 class Watchdog:
-    """Spans in progress by key, and for how long. Told the time, so that it needs no clock."""
+    """Spans in progress by key, and for how long. StageConfig the time, so that it needs no clock."""
 
     def __init__(self, message_timeout_seconds: float, now: float) -> None:
         self._timeout, self._looked_at = message_timeout_seconds, now

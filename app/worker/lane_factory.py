@@ -45,7 +45,7 @@ from app.stage.ahead import Ahead
 from app.stage.lane_stage import LaneStage
 from app.stage.lending import Lending
 from app.stage.pool import Pool
-from app.stage.stager import Told
+from app.stage.stager import StageConfig
 from app.supervisor.link import Link
 from app.transform.function import load
 from app.transform.sql.analysis import rules_of
@@ -186,7 +186,7 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
     function = settings.transform.function if settings.transform else None
     if function is not None:
         load(function)  # whatever is wrong with it is said here
-    told = Told(
+    told = StageConfig(
         settings.source,
         target.url,
         target.owner_role,

@@ -94,6 +94,7 @@ class StreamingRun:
         self._terms: dict[TopicPartition, int] = {}
         self._lanes: dict[TopicPartition | None, Lane] = {}
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
+        self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._is_complete)
         self._closing = ExitStack()
         self._closing.callback(self._broker.close)
         self._closing.callback(self._close_lanes)
@@ -137,7 +138,6 @@ class StreamingRun:
         while self._fill() or self._needs_smaller_epochs():
             start = self._open_again()
         self._send_dead_letters()
-        self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._is_complete)
         self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
         self._watcher.start()

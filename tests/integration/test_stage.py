@@ -31,7 +31,7 @@ from app.stage.pool import Pool
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Request, Tables, ranges_of
 from app.stage.request import Table as RequestTable
-from app.stage.stager import Stager, Told
+from app.stage.stager import StageConfig, Stager
 from tests.fix_lane import MODES, LaneProcess, MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
 from tests.fix_topic import NewTopic, Topic
@@ -221,7 +221,7 @@ class Desk:
 
     def __init__(self, target: Target, topic: Topic) -> None:
         source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
-        told = Told(source, make_url(target.url), OWNER)
+        told = StageConfig(source, make_url(target.url), OWNER)
         self._target, self._topic = target, topic
         self.wanted: list[Wanted] = []
         self.clearing = Clearing.DELETE
@@ -322,7 +322,7 @@ def test_offsets_that_are_not_there(desk: Desk, target: Target, topic: Topic) ->
 @pytest.fixture(scope="module")
 def pool(spark: SparkSession, kafka: Kafka, target_server: Postgres) -> Iterator[Pool]:
     """One task that runs the user's function `obey`."""
-    told = Told(
+    told = StageConfig(
         SourceSettings(bootstrap_servers=kafka.bootstrap, topics=("unread",)),
         make_url(target_server.url("postgres")).set(drivername="postgresql+psycopg2"),
         None,
