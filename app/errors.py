@@ -1,7 +1,7 @@
 """Every error Surelane raises on purpose, each with one verdict, one exit status and a hint.
 
-The class docstring is the default message. `verdict` says what the lane does about it, `exit_status` what the
-process ends with when it gives up, `hint` what the operator types next. An error is logged once, at the top.
+The class docstring is the default message. `verdict` is what the lane does about the error, `exit_status` the status of
+a process that gives up, `hint` what the operator types next. An error is logged once, at the top.
 """
 
 import enum
@@ -10,34 +10,34 @@ from typing import ClassVar, Self
 
 
 class Verdict(enum.Enum):
-    """What a failure asks of the lane."""
+    """What a lane does after a failure."""
 
-    RETRY = "retry"  #: the surroundings failed (connection, deadlock, restart): back off and try the same epoch again
-    STOP = "stop"  #: an operator has to act first; nothing is skipped and nothing is counted against a message
-    POISON = "poison"  #: one message cannot be applied whatever is tried
+    RETRY = "retry"  #: the environment failed (connection, deadlock, restart): back off and try the same epoch again
+    STOP = "stop"  #: an operator has to act first; no message is skipped, and no attempt counts against one
+    POISON = "poison"  #: one message cannot be applied, however often it is tried
 
 
 class ExitStatus(enum.IntEnum):
     """Exit status of the `surelane` command, one for each cause. 2 is the command line's own (usage)."""
 
     OK = 0
-    BUG = 1  #: an error nobody foresaw; please report it
+    BUG = 1  #: an unexpected error; please report it
     USAGE = 2  #: the command line was wrong
-    CONFIG = 3  #: the configuration has faults (all of them are printed)
-    ENVIRONMENT = 4  #: something needed is missing or cannot be reached (Java, jars, Kafka, Postgres)
+    CONFIG = 3  #: the configuration has faults; all are printed
+    ENVIRONMENT = 4  #: Java, jars, Kafka or Postgres are missing or unreachable
     BAD_MESSAGE = 5  #: a message cannot be applied
-    DIVERGED = 6  #: target and checkpoint do not fit together; the recovery plan is printed
+    DIVERGED = 6  #: target and checkpoint contradict each other; the recovery plan is printed
     FENCED = 7  #: another writer took the lane over
-    TOPIC_CHANGED = 8  #: topic or cluster is not the one the lane was pinned to
+    TOPIC_CHANGED = 8  #: topic or cluster is not the one that the lane is pinned to
     TARGET = 9  #: the target database refuses: missing table, key, column, privilege, migration
     FAULTS_FOUND = 10  #: doctor found at least one fault
-    ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug, stopped before anything was committed
-    CRASH_LOOP = 12  #: the worker died and is not started again; how it died is printed
-    REFUSED = 13  #: what was asked for is not allowed in this state; nothing was changed
-    BREAKER = 14  #: too much would go into quarantine; nothing of the epoch was applied
-    TRANSACTION = 15  #: a source transaction is longer than allowed, or too much waits for another topic
+    ACCOUNTING = 11  #: the counts of an epoch do not add up: a bug; the lane stops before it commits the epoch
+    CRASH_LOOP = 12  #: the worker died and is not restarted; its cause of death is printed
+    REFUSED = 13  #: the request is not allowed in this state; nothing was changed
+    BREAKER = 14  #: too many messages would go into quarantine; nothing of the epoch was applied
+    TRANSACTION = 15  #: a source transaction is longer than allowed, or too many messages wait for another topic
     DIFFERENT = 16  #: verify found a difference between target and the other database, or a damaged snapshot
-    UNATTRIBUTED = 17  #: an epoch fails and no single message is the cause; nothing of it was applied or skipped
+    UNATTRIBUTED = 17  #: an epoch fails and no single message is the cause; none of its messages was applied or skipped
 
 
 class SurelaneError(Exception):
@@ -55,12 +55,12 @@ class SurelaneError(Exception):
         return f"{self.message}\n  what to do: {self.hint}" if self.hint else self.message
 
 
-#: section of a runbook
+#: section of a runbook page
 _STOPPED = "Stopped with status 6"
 
 
 def by_the_page(who: str, page: str, section: str, steps: Sequence[tuple[str, str]]) -> str:
-    """A hint: the commands of a section of a runbook, each with why."""
+    """A hint: the commands of a runbook section, each with its reason."""
     width = max(len(command) for command, _ in steps)
     lines = "".join(f"\n     {command:<{width}}   # {why}" for command, why in steps)
     return f'{who}, as in ops/runbooks/{page}, "{section}":{lines}'
@@ -112,8 +112,8 @@ class Diverged(SurelaneError):
     exit_status = ExitStatus.DIVERGED
 
     @classmethod
-    def target_behind(cls, said: str, *, lane: str, position: object, gid: object = None) -> Self:
-        """The target is not where the checkpoint says; `position` is where its ledger ends, `gid` what is lost."""
+    def target_behind(cls, problem: str, *, lane: str, position: object, gid: object = None) -> Self:
+        """The target is behind the checkpoint. `position`: end of its ledger; `gid`: the lost prepared transaction."""
         steps = [
             ("surelane status", "is it the right database?"),
             ("surelane recover --from-ledger --dry-run", f"from {position}; has Kafka still everything?"),
@@ -122,18 +122,18 @@ class Diverged(SurelaneError):
         ]
         if gid is not None:
             steps.insert(0, (f"surelane indoubt explain {gid}", "what became of it"))
-        return cls(said, hint=by_the_page(f"lane {lane}", "restore-and-replay.md", _STOPPED, steps))
+        return cls(problem, hint=by_the_page(f"lane {lane}", "restore-and-replay.md", _STOPPED, steps))
 
     @classmethod
-    def checkpoint_damaged(cls, said: str, *, lane: str | None) -> Self:
-        """Entries of the checkpoint are missing, or not to be read."""
+    def checkpoint_damaged(cls, problem: str, *, lane: str | None) -> Self:
+        """Entries of the checkpoint are missing or unreadable."""
         steps = [
             ("surelane recover --from-ledger --dry-run", "from where, and has Kafka still everything?"),
             ("surelane recover --from-ledger", "the next start puts it aside and begins a new one"),
             ("surelane run", "goes on at the ledger's end"),
         ]
         return cls(
-            said, hint=by_the_page(f"lane {lane}" if lane else "the lane", "checkpoint-lost.md", _STOPPED, steps)
+            problem, hint=by_the_page(f"lane {lane}" if lane else "the lane", "checkpoint-lost.md", _STOPPED, steps)
         )
 
 
@@ -141,8 +141,8 @@ class MessagesGone(Diverged):
     """Kafka no longer has messages that the lane has yet to read."""
 
     @classmethod
-    def of(cls, said: str, *, lane: str | None = None) -> Self:
-        """`said`: which, as far as it is known here; `lane` where it is."""
+    def of(cls, missing: str, *, lane: str | None = None) -> Self:
+        """`missing`: which messages, as far as the caller knows; `lane`: None where the caller does not know it."""
         steps = [
             ("surelane recover gap", "what exactly is missing, and what is left to do"),
             ("surelane snapshot list", "is one of them ahead of the target, where Kafka has everything?"),
@@ -151,7 +151,7 @@ class MessagesGone(Diverged):
         ]
         who = f"lane {lane}" if lane else "the lane"
         return cls(
-            f"{who}: Kafka no longer has messages that it has yet to read: {said}",
+            f"{who}: Kafka no longer has messages that it has yet to read: {missing}",
             hint=by_the_page(who, "retention-exceeded.md", _STOPPED, steps),
         )
 
@@ -159,12 +159,12 @@ class MessagesGone(Diverged):
 class LogTruncated(Diverged):
     """Kafka lost messages that were applied, and gives their offsets to others."""
 
-    #: what is another message now
-    told = ""
+    #: which offsets have another message now
+    where = ""
 
     @classmethod
-    def of(cls, said: str, *, lane: str | None = None) -> Self:
-        """`said`: where, as far as it is known here; `lane` where it is."""
+    def of(cls, where: str, *, lane: str | None = None) -> Self:
+        """`where`: which offsets, as far as the caller knows; `lane`: None where the caller does not know it."""
         steps = [
             ("surelane recover gap", "which offsets mean other messages now"),
             ("surelane snapshot list", "is one of them from before that, to be restored in place of this target?"),
@@ -173,10 +173,10 @@ class LogTruncated(Diverged):
         ]
         who = f"lane {lane}" if lane else "the lane"
         error = cls(
-            f"{who}: Kafka lost the end of a log that was applied, and wrote it anew: {said}",
+            f"{who}: Kafka lost the end of a log that was applied, and wrote it anew: {where}",
             hint=by_the_page(who, "log-truncated.md", _STOPPED, steps),
         )
-        error.told = said
+        error.where = where
         return error
 
 
@@ -186,10 +186,10 @@ class Fenced(SurelaneError):
     exit_status = ExitStatus.FENCED
 
     @classmethod
-    def out(cls, said: str) -> Self:
+    def out(cls, problem: str) -> Self:
         """A newer writer has the lane."""
         return cls(
-            said,
+            problem,
             hint="another `surelane run` took the lane over: `surelane status` says where it runs. Before this one is "
             "started again, decide which of the two shall: ops/runbooks/fenced.md",
         )
@@ -201,15 +201,15 @@ class TopicChanged(SurelaneError):
     exit_status = ExitStatus.TOPIC_CHANGED
 
     @classmethod
-    def of(cls, said: str, *, lane: str) -> Self:
-        """`said`: what was made anew."""
+    def of(cls, problem: str, *, lane: str) -> Self:
+        """`problem`: which topic or cluster was replaced."""
         steps = [
             ("surelane recover gap", "what the lane was pinned to, what is there now, and where it would go on"),
             ('surelane recover gap --accept --reason "<why>"', "takes the new one, from its beginning"),
             ("surelane run", "from there"),
         ]
-        said = f"lane {lane}: {said}: its offsets mean other messages now"
-        return cls(said, hint=by_the_page(f"lane {lane}", "topic-recreated.md", "Stopped with status 8", steps))
+        problem = f"lane {lane}: {problem}: its offsets mean other messages now"
+        return cls(problem, hint=by_the_page(f"lane {lane}", "topic-recreated.md", "Stopped with status 8", steps))
 
 
 class TargetMismatch(SurelaneError):
@@ -276,7 +276,7 @@ class Unattributed(SurelaneError):
 
     @classmethod
     def of(cls, problem: str, *, lane: str) -> Self:
-        """`problem`: what fails, and what passes."""
+        """`problem`: which work fails, and which passes."""
         steps = [
             ("surelane guard show", "which span, and what is on record of it"),
             ("surelane doctor", "memory, servers, privileges"),

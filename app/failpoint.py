@@ -1,7 +1,7 @@
-"""Failpoints: named places where a test makes the process die, fail or wait. Off unless the environment asks.
+"""Failpoints: named places in the code where a test kills the process or makes it wait. Off by default.
 
-SURELANE_FAILPOINT="after-prepare=kill@2"          SIGKILL of the process group the 2nd time it is reached
-SURELANE_FAILPOINT="after-merge=wait:/some/dir"    make /some/dir/after-merge, go on when it is gone
+SURELANE_FAILPOINT="after-prepare=kill@2"          SIGKILL to the process group the 2nd time it is reached
+SURELANE_FAILPOINT="after-merge=wait:/some/dir"    create /some/dir/after-merge, continue once it is deleted
 """
 
 import os
@@ -14,28 +14,28 @@ VARIABLE = "SURELANE_FAILPOINT"
 
 #: every failpoint, in the order in which an epoch passes them
 NAMES = (
-    "epoch-start",  # the epoch is planned, nothing was done
+    "epoch-start",  # the epoch is planned; no work has begun
     "after-decode",
-    "after-begin",  # the transaction is open and fenced
+    "after-begin",  # the transaction is open and has passed the fence
     "after-merge",
-    "after-ledger",  # everything is written, nothing decided
-    "archive-before-fsync",  # these four with an archive only: its file has all messages, and no end yet
-    "archive-after-fsync",  # it is whole and durable, the target is not asked
-    "after-pre-commit",  # prepared, or committed in the one-phase modes; the checkpoint does not know
+    "after-ledger",  # data and ledger row are written; no decision yet
+    "archive-before-fsync",  # these four with an archive only: its file has all messages, but not its end line
+    "archive-after-fsync",  # the file is complete and durable; the target has not pre-committed
+    "after-pre-commit",  # prepared, or committed in the one-phase modes; no commits/N yet
     "before-commit",  # commits/N exists, COMMIT PREPARED was not sent
     "archive-before-rename",  # the target has committed
     "archive-after-rename",
     "after-commit",
 )
-#: those of `surelane snapshot`, which an epoch does not pass
+#: failpoints of `surelane snapshot`; an epoch does not pass them
 SNAPSHOT_NAMES = (
-    "snapshot-before-manifest",  # the content is there
-    "snapshot-before-rename",  # so is the manifest
-    "restore-before-rename",  # everything is copied, under another name
-    "restore-before-start",  # of a restored server
-    "restore-before-reading",  # it runs
+    "snapshot-before-manifest",  # the content is written
+    "snapshot-before-rename",  # the manifest is written, too
+    "restore-before-rename",  # everything is copied under a temporary name
+    "restore-before-start",  # the restored server is not started
+    "restore-before-reading",  # the restored server runs
 )
-#: those of `surelane recover run`: the step is done, and the journal does not say so yet
+#: failpoints of `surelane recover run`: the step is done, and not yet in the journal
 RECOVER_NAMES = (
     "recover-check",
     "recover-restore",
@@ -44,23 +44,23 @@ RECOVER_NAMES = (
     "recover-replay",
     "recover-verify",
 )
-#: those of `surelane replay`, whose epochs pass NAMES, too
-REPLAY_NAMES = ("replay-tables",)  # they are made in another database, which is not marked yet
-#: of `surelane verify`
-VERIFY_NAMES = ("verify-table",)  # a table is through, and on record
-#: those of the archive when it combines files
+#: failpoints of `surelane replay`, whose epochs pass NAMES, too
+REPLAY_NAMES = ("replay-tables",)  # the tables exist in another database, which is not marked yet
+#: failpoints of `surelane verify`
+VERIFY_NAMES = ("verify-table",)  # the comparison of a table is done and recorded
+#: failpoints of the archive while it combines files
 ARCHIVE_NAMES = (
-    "archive-before-combined",  # the new file is whole and durable under another name
-    "archive-after-combined",  # it is there, and so are those that it is made of
+    "archive-before-combined",  # the new file is complete and durable under a temporary name
+    "archive-after-combined",  # the new file exists beside the files that it combines
 )
-#: seconds between two looks at the file that holds a waiting failpoint
+#: seconds between two checks of the file that blocks a waiting failpoint
 _LOOK_SECONDS = 0.01
 
 _reached: Counter[str] = Counter()
 
 
 def reach(name: str) -> None:
-    """Do what the environment asks for at this place; nothing by default."""
+    """Kill or wait here if SURELANE_FAILPOINT names this failpoint; does nothing by default."""
     wanted = os.environ.get(VARIABLE)
     if not wanted or not wanted.startswith(f"{name}="):
         return
@@ -73,7 +73,7 @@ def reach(name: str) -> None:
     verb, _, folder = action.partition(":")
     if verb != "wait":
         raise ValueError(f"{VARIABLE}: unknown action {action!r}")
-    held = Path(folder) / name
-    held.touch()
-    while held.exists():
+    block = Path(folder) / name
+    block.touch()
+    while block.exists():
         time.sleep(_LOOK_SECONDS)

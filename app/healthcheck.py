@@ -1,10 +1,10 @@
-"""Ask this machine's lane whether it is well, for a container's HEALTHCHECK: without Spark, settings or any library.
+"""The container's HEALTHCHECK: send a health request to the lane on this machine, without Spark, settings or libraries.
 
-    python -m app.healthcheck             /healthz: nothing is broken that a restart would mend
+    python -m app.healthcheck             /healthz: no failure that a restart would repair
     python -m app.healthcheck /readyz     every lane applies messages
 
-Ends with status 0 or 1 and says why. The port is SURELANE_METRICS__PORT, which the image sets: no file
-changes it.
+Exits with status 0 or 1 and prints the reason. The port is SURELANE_METRICS__PORT, which the image sets: no
+configuration file overrides it.
 """
 
 import http.client
@@ -15,7 +15,7 @@ TIMEOUT_SECONDS = 5
 
 
 def ask(port: int, path: str) -> tuple[bool, str]:
-    """Whether it is well, and the words for it."""
+    """Whether the lane is healthy, and the body of the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
     try:
         connection.request("GET", path)
@@ -28,7 +28,7 @@ def ask(port: int, path: str) -> tuple[bool, str]:
 
 
 def main(path: str = "/healthz") -> int:
-    """The exit status; the words go to stdout, where the container engine keeps them."""
+    """Returns the exit status; prints the reason to stdout, which the container engine keeps."""
     port = os.environ.get("SURELANE_METRICS__PORT", "")
     if not port.isdigit() or port == "0":
         print(f"SURELANE_METRICS__PORT is {port or 'not set'}: nothing to ask; switch the check off, or give it a port")

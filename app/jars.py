@@ -1,10 +1,10 @@
 """The jars of the service and of its local stack: named by Maven coordinates, pinned by SHA-256 in `jars-*.lock`.
 
-`jars("spark")` gives the paths, fetching what the cache lacks. Nothing is handed out whose hash differs from the
-lock: a damaged file in the cache is fetched again, a damaged download is an error. A download lands in a temporary
-folder and is moved into place when its hash is right, so an interrupted run leaves no half a jar.
+`jars("spark")` returns the paths and fetches what the cache lacks. Each returned file has the hash of the lock: a
+damaged file in the cache is fetched again, a damaged download is an error. A download goes to a temporary folder and
+is moved into place once its hash is verified, so an interrupted run leaves no partial jar.
 
-`SURELANE_JARS` names a folder with ready jars, `<set>/<file>` (the image carries one): then nothing is fetched.
+`SURELANE_JARS` names a folder with all jars, `<set>/<file>` (the image has one); then nothing is fetched.
 `python -m app.jars SET FOLDER` fills such a folder. `SURELANE_MAVEN_REPOSITORY` names another repository to fetch from.
 """
 
@@ -24,9 +24,9 @@ from app.errors import EnvironmentMissing
 SetName = Literal["spark", "msk", "kafka", "connect", "flink", "jdbc-sink"]
 
 LOCK_FOLDER = Path(__file__).resolve().parent.parent
-#: Downloads at once: enough to hide the latency of many small files, few enough to be polite.
+#: concurrent downloads: enough to hide the latency of many small files, few enough not to burden the repository
 DOWNLOADS_AT_ONCE = 8
-#: How often one download is tried before giving up.
+#: attempts for each download
 DOWNLOAD_ATTEMPTS = 3
 DOWNLOAD_TIMEOUT_SECONDS = 60
 
@@ -56,7 +56,7 @@ class Jar:
 
     @property
     def path(self) -> Path:
-        """Relative, as a Maven repository lays it out."""
+        """Relative path in a Maven repository."""
         return Path(*self.group.split("."), self.artifact, self.version, self.file_name)
 
     def intact_at(self, path: Path) -> bool:
@@ -82,7 +82,7 @@ def _jar(line: str, path: Path) -> Jar:
 
 
 def artifacts(set_name: SetName) -> list[Path]:
-    """Everything of a set, archives included, in the order of the lock file."""
+    """All files of a set, `tar.gz` archives included, in the order of the lock file; fetched if needed."""
     wanted = read_lock(LOCK_FOLDER / f"jars-{set_name}.lock")
     if ready := os.environ.get("SURELANE_JARS"):
         return _ready(wanted, Path(ready) / set_name)
@@ -95,7 +95,7 @@ def artifacts(set_name: SetName) -> list[Path]:
 
 
 def jars(set_name: SetName) -> list[Path]:
-    """The jars of a set, fetched if needed, each with the hash the lock file asks for."""
+    """The jars of a set, fetched if needed, each with the hash of the lock file."""
     return [path for path in artifacts(set_name) if path.suffix == ".jar"]
 
 
@@ -144,7 +144,7 @@ def _fetch_one(jar: Jar, scratch: Path, store: Path) -> Jar:
 
 
 def _download(jar: Jar, scratch: Path) -> Path:
-    from jgo.maven import MavenContext  # only a run that fetches pays for the import
+    from jgo.maven import MavenContext  # slow import: only for a run that fetches
 
     mirror = os.environ.get("SURELANE_MAVEN_REPOSITORY")
     failure: Exception | None = None
@@ -157,7 +157,7 @@ def _download(jar: Jar, scratch: Path) -> Path:
         component = maven.project(jar.group, jar.artifact).at_version(jar.version)
         try:
             return component.artifact(jar.classifier, jar.type).resolve()
-        except (RuntimeError, OSError) as error:  # jgo: "not found" is the one, the network is the other
+        except (RuntimeError, OSError) as error:  # jgo raises RuntimeError for "not found", OSError for the network
             failure = error
     raise EnvironmentMissing(
         f"{jar.file_name} could not be fetched: {failure}",
@@ -166,7 +166,7 @@ def _download(jar: Jar, scratch: Path) -> Path:
 
 
 def copy_to(set_name: SetName, folder: Path) -> list[Path]:
-    """Fill `folder/<set>` for SURELANE_JARS (the image does it while it is built)."""
+    """Fill `folder/<set>` for SURELANE_JARS; the build of the image calls it."""
     place = folder / set_name
     place.mkdir(parents=True, exist_ok=True)
     return [Path(shutil.copy2(path, place)) for path in artifacts(set_name)]

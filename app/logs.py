@@ -1,7 +1,7 @@
-"""Logs: one JSON object a line on stderr, for machines; a coloured line when a person looks on.
+"""Logs on stderr: one JSON object for each line, for machines; coloured lines on a terminal.
 
-Standard library loggers (SQLAlchemy, Alembic, py4j) take the same way. Whatever looks like a password in a
-URL is masked at the end, so that no library's message can leak one.
+Loggers of the standard library (SQLAlchemy, Alembic, py4j) use the same processors. Passwords are masked
+right before rendering, so that no library's message leaks one.
 """
 
 import logging
@@ -14,9 +14,9 @@ from typing import Any
 import structlog
 from structlog.typing import Processor
 
-#: loggers that say too much at INFO, and what they may say
+#: loggers that are too verbose at INFO, and their level
 QUIET = {
-    "py4j": logging.CRITICAL,  # logs what a callback raises, which the lane logs once, and every orderly stop
+    "py4j": logging.CRITICAL,  # logs each orderly stop, and the errors of callbacks, which the lane logs itself
     "pyspark": logging.WARNING,
     "sqlalchemy": logging.WARNING,
     "alembic": logging.WARNING,
@@ -31,7 +31,7 @@ _SECRET = re.compile(
 
 
 def configure(lane: str, pretty: bool | None = None) -> None:
-    """Send all logs of this process to stderr. `pretty`: for people; None: if stderr is a terminal."""
+    """Send all logs of this process to stderr. `pretty`: coloured lines; None: if stderr is a terminal."""
     people = sys.stderr.isatty() if pretty is None else pretty
     shared = _processors(lane)
     structlog.configure(
@@ -55,7 +55,7 @@ def configure(lane: str, pretty: bool | None = None) -> None:
 
 @contextmanager
 def warnings_only() -> Iterator[None]:
-    """For a command that runs lanes in its own process: what they warn of goes to stderr, nothing else anywhere."""
+    """For a command that runs lanes in its own process: warnings and errors go to stderr, other levels are dropped."""
     people = sys.stderr.isatty()
     structlog.configure(
         processors=[
@@ -123,5 +123,5 @@ def mask_passwords(_: object, __: str, event: MutableMapping[str, Any]) -> Mutab
 
 
 def masked(text: str) -> str:
-    """`text` with what looks like a password, a token's signature or a private key replaced."""
+    """`text` with each password, token signature or private key that is recognised replaced by `***`."""
     return _SECRET.sub(lambda found: f"{found[1] or found[3] or found[4]}***{found[2] or ''}", text)

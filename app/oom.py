@@ -1,4 +1,4 @@
-"""How often the kernel killed a process of this container, service or machine for want of memory."""
+"""How often the kernel's OOM killer killed a process of this container, service or machine."""
 
 import time
 from pathlib import Path
@@ -7,31 +7,31 @@ _CGROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _MACHINE = Path("/proc/vmstat")
 
-#: between two readings of the counter
+#: seconds between two readings of the counter
 _SECONDS = 1.0
 
 
 class OomWatch:
-    """Whether the kernel has killed something just now: what it did long before a death has nothing to do with it."""
+    """Whether the OOM killer killed a process within the last two seconds; an older kill does not explain a death."""
 
     def __init__(self) -> None:
         self._recent = self._before = oom_kills()
         self._at = time.monotonic()
 
     def look(self) -> None:
-        """To be called at least once a second, for as long as the process lives that is watched."""
+        """Read the counter. Call it at least once a second while the watched process lives."""
         if time.monotonic() - self._at >= _SECONDS:
             self._before, self._recent, self._at = self._recent, oom_kills(), time.monotonic()
 
     @property
     def has_killed(self) -> bool:
-        """In the last one or two seconds."""
+        """Whether there was a kill in the last one or two seconds."""
         return oom_kills() != self._before
 
 
 def oom_kills(own: Path = _OWN, cgroups: Path = _CGROUPS, machine: Path = _MACHINE) -> int | None:
-    """The counter of the control group (version 2) this process is in, else that of the machine (Linux 4.13); None
-    where neither can be read."""
+    """The kill counter of this process' control group (version 2), else that of the machine (Linux 4.13); None where
+    neither is readable."""
     found = _of_the_group(own, cgroups)
     return _counter(machine) if found is None else found
 

@@ -1,4 +1,4 @@
-"""As whom a Postgres server of ours runs: it refuses root."""
+"""The system user that runs a Postgres server of Surelane: Postgres refuses root."""
 
 import os
 import pwd
@@ -8,7 +8,7 @@ from app.errors import EnvironmentMissing
 
 
 def server_user() -> pwd.struct_passwd | None:
-    """Whom the server runs as when we are root (Debian's postgres, else nobody); None: as ourselves."""
+    """The server's user when this process is root: Debian's `postgres`, else the least privileged; None: this user."""
     if os.getuid() != 0:
         return None
     users = {user.pw_name: user for user in pwd.getpwall()}
@@ -16,7 +16,7 @@ def server_user() -> pwd.struct_passwd | None:
 
 
 def must_reach(folder: Path, user: pwd.struct_passwd) -> None:
-    """Raise when a folder on the way to `folder` is closed to `user`."""
+    """Raise EnvironmentMissing when a parent of `folder` is closed to `user`."""
     closed = [parent for parent in folder.resolve().parents if not parent.stat().st_mode & 0o001]
     if closed and user.pw_uid != closed[0].stat().st_uid:
         raise EnvironmentMissing(

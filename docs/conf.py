@@ -41,6 +41,7 @@ NAVIGATION = {
             "docs/GLOSSARY",
             "docs/COMPARISON",
             "docs/BENCHMARKS",
+            "docs/BENCHMARKS-1M",
             "docs/COSTS",
         ],
         "Develop": ["docs/DEVELOPMENT", "tests/README", "docs/PROFILING", "CHANGELOG"],

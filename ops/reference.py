@@ -8,6 +8,7 @@ and one whose meaning lacks a word that the code takes, are faults. Of a verb th
 import enum
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +25,8 @@ from app.config.settings import Settings
 from tools.cli.main import app as tools
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+#: characters of a line of prose
+PROSE_WIDTH = 160
 REQUIRED = "**required**"
 #: in a path: the name of a table
 TABLE = "<table>"
@@ -178,13 +181,13 @@ def _told(name: str, command: Any) -> list[str]:
 
 
 def _paragraphs(command: Any) -> list[str]:
-    """Its help, a line for each paragraph, with blank ones between."""
-    said = [" ".join(part.split()) for part in (command.help or "").split("\n\n")]
-    return "\n\n".join(said).split("\n")
+    """Its help, with blank lines between paragraphs."""
+    parts = [textwrap.fill(" ".join(part.split()), PROSE_WIDTH) for part in (command.help or "").split("\n\n")]
+    return "\n\n".join(parts).split("\n")
 
 
 def _first(command: Any) -> str:
-    return _cell(_paragraphs(command)[0])
+    return _cell((command.help or "").split("\n\n")[0])
 
 
 def _cell(text: str) -> str:

@@ -1,1 +1,1 @@
-"""What is run from a checkout and is no part of the service: local servers, demo, benchmarks, lock files."""
+"""Development tools that run from a checkout, outside the service: local servers, demo, benchmarks, lock files."""

@@ -1,7 +1,7 @@
-"""Where epochs may end: not between the two halves of a changed key (`key_changes`), with `epoch.align:
-source-transaction` only where source transactions end (`transactions`), and over several topics nowhere behind what is
-unread in another one (`commit_order`).
+"""Where epochs may end: never between the two halves of a key change (`key_changes`); with `epoch.align:
+source-transaction` only where source transactions end (`transactions`); with several topics never behind a message that
+unread ones of another topic may precede (`commit_order`).
 
-What lies behind the end is held for the next epoch. So nothing waits for a message that is still to come, and what an
-epoch applies follows from its offsets and from the ends of the topics alone.
+Messages behind the end are held for the next epoch. So no epoch waits for a message that is still to come, and what it
+applies follows from its offsets and the ends of the topics alone.
 """

@@ -1,14 +1,14 @@
-"""The order in which several topics of one lane are applied: that of the source's commits, across epochs, too.
+"""Applies the topics of one lane in the order of the source's commits, across epochs too.
 
-Spark reads topics in proportion to their backlogs, so an epoch may have a child whose parent is still unread in another
-topic. As in stream processing, what is unread bounds what may be applied: a topic with unread messages has no place
-before the first of them to come, so rows beyond the lowest such place are held for the next epoch. A topic that is read
-to its end bounds nothing; neither does one whose messages have no place (heartbeats, transaction markers, a source
-without `source.sequence`), nor does one place say anything of others that are equal (rows of a snapshot).
+Spark reads topics in proportion to their backlogs, so an epoch may have a child row whose parent is still unread in
+another topic. As in stream processing, unread messages bound what may be applied: nothing unread in a topic is from
+before the place of its first unread message, so rows beyond the lowest such place are held for the next epoch. A topic
+that is read to its end bounds nothing; neither do messages without a place (heartbeats, transaction markers, a source
+without `source.sequence`), nor equal places (rows of a snapshot).
 
-For those there is a second way: a foreign key that is violated while a message of another topic may still come to
-satisfy it refuses the message for now only (`is_early`): the epoch is undone and applied without it and what follows it
-in its topic. So all topics have to be of one source: places of two say nothing of each other.
+Where places do not decide, the target's foreign keys do: when one is violated while an unread message of another topic
+may still satisfy it, the message is refused for now only (`is_early`). The epoch is rolled back and applied without it
+and what follows it in its topic. So all topics have to be of one source: places of two sources are not comparable.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -40,38 +40,38 @@ class ComesEarly(Exception):  # not an error: the epoch is applied once more, wi
 
 
 class Unread(Protocol):
-    """What Kafka has behind what was read."""
+    """Kafka's messages behind what the lane has read."""
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The next offset of each that a read_committed reader will see."""
+        """Next offset of each partition that a read_committed reader will see."""
         ...
 
     def first(self, start: Position, end: int) -> First | None:
-        """Of the messages from `start` up to `end`; None where there are none."""
+        """First message from `start` up to `end` that has a place, else the first one; None where there are none."""
         ...
 
 
 class CommitOrder:
-    """Of one lane that reads several topics. Used by the lane's thread only."""
+    """Order between the topics of one lane. Used by the lane's thread only."""
 
     def __init__(self, lane: str, limit: int, unread: Unread, has_foreign_keys: Callable[[], bool]) -> None:
-        """`limit`: messages that may be held, 0: none are, and only the order within an epoch is the source's;
-        `has_foreign_keys`: whether the target may refuse what comes too early."""
+        """`limit`: maximum number of held messages; 0: none are held, and the source's order is kept within an epoch
+        only. `has_foreign_keys`: whether the target may refuse a message that comes too early."""
         self._lane, self._limit, self._unread, self._has_foreign_keys = lane, limit, unread, has_foreign_keys
-        #: the end of each topic that has unread messages, and where they begin
+        #: ends of the topics with unread messages, and where the unread messages begin
         self._ends: Mapping[TopicPartition, int] = {}
         self._read = Offsets()
         self._firsts: dict[TopicPartition, First | None] = {}
-        #: what the target has refused for now: first offset of each topic that waits
+        #: first offset to wait in each topic, where the target has refused a message for now
         self._early: dict[TopicPartition, int] = {}
-        #: the same, with the ends of the topics when it was refused first
+        #: position of such a message -> ends of the topics when it was first refused
         self._refused: dict[Position, Mapping[TopicPartition, int]] = {}
         self._rows = pa.table({})
         #: first offset of each topic that waits for another one, after the last epoch
         self.waiting: Mapping[TopicPartition, int] = {}
 
     def begin(self) -> None:
-        """Another epoch: nothing is known of what is unread."""
+        """Start an epoch: forget what is known of unread messages."""
         self._ends, self._firsts, self._early = {}, {}, {}
 
     def cut(self, rows: pa.Table, span: Span) -> dict[TopicPartition, int]:
@@ -91,7 +91,7 @@ class CommitOrder:
         return waiting
 
     def is_early(self, epoch: EpochBatch, ordinal: int, error: Exception) -> bool:
-        """Whether this message, which the target refuses, waits for one that may still be unread."""
+        """Whether this message, which the target refuses, may refer to an unread one of another topic."""
         if sqlstate(error) != FOREIGN_KEY_VIOLATION:
             return False
         position = epoch.position(ordinal)
@@ -103,18 +103,18 @@ class CommitOrder:
         return any(self._may_precede(tp, position, place, is_read=is_read) for tp in sorted(others))
 
     def postpone(self, position: Position) -> None:
-        """The epoch is cut in front of this message, too."""
+        """End the epoch before this message, too."""
         self._early[position.tp] = position.offset
         log.info("waits for another topic", lane=self._lane, position=str(position))
 
     def keep(self, end: Offsets) -> None:
-        """An epoch is written up to `end`."""
+        """The epoch was written up to `end`: forget the refusals before it."""
         self._refused = {at: ends for at, ends in self._refused.items() if at.offset >= end.get(at.tp, 0)}
         self._rows = pa.table({})
 
     def _beyond(self, rows: pa.Table) -> dict[TopicPartition, int]:
-        """What is from a later place than something unread. First it is bounded by the last message read of each topic,
-        then, where that holds anything, by the first unread one of the lowest."""
+        """First offset of each topic that is from a later place than an unread message. The bound is the place of the
+        last message read of each topic; where that holds anything, that of the first unread one of the lowest topic."""
         if not self._ends:
             return {}
         topics = by_topic(rows, self._read)
@@ -143,8 +143,8 @@ class CommitOrder:
         return self._firsts[tp]
 
     def _may_precede(self, tp: TopicPartition, position: Position, place: Place | None, *, is_read: bool) -> bool:
-        """Whether unread messages of `tp` may be from before `place`. Where no order is known, those that were there
-        when the message at `position` was refused for the first time."""
+        """Whether unread messages of `tp` may be from before `place`. Where no order is known, only those count that
+        existed when the message at `position` was first refused."""
         first = self._first(tp)
         if first is None:
             return False
@@ -170,26 +170,26 @@ class CommitOrder:
 
 
 class Places:
-    """Of one topic's messages, in the order of their offsets."""
+    """Places of one topic's messages, in the order of their offsets."""
 
     def __init__(self, offsets: Indices, commits: Indices, lsns: Indices) -> None:
         self._offsets, self._commits, self._lsns = offsets, commits, lsns
 
     @property
     def last(self) -> Place | None:
-        """None where no message has one."""
+        """Place of the last message; None where no message has one."""
         found = int(self._commits[-1]), int(self._lsns[-1])
         return found if found != (0, 0) else None
 
     def beyond(self, bound: Place) -> int | None:
-        """Offset of the first message from a later place."""
+        """Offset of the first message from a later place than `bound`."""
         is_later = (self._commits > bound[0]) | ((self._commits == bound[0]) & (self._lsns > bound[1]))
         at = int(np.argmax(is_later))
         return int(self._offsets[at]) if is_later[at] else None
 
 
 def by_topic(rows: pa.Table, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Places]:
-    """Those of which there are messages; each topic has one partition."""
+    """Places of each topic that has messages; each topic has one partition."""
     if not rows.num_rows:
         return {}
     names = single(rows["topic"]).dictionary_encode()
@@ -207,7 +207,7 @@ def by_topic(rows: pa.Table, partitions: Iterable[TopicPartition]) -> dict[Topic
 
 
 def beyond(topics: Mapping[TopicPartition, Places], bound: Place) -> dict[TopicPartition, int]:
-    """Offset of the first message of each topic that is from a later place than `bound`."""
+    """Offset of the first message of each topic from a later place than `bound`."""
     firsts = {tp: places.beyond(bound) for tp, places in topics.items()}
     return {tp: first for tp, first in firsts.items() if first is not None}
 

@@ -1,4 +1,4 @@
-"""Where one lane's epochs end, found in the rows of an epoch."""
+"""Finds where one lane's epochs end, from the rows of an epoch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,31 +18,31 @@ from app.model.rows import NO_ROWS, is_behind
 
 @dataclass(frozen=True)
 class Cut:
-    """What was read, in two."""
+    """The rows that were read, in two parts."""
 
-    #: what may be applied
+    #: rows that may be applied
     rows: pa.Table
     held: pa.Table
-    #: where the first part ends
+    #: end of the applied part
     end: Offsets
 
     @classmethod
     def nowhere(cls, rows: pa.Table, end: Offsets) -> Self:
-        """Nothing has to wait."""
+        """A cut that holds no row."""
         return cls(rows, NO_ROWS, end)
 
 
 class Cutter:
-    """Of one lane. Used by one thread."""
+    """Cuts the epochs of one lane. Used by one thread."""
 
     def __init__(self, lane: str, limit: int | None, order: CommitOrder | None = None) -> None:
-        """`limit`: messages that may wait for the rest of their source transaction; None: epochs may end inside one.
-        `order`: between topics; None: epochs keep the order within each topic."""
+        """`limit`: maximum number of messages held for the rest of their source transaction; None: epochs may end
+        inside one. `order`: order between topics; None: epochs keep the order within each topic only."""
         self._lane, self._limit, self.order = lane, limit, order
 
     def cut(self, rows: pa.Table, span: Span, message: Callable[[Position], RawMessage | None]) -> Cut:
-        """Part what may be applied from what has to wait. `rows`: all messages of `span`, in any order; `message` reads
-        one of them whole. Raises TransactionTooLong, TooManyHeld, ConfigInvalid, Unreachable."""
+        """Separate the rows that may be applied from those that are held. `rows`: all messages of `span`, in any order;
+        `message` reads one of them whole. Raises TransactionTooLong, TooManyHeld, ConfigInvalid, Unreachable."""
         early = self.order.cut(rows, span) if self.order is not None else {}
         timely = rows.filter(compute.invert(is_behind(rows, early))) if early else rows
         if self._limit is None:
@@ -51,7 +51,7 @@ class Cutter:
             waiting = held_from(timely, {tp.topic for tp in span.end}, self._lane)
         if self._limit is not None and waiting:
             self._check(timely.filter(is_behind(timely, waiting)).num_rows, waiting)
-        waiting = {**early, **waiting}  # what is timely is before what is early
+        waiting = {**early, **waiting}  # offsets in `waiting` are below those in `early`
         if not waiting:
             return Cut.nowhere(rows, span.end)
         behind = is_behind(rows, waiting)

@@ -1,8 +1,8 @@
-"""Where source transactions end, as Debezium tells it (`provide.transaction.metadata`).
+"""Finds where source transactions end, from Debezium's transaction metadata (`provide.transaction.metadata`).
 
-Each change names its transaction, and markers stand at a transaction's begin and end. In one topic that has everything
-a transaction is whole when the marker of its end or a change of another transaction has come. Where each table has a
-topic, the marker of the end says how many changes each table has; those of tables that the lane does not read are not
+Each change names its transaction, and markers are written at a transaction's begin and end. With one topic for
+everything a transaction is complete when its end marker or a change of another transaction has come. With a topic for
+each table the end marker has the number of changes of each table; changes of tables that the lane does not read are not
 waited for.
 """
 
@@ -24,7 +24,7 @@ _NONE = -1
 def held_from(rows: pa.Table, topics: Collection[str], lane: str) -> dict[TopicPartition, int]:
     """First offset of each topic that has to wait, with all that follow it, for the rest of a transaction.
 
-    `rows` as in `app.model.rows`, in any order; `topics`: all that the lane reads, each of one partition. Raises
+    `rows` as in `app.model.rows`, in any order; `topics`: all topics of the lane, each with one partition. Raises
     ConfigInvalid for a change that names no transaction.
     """
     _check(rows, lane)
@@ -39,34 +39,33 @@ def held_from(rows: pa.Table, topics: Collection[str], lane: str) -> dict[TopicP
 
 @dataclass(frozen=True)
 class _Seen:
-    """The rows by topic, in each in the order of its offsets; one number for each transaction, _NONE for none."""
+    """The rows sorted by topic, then offset. Transactions have numbers, _NONE for none."""
 
     topics: list[str]
     topic: Indices
     partitions: Indices
     offsets: Indices
     ids: list[str]
-    #: of each row; messages that name none (tombstones) are of the one before them
+    #: of each row; a message that names none (a tombstone) takes that of the message before it
     transaction: Indices
-    #: of a change, below 0 where it names none; 0 for others
+    #: of each row: place of a change in its transaction, below 0 where it has none; 0 for other messages
     place: Indices
-    #: transaction -> `data_collections` of the marker of its end
+    #: transaction -> `data_collections` of its end marker
     ends: Mapping[int, str]
 
     @classmethod
     def of(cls, rows: pa.Table) -> "_Seen":
-        """Sort them."""
         topics = single(rows["topic"]).dictionary_encode()
         codes, offsets = topics.indices.to_numpy(zero_copy_only=False), rows["offset"].to_numpy()
         order = np.lexsort((offsets, codes))
-        told = single(rows["transaction"]).take(pa.array(order))
-        ids = compute.struct_field(told, "id").dictionary_encode()
+        metadata = single(rows["transaction"]).take(pa.array(order))
+        ids = compute.struct_field(metadata, "id").dictionary_encode()
         named = compute.fill_null(ids.indices, _NONE).to_numpy(zero_copy_only=False).astype(np.int64)
-        place = compute.fill_null(compute.struct_field(told, "place"), 0).to_numpy(zero_copy_only=False)
+        place = compute.fill_null(compute.struct_field(metadata, "place"), 0).to_numpy(zero_copy_only=False)
         is_change = compute.is_valid(rows["is_read"]).to_numpy()[order]
-        # a change with no place, or none that can be, counts by itself
+        # a change without a valid place gets one of its own, so that it counts
         place = np.where(is_change & (place <= 0), -1 - offsets[order], place)
-        parts = compute.struct_field(told, "parts")
+        parts = compute.struct_field(metadata, "parts")
         ends = np.flatnonzero(compute.is_valid(parts).to_numpy(zero_copy_only=False))
         return cls(
             topics=topics.dictionary.to_pylist(),
@@ -80,16 +79,16 @@ class _Seen:
         )
 
     def last_open(self) -> set[int]:
-        """Of a single topic: its last transaction, unless its end is there."""
+        """With a single topic: its last transaction, unless the end marker has come."""
         last = int(self.transaction[-1])
         return set() if last == _NONE or last in self.ends else {last}
 
     def incomplete(self, topics: Collection[str]) -> set[int]:
-        """Of several topics: those without end, and those of which a topic has not all changes."""
+        """With several topics: transactions without end marker, and those of which a topic lacks changes."""
         changes = np.flatnonzero(self.place)
         counted: dict[tuple[int, str], int] = {}
         columns = (self.transaction[changes], self.topic[changes], self.place[changes])
-        for transaction, topic, _ in np.unique(np.stack(columns), axis=1).T.tolist():  # what is sent twice counts once
+        for transaction, topic, _ in np.unique(np.stack(columns), axis=1).T.tolist():  # a duplicate counts once
             counted[transaction, self.topics[topic]] = counted.get((transaction, self.topics[topic]), 0) + 1
         open_ = set(range(len(self.ids))) - self.ends.keys()
         for transaction, parts in self.ends.items():
@@ -99,7 +98,8 @@ class _Seen:
         return open_
 
     def behind(self, waiting: set[int]) -> dict[int, int]:
-        """Topic -> index of its first row that waits: for its own transaction, or for one that stands before it."""
+        """Topic -> index of its first row that waits. All rows behind that wait too, and so do their transactions in
+        other topics."""
         waits = np.zeros(len(self.ids) + 1, bool)  # the last is _NONE's
         waits[list(waiting)] = True
         bounds = np.flatnonzero(np.diff(self.topic, prepend=_NONE, append=_NONE))
@@ -117,7 +117,7 @@ class _Seen:
 
 
 def _check(rows: pa.Table, lane: str) -> None:
-    """Every change has to name its transaction; rows of a snapshot are of none."""
+    """Raise ConfigInvalid for a change without transaction. Rows of a snapshot have none."""
     silent = compute.and_(compute.fill_null(compute.invert(rows["is_read"]), False), rows["transaction"].is_null())
     for kind in (RowKind.MALFORMED, RowKind.FILTERED):
         silent = compute.and_(silent, compute.invert(compute.starts_with(rows["layout"], str(kind))))
@@ -133,7 +133,7 @@ def _check(rows: pa.Table, lane: str) -> None:
 
 
 def _wanted(parts: str, topics: Collection[str]) -> dict[str, int]:
-    """How many changes each topic has, by the marker of a transaction's end; a topic is named after its table."""
+    """Number of changes of each topic, from a transaction's end marker; a topic is named after its table."""
     wanted: dict[str, int] = {}
     for name, count in _parts(parts):
         for topic in topics:
@@ -143,7 +143,7 @@ def _wanted(parts: str, topics: Collection[str]) -> dict[str, int]:
 
 
 def _parts(parts: str) -> Iterator[tuple[str, int]]:
-    """Name and count of each data collection; what is no such pair is left out, so that nothing is waited for."""
+    """Name and count of each data collection. Anything else is left out, so that nothing waits for it."""
     try:
         found = json.loads(parts)
     except (ValueError, RecursionError):
@@ -156,7 +156,7 @@ def _parts(parts: str) -> Iterator[tuple[str, int]]:
 
 
 def _filled(transaction: Indices, topic: Indices) -> Indices:
-    """Rows of no transaction get that of the row before them in their topic."""
+    """Give rows without transaction that of the row before them in their topic."""
     at = np.where(transaction == _NONE, 0, np.arange(len(transaction)))
     np.maximum.accumulate(at, out=at)
     return np.where(topic[at] == topic, transaction[at], _NONE) if len(at) else transaction

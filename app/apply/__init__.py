@@ -1,13 +1,15 @@
-"""Applying an epoch's changes inside a transaction that somebody else opened and will end.
+"""Applies an epoch's changes inside a transaction that the caller opens and ends.
 
-    arrange   one row for each message -> ordered changes, and the last one of each key (compaction)
-    target    what the target table looks like
-    encoding  what the text of a column means, and the SQL that turns it into the column's type
-    staging   COPY into an UNLOGGED table (a temp table would forbid PREPARE TRANSACTION)
-    reclaiming  giving back its space, beside the next epoch
-    merge     one DELETE and one MERGE (or INSERT ... ON CONFLICT) for each table
-    plan      in which order; from the fast one to the faithful one
+    epoch_batch     decoded rows -> ordered changes, and the last one of each key (compaction)
+    target_tables   target tables as the catalog describes them
+    table_plans     layout of a message -> its target table, staging table and SQL
+    encoding        what the text of a column means;  conversion  the SQL that turns it into the column's type
+    staging         COPY into an UNLOGGED table (a temp table would forbid PREPARE TRANSACTION)
+    staging_vacuum  gives its space back, beside the next epoch
+    merge           one DELETE and one MERGE (or INSERT ... ON CONFLICT) for each table
+    order_plan      the order of the statements; from the fast plan to the faithful one
+    applier         sends them
 
 Promise: after `apply` returns, the transaction holds exactly the effect of the epoch's changes in their order. If it
-raises, the transaction is to be rolled back; nothing outside it was touched but the content of staging tables.
+raises, the caller has to roll the transaction back; outside it only the content of staging tables was touched.
 """

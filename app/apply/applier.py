@@ -1,4 +1,4 @@
-"""Sending one epoch's changes to the target, inside the transaction it is given."""
+"""Sends one epoch's changes to the target, inside the transaction it is given."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ from app.model.rows import Layout, RowKind
 
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
-#: what no target can be made fit for
+#: kinds that no target can take
 _REFUSED = (RowKind.KEYLESS, RowKind.UNFIT)
 #: the cost of an epoch follows its own size, not the table's: rows are looked up by their key, also where the planner
-#: takes the table for an empty one. What has no index costs as much as is compiled otherwise (`jit`).
+#: believes the table to be empty. A scan without index gets a cost so high that it would be compiled: no `jit`.
 _LOOK_UPS = "; ".join(
     f"set local {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
 )
@@ -36,7 +36,7 @@ _LOOK_UPS = "; ".join(
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What became of an epoch's messages."""
+    """Counts of an applied epoch, and the plan that the target accepted."""
 
     counts: Counts
     plan: OrderPlan
@@ -44,9 +44,9 @@ class Applied:
 
 @dataclass(frozen=True, kw_only=True)
 class StagedLayout:
-    """The changes of one layout in an epoch that tasks have staged (`app.stage`), compacted."""
+    """The compacted changes of one layout in an epoch that tasks have staged (`app.stage`)."""
 
-    #: with the staging table that has the rows; None: the table is left out
+    #: its staging table has the rows; None: the table is left out
     shape: TablePlan | None
     #: columns of the message key, from its first message
     key: frozenset[str]
@@ -63,14 +63,14 @@ class Applier:
 
     @property
     def schema(self) -> str:
-        """Where the lane's own tables are."""
+        """Schema of the lane's own tables."""
         return self._shapes.schema
 
     def prepare(self, epoch: EpochBatch) -> dict[int, TablePlan]:
-        """Shapes of the epoch's layouts by index, tables that are left out not among them.
+        """Plans of the epoch's layouts by index, without tables that are left out.
 
         Works outside the epoch's transaction. Raises TargetMismatch, naming the first message of a kind that the target
-        is not made for.
+        cannot take.
         """
         with self._shapes.together():
             found = {index: self._shape(epoch, index, example) for index, example in epoch.firsts.items()}
@@ -78,15 +78,16 @@ class Applier:
         return {index: shape for index, shape in found.items() if shape is not None}
 
     def forget(self) -> None:
-        """The target may have been altered: read its catalog again for the next epoch."""
+        """Read the catalog again for the next epoch: the target may have been altered."""
         self._shapes.forget()
 
     def apply(
         self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], *, settle: bool
     ) -> Applied:
-        """Send the changes, in a subtransaction for each plan until one is accepted; raises what the last one met.
+        """Send the changes, in a subtransaction for each plan until the target accepts one; raises the error of the
+        last.
 
-        With `settle` deferred constraints are checked at once, so that another plan may satisfy them.
+        `settle`: check deferred constraints at once, so that another plan may satisfy them.
         """
         meant = epoch.of_kind(*CHANGES)
         meant = meant[np.isin(epoch.codes[meant], list(shapes))]
@@ -102,9 +103,9 @@ class Applier:
         return Applied(counts=counts, plan=plan)
 
     def merge(self, connection: Connection, messages: int, staged: Sequence[StagedLayout]) -> Applied | None:
-        """Apply what is staged of an epoch with so many messages, in a subtransaction for each plan until one is
-        accepted. None, with nothing applied, where its changes have to be sent one by one; raises what else the target
-        says."""
+        """Apply the staged rows of an epoch of `messages` messages, in a subtransaction for each plan until the target
+        accepts one. None, with nothing applied, where the changes have to be sent one by one; raises errors that do not
+        depend on the order."""
         kept = [one for one in staged if one.shape is not None]
         shapes = {index: one.shape for index, one in enumerate(kept) if one.shape is not None}
         meant = sum(one.messages for one in kept)
@@ -144,7 +145,8 @@ class Applier:
         shapes: dict[int, TablePlan],
         settle: bool,
     ) -> tuple[OrderPlan, int]:
-        """`whole`: the epoch for the plans that send the last change of each row."""
+        """`whole`: the epoch for the plans that send the last change of each row; None: only the faithful plan is
+        possible."""
         run(connection, _LOOK_UPS)
         plans = (OrderPlan.FAITHFUL,) if whole is None else _plans_of(epoch, shapes)
 
@@ -166,10 +168,9 @@ class Applier:
     def _send_last(
         self, connection: Connection, epoch: EpochBatch, index: int, shape: TablePlan, filled: set[str]
     ) -> int:
-        """Send those changes of a layout that are the last of their keys; returns how many.
+        """Send those changes of a layout that are the last of their keys; returns their number.
 
-        `filled`: staging tables that are to be cleared, all at once: a round trip a table adds up. Layouts may share
-        one.
+        `filled`: staging tables to clear, all in one round trip at the end. Layouts may share one.
         """
         lines = epoch.last_lines[index]
         if not len(lines):
@@ -201,7 +202,7 @@ class Applier:
 def _first_accepted(
     connection: Connection, plans: Sequence[OrderPlan], send: Callable[[OrderPlan], int], *, settle: bool
 ) -> tuple[OrderPlan, int]:
-    """The first of these plans that the target accepts, and what `send` gave; raises what the last one met."""
+    """The first plan that the target accepts, and the result of `send`; raises the error of the last one."""
     for plan in plans:
         try:
             with connection.begin_nested():
@@ -216,7 +217,7 @@ def _first_accepted(
 
 
 def _merge_staged(connection: Connection, shape: TablePlan, rows: int) -> int:
-    """Carry the rows of its staging table into the target; returns how many there were."""
+    """Merge the staged rows into the target; returns their number."""
     if rows:
         result = run(connection, _merge(shape))
         _refuse_swallowed(connection, shape, result.rowcount, rows)
@@ -224,7 +225,7 @@ def _merge_staged(connection: Connection, shape: TablePlan, rows: int) -> int:
 
 
 def _order(shapes: Mapping[int, TablePlan], plan: OrderPlan) -> list[int]:
-    """Their layouts, as the plan sends them: parents are written before their children, and deleted after them."""
+    """The layouts in the order of the plan: parents are written before their children, and deleted after them."""
     deletes = [index for index, shape in shapes.items() if shape.kind is RowKind.DELETE]
     upserts = [index for index, shape in shapes.items() if shape.kind is not RowKind.DELETE]
     tables = parents_first({shape.target.oid: shape.target for shape in shapes.values()}.values())
@@ -235,18 +236,18 @@ def _order(shapes: Mapping[int, TablePlan], plan: OrderPlan) -> list[int]:
 
 
 def _plans_of(epoch: EpochBatch, shapes: Mapping[int, TablePlan]) -> tuple[OrderPlan, ...]:
-    """Those for an epoch's rows: without a key, a change has to be sent in its place."""
+    """Plans for an epoch's rows: a change without key has to be sent in its place."""
     if (epoch.identities[np.isin(epoch.codes, list(shapes))] < 0).any():
         return (OrderPlan.FAITHFUL,)
     return _plans({index: epoch.key_columns(first) for index, first in epoch.firsts.items() if index in shapes}, shapes)
 
 
 def _plans(keys: Mapping[int, Collection[str]], shapes: Mapping[int, TablePlan]) -> tuple[OrderPlan, ...]:
-    """The plans whose success means that they were right, the fastest first.
+    """The plans whose success proves them right, the fastest first.
 
-    Changes are compacted by message key, so that has to be the target's primary key. A target that cascades would
-    take along rows that have left the deleted one earlier in the epoch, and whoever hangs on them. A key that is only
-    written in another way is deleted and inserted: as upserts first, that would be the end of the row.
+    Compaction is by message key, so that has to be the target's primary key. Where the target cascades, deletes first
+    would also delete rows that left the deleted one earlier in the epoch, and all that refer to them. Where one key may
+    be written in two ways, a delete and an insert may be of one row: upserts first would delete it.
     """
     if any(key != shapes[index].key for index, key in keys.items()):
         return (OrderPlan.FAITHFUL,)
@@ -257,7 +258,7 @@ def _plans(keys: Mapping[int, Collection[str]], shapes: Mapping[int, TablePlan])
 
 
 def _rewrites_keys(shapes: Mapping[int, TablePlan]) -> bool:
-    """Whether some row may be deleted by one text of its key and written by another."""
+    """Whether a row may be deleted under one text of its key and written under another."""
     deleted, written = (
         {shape.target.oid for shape in shapes.values() if (shape.kind is RowKind.DELETE) is wanted}
         for wanted in (True, False)
@@ -266,8 +267,8 @@ def _rewrites_keys(shapes: Mapping[int, TablePlan]) -> bool:
 
 
 def _refuse_swallowed(connection: Connection, shape: TablePlan, merged: int, staged: int) -> None:
-    """Changes that a trigger or rule of the target drops in silence would be lost. A row that is to be deleted may be
-    gone already."""
+    """Raise TargetMismatch for changes that a trigger or rule of the target drops silently: they would be lost. A row
+    to be deleted may be gone already."""
     if shape.kind is RowKind.UPSERT and shape.merge.updates and merged != staged:
         raise _swallowed(f"{shape.target}: {staged} rows were sent, {merged} were taken")
     if (
@@ -307,7 +308,7 @@ def _send_runs(
 
 
 def _truncates_in_order(runs: list[tuple[TablePlan, tuple[int, int]]]) -> Iterator[tuple[TablePlan, tuple[int, int]]]:
-    """One TRUNCATE of several tables is a message for each: children go before those that their keys point at."""
+    """One TRUNCATE of several tables is a message for each: children go before the tables that their keys reference."""
     for is_truncate, group in groupby(runs, lambda run: run[0].kind is RowKind.TRUNCATE):
         together = list(group)
         if is_truncate:
@@ -330,7 +331,7 @@ def _stage_all(connection: Connection, epoch: EpochBatch, shapes: dict[int, Tabl
 
 
 def _rekey(epoch: EpochBatch, shapes: dict[int, TablePlan], old: TablePlan, deleted: int) -> str:
-    """The statement for a delete that is the first half of a changed key; "" for every other change."""
+    """The statement for a delete that is the first half of a key change; "" for every other change."""
     written = epoch.key_changes.get(deleted)
     new = None if written is None else shapes.get(int(epoch.codes[written]))
     if written is None or new is None or not new.target.has_writable_key:
@@ -339,7 +340,7 @@ def _rekey(epoch: EpochBatch, shapes: dict[int, TablePlan], old: TablePlan, dele
 
 
 def _checked(shape: TablePlan, ordinals: tuple[int, int]) -> str:
-    """The statement for a part of what is staged; it notes what the target swallows."""
+    """The statement for a range of the staged rows; it records in SWALLOWED what the target drops."""
     match shape.kind:
         case RowKind.UPSERT:
             return shape.merge.checked_upsert(ordinals)
@@ -350,7 +351,7 @@ def _checked(shape: TablePlan, ordinals: tuple[int, int]) -> str:
 
 
 def _merge(shape: TablePlan, ordinals: tuple[int, int] | None = None) -> str:
-    """The statement that carries what is staged, or a part of it, into the target."""
+    """The statement that merges the staged rows, or a range of them, into the target."""
     match shape.kind:
         case RowKind.DELETE:
             return shape.merge.delete(ordinals)

@@ -1,7 +1,7 @@
-"""How the values that a table's TOAST is to hold are compressed: by lz4, where nobody has chosen.
+"""Compresses the values that a table's TOAST stores by lz4, where no other method was chosen.
 
-Postgres (up to 18) compresses by pglz unless it is told otherwise, which is half of what long rows cost the server.
-What is said for a column, the login's role, the database or the server is left as it is, and a server without lz4, too:
+Postgres (up to 18) compresses by pglz by default, which is half of what long rows cost the server. A choice for a
+column, the login's role, the database or the server is kept, and a server without lz4 stays as it is:
 https://www.postgresql.org/docs/current/runtime-config-client.html#GUC-DEFAULT-TOAST-COMPRESSION
 """
 
@@ -17,7 +17,7 @@ _CHOOSE = """
 
 
 def compress_by_lz4(engine: Engine) -> Engine:
-    """The same engine; holds for the connections it makes from now on."""
+    """Set it for the connections that this engine makes from now on; returns the engine."""
 
     @event.listens_for(engine, "connect")
     def choose(dbapi_connection: Any, _: ConnectionPoolEntry) -> None:

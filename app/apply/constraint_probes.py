@@ -1,7 +1,7 @@
-"""Which change deferred constraints fail for: marks between the changes.
+"""Finds the change that a deferred constraint fails for, by marks between the changes.
 
 Postgres checks in the order of the changes and stops at the first violation. A mark is a row that violates a constraint
-of our own: whether it is reported, or something else, tells whether everything before it holds.
+of our own: when that violation is reported, and no other, everything before the mark holds.
 """
 
 from functools import partial
@@ -16,7 +16,7 @@ from app.db.sqlstate import driver_error, unless_refused
 
 
 class ConstraintProbes:
-    """Marks of one lane, in a table that nobody else sees: it goes with the subtransaction that it was made in."""
+    """Marks of one lane, in a table that no other session sees: it goes with the subtransaction that made it."""
 
     def __init__(self, connection: Connection, schema: str, lane: str, deferred: Deferred) -> None:
         name = f"{prefix(lane)}marks"
@@ -31,11 +31,12 @@ class ConstraintProbes:
         run(connection, f"set constraints {quoted(schema)}.{quoted(self._constraint)} deferred")
 
     def set(self, place: int) -> None:
-        """What was changed until now is before this mark; places ascend."""
+        """Set a mark behind the changes so far; places ascend."""
         run(self._connection, f"insert into {self._table} values ({place}, {-place - 1})")  # noqa: S608
 
     def violation(self) -> Exception | None:
-        """What deferred constraints say of everything so far; what has passed is not asked again, as its marks."""
+        """Error of the deferred constraints for everything so far, or None; what has passed, marks included, is not
+        checked again."""
 
         def ask() -> None:
             with self._connection.begin_nested():
@@ -45,7 +46,7 @@ class ConstraintProbes:
         return unless_refused(ask)
 
     def violation_before(self, place: int) -> Exception | None:
-        """What they say of the changes before a mark that has not been passed."""
+        """Error of the deferred constraints for the changes before a mark that has not passed, or None."""
         error = unless_refused(partial(self._stop_at, place))
         return None if error is None or self._is_mine(error) else error
 
@@ -55,7 +56,7 @@ class ConstraintProbes:
             settle_constraints(self._connection)
 
     def _meet(self, which: str) -> None:
-        """These marks are violated no more."""
+        """Make these marks satisfy the constraint."""
         statement = f"select partner from {self._table} where partner is not null and {which}"  # noqa: S608
         run(self._connection, f"insert into {self._table} {statement} on conflict do nothing")
 

@@ -1,4 +1,4 @@
-"""The target's deferred constraints: having them checked before the transaction ends."""
+"""Checks the target's deferred constraints before the transaction ends."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 from app.db.sql import quoted, run
 from app.db.sqlstate import unless_refused
 
-#: by name, since only names can be told to wait; `sure`: everything of that name waits by itself
+#: by name, since SET CONSTRAINTS takes names; `sure`: every constraint of that name is initially deferred
 _WAITING = text("""
     select n.nspname as schema, c.conname as name, bool_and(c.condeferred) as sure
     from pg_constraint c join pg_namespace n on n.oid = c.connamespace
@@ -19,22 +19,21 @@ _WAITING = text("""
 
 @dataclass(frozen=True)
 class Deferred:
-    """The constraints that wait for a transaction's end by themselves."""
+    """The constraints that are initially deferred: the transaction's end checks them."""
 
     names: tuple[str, ...]
-    #: whether they can be told to wait again once they were checked
+    #: whether SET CONSTRAINTS can defer them again once they were checked
     sure: bool
 
     @classmethod
     def read(cls, connection: Connection) -> "Deferred":
-        """As the catalog has them."""
         rows = connection.execute(_WAITING).all()
         return cls(tuple(f"{quoted(row.schema)}.{quoted(row.name)}" for row in rows), all(row.sure for row in rows))
 
     def check(self, connection: Connection) -> None:
-        """Raises what the constraints say of everything so far. They wait for the end as before.
+        """Check them for everything so far, and defer them again; raises their error.
 
-        What has passed is not checked again, unless one name is that of constraints that wait and of others.
+        What has passed is not checked again, unless a name belongs to deferred and to other constraints.
         """
         if not self.names:
             return
@@ -43,13 +42,13 @@ class Deferred:
             if self.sure:
                 run(connection, f"set constraints {', '.join(self.names)} deferred")
             else:
-                inside.rollback()  # which brings back what waits, and what it has to check
+                inside.rollback()  # defers them again, with what they have to check
 
     def violation(self, connection: Connection) -> Exception | None:
-        """As `check`; gives the error when a message may be its cause."""
+        """As `check`, but returns the error when a message may be its cause."""
         return unless_refused(partial(self.check, connection))
 
 
 def settle_constraints(connection: Connection) -> None:
-    """Check deferred constraints now, and every other one at its statement from here on."""
+    """Check deferred constraints now, and from here on every constraint at its statement."""
     run(connection, "set constraints all immediate")

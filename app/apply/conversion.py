@@ -1,7 +1,7 @@
-"""The SQL that makes the target's value of a staged text, for each wire form.
+"""The SQL that turns a staged text into the target's value, for each wire form.
 
-What is not of its form is refused with an error of SQLSTATE class 22 (bad data), so that the guard finds the message;
-it never becomes a silent NULL.
+A text of another form is refused with an error of SQLSTATE class 22 (bad data), so that the guard finds the message; it
+never becomes a silent NULL.
 """
 
 from app.apply.encoding import Encoding, Wire
@@ -18,7 +18,7 @@ def staged_type(column: Column, encoding: Encoding) -> str:
 _IS_NUMBER = r"~ '^-?[0-9]+$'"
 _DAY_MICROS = 86_400_000_000
 
-#: {c}: the staged column; {type}: the target's type; {day}: units a day; {least}, {most}: what infinities are sent as
+#: {c}: the staged column; {type}: the target's type; {day}: units in a day; {least}, {most}: how infinities are sent
 _DAYS = (
     "case when {c} in ({most}) then date 'infinity' when {c} in ({least}) then date '-infinity'"
     " when {c} " + _IS_NUMBER + " then date '1970-01-01' + {c}::int else {c}::date end"
@@ -32,9 +32,9 @@ _TIME = (
     "case when {c} " + _IS_NUMBER + " then case when {c}::numeric = {day} then time '24:00' else"
     " time '00:00' + ({c}::numeric * {to_micros}) * interval '1 microsecond' end else {c}::time end"
 )
-#: 1000 to 9999 is Postgres' own form; other years, and Debezium's infinities, are not
+#: years 1000 to 9999 have Postgres' own form; other years and Debezium's infinities do not
 _ISO = "case when ascii({c}) between 49 and 57 then {c}::{type} else {schema}.iso_of({c})::{type} end"
-#: what becomes NULL is refused
+#: refuses a result that is NULL
 _MADE = "{schema}.made({expression}, {c})"
 _BYTES = {
     Wire.BASE64: "decode({c}, 'base64')",
@@ -55,7 +55,7 @@ _SQL = {
     Wire.BITS: "{schema}.bits_of({c}, {bits})::{type}",
     Wire.HSTORE: "{schema}.hstore_of({c})::{type}",
 }
-#: forms in which something may be missing
+#: forms whose members may be missing
 _STRUCTS = {
     Wire.VARIABLE_DECIMAL: "{schema}.decimal_of(decode({c}::json->>'value', 'base64'), ({c}::json->>'scale')::int)",
     Wire.POINT: "point(({c}::json->>'x')::float8, ({c}::json->>'y')::float8)",
@@ -74,7 +74,7 @@ _TIMES = {
     Wire.TIME_MICROS: (_DAY_MICROS, "1"),
     Wire.TIME_NANOS: (_DAY_MICROS * 1000, "0.001"),
 }
-#: after the snapshot, and in it
+#: infinities after the snapshot, and in it
 _DAYS_LEAST, _DAYS_MOST = "'-2147472691', '-625821272'", "'2146033979', '-622191234'"
 
 
@@ -101,7 +101,7 @@ def value_sql(column: Column, encoding: Encoding, quoted: str, schema: str) -> s
 
 
 def _bytes_sql(column: Column, wire: Wire, quoted: str) -> str:
-    """Bytes, or, for a type that Debezium does not know, the text whose bytes it sends."""
+    """Bytes; for a type that Debezium does not know, the text whose bytes it sends."""
     content = _BYTES[wire].format(c=quoted)
     return content if column.base == "bytea" else f"convert_from({content}, 'UTF8')::{column.type}"
 

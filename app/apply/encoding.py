@@ -1,8 +1,8 @@
 """What the text of a decoded column means.
 
 Most columns arrive in a form that Postgres reads itself (`TEXT`): they are staged in the column's own type, and COPY
-converts them. The others are staged as text and converted in the merge (`app.apply.conversion`). Which encoding a
-column has follows from the message's schema, or, without one, from the target's type and the connector's modes
+converts them. The others are staged as text and converted in the merge (`app.apply.conversion`). The encoding of a
+column follows from the message's schema, or, without one, from the target's type and the connector's modes
 (`source.modes`). docs/TYPES.md has every type in every mode.
 """
 
@@ -16,7 +16,7 @@ from app.config.modes import DEFAULT_MODES, BinaryMode, DecimalMode, IntervalMod
 
 
 class Wire(enum.StrEnum):
-    """How Debezium wrote a value."""
+    """How Debezium writes a value."""
 
     TEXT = "text"  #: in Postgres' own text form
     DAYS = "days"  #: since 1970-01-01, or an ISO date
@@ -29,15 +29,15 @@ class Wire(enum.StrEnum):
     ISO = "iso"  #: ISO date or timestamp; years before 1 and after 9999 have a sign
     STRUCTURED = "structured"  #: {"year": int, "month": int, ...}, and the like of times and intervals
     INTERVAL_MICROS = "interval-micros"  #: months as 30.4375 days: Debezium's own rounding
-    BASE64 = "base64"  #: bytes; those of its text where the type is not bytea
+    BASE64 = "base64"  #: bytes; of its text where the type is not bytea
     BASE64_URL = "base64-url"
     HEX = "hex"
     DECIMAL = "decimal"  #: base64 of the unscaled integer, big-endian, two's complement; `scale` digits
     VARIABLE_DECIMAL = "variable-decimal"  #: {"scale": int, "value": base64}
-    NUMERIC = "numeric"  #: text in which infinities have names of their own
-    MONEY = "money"  #: a number, which money's own input does not take in every form
+    NUMERIC = "numeric"  #: text, with Debezium's names for infinities
+    MONEY = "money"  #: a number; money's input does not take every form of it
     BITS = "bits"  #: base64, little-endian, without the leading zeros; bit(1): a boolean
-    JSON_ARRAY = "json-array"  #: of values as `item` says
+    JSON_ARRAY = "json-array"  #: of values in the encoding `item`
     HSTORE = "hstore"  #: {"key": "value" or null}
     POINT = "point"  #: {"x": float, "y": float, ...}
     LINE = "line"  #: {"a": float, "b": float, "c": float}
@@ -52,12 +52,12 @@ class Encoding:
     wire: Wire
     #: digits after the point, for DECIMAL only
     scale: int = 0
-    #: of an array's elements, for JSON_ARRAY only
+    #: encoding of an array's elements, for JSON_ARRAY only
     item: "Encoding | None" = None
 
 
 class EncodingUnknown(Exception):
-    """The message's schema does not say enough, and the configuration contradicts it; says what to type."""
+    """The message's schema does not determine the encoding, and the configuration contradicts it."""
 
 
 TEXT = Encoding(Wire.TEXT)
@@ -111,7 +111,7 @@ _TIMES = {
     TimePrecision.ISOSTRING: Wire.TEXT,
     TimePrecision.STRUCTURED: Wire.STRUCTURED,
 }
-#: what Debezium has no converter for: with `include.unknown.datatypes` it sends the bytes of the text
+#: types that Debezium has no converter for: with `include.unknown.datatypes` it sends the bytes of the text
 _OPAQUE = frozenset(
     {
         *("cid", "cube", "jsonpath", "pg_lsn", "pg_snapshot", "seg", "tid", "tsquery", "txid_snapshot", "xid", "xid8"),
@@ -119,12 +119,12 @@ _OPAQUE = frozenset(
         *("regproc", "regprocedure", "regrole", "regtype"),
     }
 )
-#: pg_type.typtype of composites and multiranges: likewise
+#: pg_type.typtype of composites and multiranges: the same
 _OPAQUE_KINDS = ("c", "m")
 
 #: 3 digits of a second or fewer: Debezium's adaptive mode writes milliseconds
 _ADAPTIVE_MILLIS_DIGITS = 3
-#: digits after the point, as `money.fraction.digits` has it by default
+#: digits after the point: the default of `money.fraction.digits`
 _MONEY_SCALE = 2
 
 
@@ -170,7 +170,7 @@ def from_target(column: Column, modes: Modes = DEFAULT_MODES) -> Encoding:
 def encoding_of(column: Column, field: Mapping[str, Any] | None, modes: Modes = DEFAULT_MODES) -> Encoding:
     """Encoding of a column by its field of the message's schema, if there is one.
 
-    What the schema leaves open, the target says: a boolean may have been a bit(1), a string bytes or money.
+    The target's type decides what the schema leaves open: a boolean may have been a bit(1), a string bytes or money.
     Raises EncodingUnknown where the modes contradict the schema.
     """
     if field is None or (field.get("type") == "boolean" and column.base in _BIT_STRINGS):
@@ -179,12 +179,12 @@ def encoding_of(column: Column, field: Mapping[str, Any] | None, modes: Modes = 
     if found.wire is Wire.JSON_ARRAY and column.is_array:
         return Encoding(Wire.JSON_ARRAY, item=encoding_of(column.element, field.get("items") or {}, modes))
     if found == TEXT and field.get("name") != "io.debezium.data.Enum":
-        return _unsaid(column, field, modes)
+        return _unspecified(column, field, modes)
     return found
 
 
-def _unsaid(column: Column, field: Mapping[str, Any], modes: Modes) -> Encoding:
-    """Of a field whose schema says the type of the JSON value only."""
+def _unspecified(column: Column, field: Mapping[str, Any], modes: Modes) -> Encoding:
+    """Encoding where the schema has the type of the JSON value only."""
     bare = field.get("name") is None
     if column.base in ("numeric", "money"):
         return _number_text(column)

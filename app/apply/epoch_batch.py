@@ -1,4 +1,4 @@
-"""One epoch's decoded rows, arranged: in order, sorted by what they ask for, with the last change of each key marked.
+"""One epoch's decoded rows in order, with their layouts and the last change of each key.
 
 All of it is numpy and Arrow over whole columns; nothing here runs once a message.
 """
@@ -20,7 +20,7 @@ CHANGES = (RowKind.UPSERT, RowKind.PATCH, RowKind.DELETE, RowKind.TRUNCATE)
 
 @dataclass(frozen=True)
 class EpochBatch:
-    """Decoded messages of one epoch in the order in which they are to take effect; a row's index is its ordinal."""
+    """Decoded messages of one epoch in the order in which they take effect; a row's index is its ordinal."""
 
     #: columns as in `app.model.rows`
     rows: pa.Table
@@ -30,7 +30,7 @@ class EpochBatch:
 
     @classmethod
     def arrange(cls, rows: pa.Table) -> "EpochBatch":
-        """Put decoded rows, which Spark's tasks delivered in any order, into the lane's order."""
+        """Sort decoded rows, which Spark's tasks deliver in any order, into the lane's order."""
         ordered = patched(_in_order(rows.combine_chunks()))
         encoded = single(ordered["layout"]).dictionary_encode()
         layouts = tuple(Layout.parse(text) for text in encoded.dictionary.to_pylist())
@@ -41,24 +41,24 @@ class EpochBatch:
         return self.rows.num_rows
 
     def look_ahead(self) -> None:
-        """Find out now what is kept and will be asked for."""
+        """Compute now the cached values that applying the epoch needs."""
         _ = self.firsts, self.last_lines
 
     def rehearse(self) -> None:
-        """Compute all that is computed of an epoch until it is written. A message that fails in it, fails in here."""
+        """Compute all that is computed of an epoch until it is written: a message that fails there fails here."""
         self.look_ahead()
         _ = self.identities, self.key_changes, self.completed(), self.source_times()
         for ordinal in self.firsts.values():
             self.key_columns(ordinal)
 
     def part(self, first: int, end: int) -> "EpochBatch":
-        """The rows from ordinal `first` on, `end` not among them, as an epoch of its own."""
+        """The rows from ordinal `first` up to `end`, exclusive, as an epoch."""
         if (first, end) == (0, len(self)):
             return self
         return EpochBatch(self.rows.slice(first, end - first), self.layouts, self.codes[first:end])
 
     def without(self, ordinals: Indices) -> "EpochBatch":
-        """The epoch with these rows left out."""
+        """The epoch without these rows."""
         keep = np.ones(len(self), bool)
         keep[ordinals] = False
         return EpochBatch(self.rows.filter(pa.array(keep)), self.layouts, self.codes[keep])
@@ -70,13 +70,13 @@ class EpochBatch:
 
     @cached_property
     def firsts(self) -> dict[int, int]:
-        """Ordinal of the first row of each layout, by the layout's index; layouts without any are left out."""
+        """Ordinal of the first row of each layout, by the layout's index; layouts without rows are left out."""
         first = np.full(len(self.layouts), -1, np.int64)
-        first[self.codes[::-1]] = np.arange(len(self))[::-1]  # of repeated indices numpy keeps the last assignment
+        first[self.codes[::-1]] = np.arange(len(self))[::-1]  # for a repeated index numpy keeps the last assignment
         return {index: ordinal for index, ordinal in enumerate(first.tolist()) if ordinal >= 0}
 
     def by_layout(self, among: Indices) -> list[Indices]:
-        """Those of `among` that have it, for each layout, in their order; one pass, however many layouts there are."""
+        """For each layout those of `among` that have it, in their order; one pass, however many layouts there are."""
         codes = self.codes[among]
         order = np.argsort(codes, kind="stable")
         return np.split(among[order], np.cumsum(np.bincount(codes, minlength=len(self.layouts)))[:-1])
@@ -102,19 +102,20 @@ class EpochBatch:
         identities = self.identities[changes]
         last = np.full(int(identities.max(initial=-1)) + 1, -1, np.int64)
         keyed = identities >= 0
-        last[identities[keyed]] = changes[keyed]  # of repeated indices numpy keeps the last assignment
+        last[identities[keyed]] = changes[keyed]  # for a repeated index numpy keeps the last assignment
         return changes[~keyed | (last[identities] == changes)] if len(last) else changes
 
     @cached_property
     def last_lines(self) -> list[pa.Array]:
-        """COPY lines of the survivors, for each layout."""
+        """COPY lines of the survivors of each layout."""
         return [self.lines(ordinals) for ordinals in self.by_layout(self.survivors)]
 
     @cached_property
     def key_changes(self) -> dict[int, int]:
-        """Where a key changed: ordinal of the delete of the old one -> ordinal of the insert of the new one.
+        """Key changes: ordinal of the delete of the old key -> ordinal of the insert of the new one.
 
-        Debezium makes both of one record of the source's log: they have its place, and no change is between them.
+        Debezium makes both of one record of the source's log: they have its source position, and no change is between
+        them.
         """
         changes = self.of_kind(*CHANGES)
         codes = self.codes[changes]
@@ -132,7 +133,7 @@ class EpochBatch:
         return dict(zip(olds.to_pylist(), news.to_pylist(), strict=True))
 
     def key_columns(self, ordinal: int) -> frozenset[str]:
-        """Names of the columns in the key of this message; empty for one without key, or with one that is no row."""
+        """Names of the columns in this message's key; empty for one without key, or whose key is no object."""
         try:
             key = json.loads(self.rows["key"][ordinal].as_py() or "null")
         except (ValueError, RecursionError):
@@ -142,15 +143,15 @@ class EpochBatch:
         return frozenset(key) if isinstance(key, dict) else frozenset()
 
     def completed(self) -> "EpochBatch | None":
-        """With patches that say all that the epoch says of their rows, None where only the order can; see
-        `app.apply.toast_placeholders`."""
+        """The epoch with its patches completed from earlier changes of their rows; None where only the order of the
+        changes is right (`app.apply.toast_placeholders`)."""
         if not any(layout.kind is RowKind.PATCH for layout in self.layouts):
             return self
         found = completed(self.rows, self.layouts, self.codes, self.identities)
         return None if found is None else EpochBatch(found[0], self.layouts, found[1])
 
     def lines(self, ordinals: Indices) -> pa.Array:
-        """COPY lines of these rows; no copy is made when it is every row."""
+        """COPY lines of these rows; all rows are not copied."""
         return self._lines if len(ordinals) == len(self) else self._lines.take(pa.array(ordinals))
 
     @cached_property
@@ -158,12 +159,10 @@ class EpochBatch:
         return single(self.rows["line"])
 
     def position(self, ordinal: int) -> Position:
-        """Where the message with this ordinal is."""
         topic, partition, offset = (self.rows[name][ordinal].as_py() for name in ("topic", "partition", "offset"))
         return Position(topic, partition, offset)
 
     def layout(self, ordinal: int) -> Layout:
-        """What the message with this ordinal contains."""
         return self.layouts[int(self.codes[ordinal])]
 
     def source_times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
@@ -177,8 +176,8 @@ class EpochBatch:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Kafka's order within a topic; between topics the order of the source's commits, by their times where it does not
-    say more."""
+    """Kafka's order within a topic; between topics the order of the source's commits, by their times where source
+    positions do not decide."""
     offsets = rows["offset"].to_numpy()
     if rows.num_rows < 2:
         return rows
@@ -195,11 +194,11 @@ def _in_order(rows: pa.Table) -> pa.Table:
 
 
 def source_places(sequences: pa.Array, topics: Indices) -> tuple[Indices, Indices]:
-    """(commit before, lsn) of each message, never falling within a topic, so that no topic's own order is changed.
+    """(commit before, lsn) of each message, never falling within a topic, so that each topic keeps its own order.
 
-    `topics`: a number for each message's topic, ascending; in each the messages are in the order of their offsets. A
-    message without source position (tombstone, heartbeat) stays with the one before it in its topic, the first at
-    (0, 0).
+    `topics`: a number for each message's topic, ascending; each topic's messages are in the order of their offsets. A
+    message without source position (tombstone, heartbeat) takes that of the message before it in its topic, the first
+    one (0, 0).
     """
     commits, lsns = _parsed(sequences)
     by_place = np.lexsort((lsns, commits))
@@ -207,7 +206,7 @@ def source_places(sequences: pa.Array, topics: Indices) -> tuple[Indices, Indice
 
 
 def _never_falling(order: Indices, values: Indices, topics: Indices) -> Indices:
-    """The value of the message that is last in `order` of those up to each one in its topic."""
+    """For each message the value of the one that is last in `order` among those up to it in its topic."""
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     first = np.cumsum(np.diff(topics, prepend=topics[:1]) != 0) * len(order)
@@ -215,7 +214,7 @@ def _never_falling(order: Indices, values: Indices, topics: Indices) -> Indices:
 
 
 def _parsed(sequences: pa.Array) -> tuple[Indices, Indices]:
-    """0 for a part that is missing, and for both where the text is no pair of log positions."""
+    """0 for a missing part; for both where the text is no pair of log positions."""
     found = compute.extract_regex(sequences, pattern=SEQUENCE)
     commits, lsns = (_number(compute.struct_field(found, name)) for name in ("commit", "lsn"))
     return commits, lsns

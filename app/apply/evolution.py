@@ -1,4 +1,4 @@
-"""What the target lacks for a message, as DDL: columns that it does not have, columns too narrow for the source's type.
+"""DDL for what the target lacks for a message: missing columns, and columns too narrow for the source's type.
 
 The source's types follow from the Connect schema in the message (Debezium documentation, "PostgreSQL connector", data
 type mappings), exactly with `column.propagate.source.type` in the connector.
@@ -57,22 +57,22 @@ _BY_TYPE = {
     "string": "text",
     "bytes": "bytea",
 }
-#: what `column.propagate.source.type` adds
+#: schema parameters that `column.propagate.source.type` adds
 _SOURCE_TYPE, _SOURCE_LENGTH, _SOURCE_SCALE = (
     f"__debezium.source.column.{part}" for part in ("type", "length", "scale")
 )
 _WITH_LENGTH = frozenset({"VARCHAR", "BPCHAR", "CHAR", "BIT", "VARBIT"})
-#: what a snapshot may call a column with a sequence
+#: types that a snapshot may give a column with a sequence
 _SERIALS = {"SMALLSERIAL": "INT2", "SERIAL": "INT4", "BIGSERIAL": "INT8"}
-#: of a numeric with a precision; what says more has none
+#: maximum precision of a numeric; one with a larger number has none
 _MOST_DIGITS = 1000
-#: the text comes from a message: nothing else gets into DDL. One word, or words that belong together:
-#: what follows a type would be a default or a constraint
+#: the text comes from a message: only a type gets into DDL. One word, or words that belong together: anything behind
+#: a type would be a default or a constraint
 _IS_TYPE = re.compile(
     r"([a-z_][a-z0-9_]*|double precision|(bit|character) varying|(time|timestamp) with(out)? time zone)"
     r"(\(\d+(,-?\d+)?\))?(\[\])?"
 )
-#: a type that the source may have -> types of the target that do not hold all of its values
+#: Connect type -> types of the target that do not hold all of its values
 _TOO_NARROW = {
     "int64": frozenset({"integer", "smallint"}),
     "int32": frozenset({"smallint"}),
@@ -81,7 +81,7 @@ _TOO_NARROW = {
 
 
 def type_of(field: Field) -> str | None:
-    """The Postgres type for a column with this Connect schema, None when it does not say enough."""
+    """The Postgres type for a column with this Connect schema; None when the schema does not determine it."""
     found = _type_of(field)
     return found if found is not None and _IS_TYPE.fullmatch(found) else None
 
@@ -105,7 +105,7 @@ def _type_of(field: Field) -> str | None:
 
 
 def add_columns(target: TargetTable, missing: Mapping[str, str | None]) -> str:
-    """ALTER TABLE for these columns and their types; `...` for a type that is not known."""
+    """ALTER TABLE that adds these columns; `...` for an unknown type."""
     added = ", ".join(f"add column if not exists {quoted(name)} {kind or '...'}" for name, kind in missing.items())
     return f"alter table {target.quoted_name} {added}"
 
@@ -127,12 +127,12 @@ def widen(target: TargetTable, described: Mapping[str, Field | None]) -> str | N
 
 
 def _is_too_narrow(column: Column, field: Field) -> bool:
-    """Plain numbers only: a number with a name means something else."""
+    """Plain numbers only: a number with a schema name has another meaning."""
     return field.get("name") is None and column.base in _TOO_NARROW.get(str(field.get("type")), ())
 
 
 def _as_the_source(source: str, parameters: Mapping[str, str]) -> str:
-    """`_INT4` is an array of INT4; a length is a text's, or a number's precision."""
+    """The source's type: `_INT4` is an array of INT4; a length is that of a text, or a number's precision."""
     name, brackets = (source[1:], "[]") if source.startswith("_") else (source, "")
     length, scale = parameters.get(_SOURCE_LENGTH), parameters.get(_SOURCE_SCALE)
     name = _SERIALS.get(name, name)

@@ -1,4 +1,4 @@
-"""Foreign keys of the target between tables that changes go to: what one topic brings may refer to another's."""
+"""Foreign keys between target tables of the lane: rows of one topic may refer to those of another."""
 
 from sqlalchemy import Connection, text
 
@@ -16,7 +16,7 @@ _BETWEEN = text("""
 
 
 def between_tables(connection: Connection, routes: Routes) -> list[str]:
-    """`schema.child -> schema.parent` of each."""
+    """`schema.child -> schema.parent` of each foreign key between two tables that the routes reach."""
     return [
         f"{row.child_schema}.{row.child} -> {row.parent_schema}.{row.parent}"
         for row in connection.execute(_BETWEEN)

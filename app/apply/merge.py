@@ -1,4 +1,4 @@
-"""The statements that carry staged rows into a target table."""
+"""The SQL statements that write staged rows to a target table."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -10,12 +10,12 @@ from app.db.sql import literal, quoted
 
 #: one ordinal range of the staging table, both ends inclusive
 Range = tuple[int, int]
-#: setting of the transaction: the last table that did not take, or did not give up, what it was sent; "" for none
+#: setting of the transaction: the last table that dropped a change that it was sent; "" for none
 SWALLOWED = "surelane.swallowed"
 
 
 class Merge:
-    """SQL of one target table and one staging shape. What does not depend on a range is put together once."""
+    """SQL of one target table and one staging table. What does not depend on a range is built once."""
 
     def __init__(self, schema: str, target: TargetTable, staging: Staging) -> None:
         self._schema = quoted(schema)
@@ -30,18 +30,18 @@ class Merge:
         self._updated = [field for field in self._fields if not field.column.is_counted]
 
     def upsert(self, ordinals: Range | None = None) -> str:
-        """The staged rows, in the order of their keys, or those in an ordinal range, in that order, into the target.
+        """Write the staged rows into the target: all, in the order of their keys, or an ordinal range, in that order.
 
-        Neighbours in the index are written together. MERGE finds out what is there before it writes, where INSERT ...
-        ON CONFLICT locks each row that is: half the time. It is refused (SQLSTATE 23505) where two staged keys are
-        equal, or somebody else inserts the row meanwhile.
+        Neighbours in the index are written together. MERGE looks up existing rows before it writes, where INSERT ... ON
+        CONFLICT locks each of them: half the time. It fails (SQLSTATE 23505) where two staged keys are equal, or
+        another session inserts the row meanwhile.
         """
         if ordinals:
             return f"{self._insert}{self._only(ordinals)} order by s.{self.ordinal}{self._on_conflict}"
         return self._merge if self._takes_merge else f"{self._insert} order by {self._staged_key}{self._on_conflict}"
 
     def checked_upsert(self, ordinals: Range) -> str:
-        """The same, which notes in SWALLOWED that some row was not taken."""
+        """As `upsert`; records in SWALLOWED that a row was not taken."""
         if not self.updates:
             return self.upsert(ordinals)
         staged = f"(select count(*) from {self.staging} s{self._only(ordinals)})"  # noqa: S608
@@ -49,7 +49,8 @@ class Merge:
         return f"{done} {self._swallowed} where (select count(*) from done) <> {staged}"  # noqa: S608
 
     def patch(self, ordinals: Range | None = None) -> str:
-        """UPDATE of the staged columns; an error (SQLSTATE P0002) where a row is not there, its rest being unknown."""
+        """UPDATE of the staged columns; fails (SQLSTATE P0002) where a row is missing, since its other columns are
+        unknown."""
         where = f"where {self._same_key}{self._only(ordinals, ' and ')}"
         done = f"update {self._target} t set {self._set} from {self.staging} s {where} returning 1"  # noqa: S608
         if not self._set:
@@ -66,10 +67,10 @@ class Merge:
         return f"delete from {self._target} t using {self.staging} s where {condition}"  # noqa: S608
 
     def checked_delete(self, ordinals: Range) -> str:
-        """The same, which notes in SWALLOWED that some row stays.
+        """As `delete`; records in SWALLOWED that a row stays.
 
-        What is there is only counted where fewer rows went than are staged: the statement does not see what it does
-        itself. Postgres refuses it for a table with rules: there what stays is looked for afterwards.
+        Existing rows are counted only where fewer were deleted than are staged: the statement does not see its own
+        effect. Postgres refuses it for a table with rules: there a second statement looks for rows that stay.
         """
         if self._has_rules:
             return f"{self.delete(ordinals)}; {self._swallowed} where {self.stays(ordinals)}"
@@ -82,16 +83,16 @@ class Merge:
         return f"{done} {self._swallowed} where case when {gone} < {staged} then {gone} < {found} else false end"
 
     def stays(self, ordinals: Range | None = None) -> str:
-        """Condition: some row is there whose key is staged."""
+        """Condition: a row exists whose key is staged."""
         condition = f"{self._same_key}{self._only(ordinals, ' and ')}"
         return f"exists (select from {self._target} t, {self.staging} s where {condition})"
 
     def rekey(self, old: "Merge", deleted: int, written: int) -> str:
         """UPDATE of the row with the old key to the staged one with ordinal `written`; `old` has the key as `deleted`.
 
-        The source did the same: what hangs on the row stays or goes along, and what is not staged keeps its value. A
-        row that has the new key by now (the epoch was applied before) is left to the upsert that follows, and the one
-        with the old key goes. Notes in SWALLOWED that it stays.
+        The source did the same: rows that refer to it stay or follow, and what is not staged keeps its value. Where a
+        row has the new key already (the epoch was applied before), the upsert that follows writes it, and the row with
+        the old key is deleted. Records in SWALLOWED that it stays.
         """
         is_old, is_new = old.has_key("o"), self.has_key("s")
         staged = f"{old.staging} o, {self.staging} s"
@@ -106,17 +107,17 @@ class Merge:
         )
 
     def has_key(self, alias: str) -> str:
-        """Condition: the target's row, `t`, has the key of the staged one that is called `alias`."""
+        """Condition: the target's row, `t`, has the key of the staged row with this alias."""
         return " and ".join(f"t.{quoted(name)} = {self._value(self._by_name[name], alias)}" for name in self._key)
 
     def truncate(self) -> str:
-        """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too. Notes in SWALLOWED
-        that some row stays."""
+        """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too. Records in
+        SWALLOWED that a row stays."""
         return f"delete from {self._target}; {self._swallowed} where exists (select from {self._target})"  # noqa: S608
 
     @property
     def updates(self) -> bool:
-        """Whether an upsert changes a row that is there."""
+        """Whether an upsert changes an existing row."""
         return bool(self._others)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What the configuration says of tables and columns: where they go, and what is left out."""
+"""The configuration's rules for tables and columns: where they go, and what is left out."""
 
 from app.config.modes import DEFAULT_MODES, Modes
 from app.config.routes import Routes
@@ -11,18 +11,18 @@ _EVERY_COLUMN = ColumnNames()
 
 
 class TargetRules:
-    """For one lane."""
+    """Target rules of one lane."""
 
-    def __init__(self, told: TargetSettings, modes: Modes = DEFAULT_MODES) -> None:
+    def __init__(self, config: TargetSettings, modes: Modes = DEFAULT_MODES) -> None:
         """`modes`: what a value's text means where the message has no schema. Raises RouteInvalid."""
-        self.told, self.modes = told, modes
-        self._routes = Routes(told.tables, told.db_schema)
-        self._columns = TableRules(told.columns, _COLUMNS_HINT)
+        self.config, self.modes = config, modes
+        self._routes = Routes(config.tables, config.db_schema)
+        self._columns = TableRules(config.columns, _COLUMNS_HINT)
 
     def place(self, layout: Layout) -> tuple[str, str] | None:
         """(schema, table) in the target, None when no route takes the layout's table."""
         return self._routes.target(layout.schema, layout.table)
 
     def names(self, layout: Layout) -> ColumnNames:
-        """Which columns of the layout's table go on."""
+        """Which columns of the layout's table go on, and under which names."""
         return self._columns.of(layout.schema, layout.table) or _EVERY_COLUMN

@@ -1,9 +1,9 @@
-"""Staging: COPY of prepared lines into an UNLOGGED table of the lane's own.
+"""Staging: COPY of prepared lines into an UNLOGGED table that belongs to the lane.
 
-A staging table belongs to one lane and one shape of message. Its rows are written and read in the epoch's own
-transaction and deleted at its end, so nobody ever sees them; those that tasks stage (`app.stage`) are committed
-before, where nobody looks. VACUUM between epochs gives the space back: TRUNCATE makes new files, which have to reach
-the disk, and waits for whatever else the file system has to write.
+A staging table belongs to one lane and one shape of message. Its rows are written, read and deleted in the epoch's own
+transaction, so no other session sees them; those that tasks stage (`app.stage`) are committed before, in tables that
+only the lane reads. VACUUM between epochs gives the space back: TRUNCATE makes new files, which have to reach the disk,
+and waits for all else that the file system has to write.
 """
 
 import hashlib
@@ -23,24 +23,24 @@ from app.db.locks import terminate
 from app.db.sql import quoted, run
 from app.model.arrow import compute
 
-#: ordinal of the change within the epoch; filled only when the faithful order is needed. Where a table has a column of
-#: this name it is called otherwise: see `Staging.ordinal`
+#: ordinal of the change within the epoch; filled for the faithful plan only. Where a table has a column of this name
+#: it gets another one: see `Staging.ordinal`
 ORDINAL = "surelane_ordinal"
-#: characters of the lane's name in a staging table's: with both hashes it has to stay below 64
+#: characters of the lane's name in a staging table's name, which has to stay below 64 with both hashes
 LANE_SHOWN = 24
 #: bytes handed to libpq at once
 COPY_CHUNK_BYTES = 1 << 20
 #: bytes of lines written to a staging table before its space is given back
 RECLAIM_AFTER_BYTES = 4 << 20
-#: bytes that VACUUM may leave of one, as long as somebody's old snapshot keeps it from taking dead rows
+#: bytes that VACUUM may leave of one, while an old snapshot of another session keeps it from removing dead rows
 KEEP_BYTES = 64 << 20
 
-#: milliseconds that it takes to find out that a session has a table locked
+#: milliseconds to wait for a table's lock
 UNLOCKED_MS = 50
 _LOCK_NOT_AVAILABLE = "55P03"
-#: what a row may have until Postgres moves values out of it, as many as a page takes: it is read once, soon
+#: bytes of a row up to which Postgres keeps its values inline, as many as a page takes: it is read once, soon
 INLINE_BYTES = 8160
-#: columns whose values it tries to compress before; the target's do that
+#: columns whose values Postgres would compress first; the target's columns do that
 _TOASTED = text("""
     select attname from pg_attribute where attrelid = to_regclass(:name) and attnum > 0 and attstorage = 'x'
 """)
@@ -59,7 +59,7 @@ _USERS = text("""
 
 @dataclass(frozen=True)
 class Field:
-    """One staged column: where it goes, and how its text is to be understood."""
+    """One staged column: its target column, and the encoding of its text."""
 
     column: Column
     encoding: Encoding
@@ -78,30 +78,30 @@ class Staging:
 
 
 def prefix(lane: str) -> str:
-    """What every staging table of the lane begins with, and no other lane's: `orders` must not take `orders_eu`'s."""
+    """Name prefix of the lane's staging tables, and of no other lane's: `orders` must not take `orders_eu`'s."""
     return f"stage_{lane[:LANE_SHOWN]}_{hashlib.sha256(lane.encode()).hexdigest()[:8]}_"
 
 
 def drop_all(connection: Connection, schema: str, lane: str) -> None:
-    """Drop the lane's staging tables, whatever shape an older program gave them; for the one writer of the lane.
+    """Drop the lane's staging tables, also those that an older version made; for the one writer of the lane.
 
-    A session that still uses one is of a writer before: its COPY may wait for a client that is gone.
+    A session that still uses one is an earlier writer's, and is ended: its COPY may wait for a client that is gone.
     """
-    told = {"schema": schema, "prefix": prefix(lane)}
-    for pid in connection.execute(_USERS, told).scalars().all():
+    parameters = {"schema": schema, "prefix": prefix(lane)}
+    for pid in connection.execute(_USERS, parameters).scalars().all():
         terminate(connection, pid)
-    for name in connection.execute(_STAGING_TABLES, told).scalars().all():
+    for name in connection.execute(_STAGING_TABLES, parameters).scalars().all():
         run(connection, f"drop table {quoted(schema)}.{quoted(name)}")
 
 
 def drop(connection: Connection, names: Iterable[str]) -> None:
-    """Drop these staging tables."""
     if quoted_names := ", ".join(names):
         run(connection, f"drop table if exists {quoted_names}")
 
 
 def drop_unlocked(connection: Connection, names: Sequence[str]) -> list[str]:
-    """Drop these staging tables, on a connection that commits each statement; gives those that a session has locked."""
+    """Drop these staging tables, on a connection that commits each statement; returns those that a session has
+    locked."""
     locked: list[str] = []
     for name in names:
         try:
@@ -114,7 +114,7 @@ def drop_unlocked(connection: Connection, names: Sequence[str]) -> list[str]:
 
 
 def free(name: str, taken: Container[str]) -> str:
-    """A name like this one that is not taken."""
+    """This name, with underscores behind it until it is not taken."""
     while name in taken:
         name += "_"
     return name
@@ -123,7 +123,7 @@ def free(name: str, taken: Container[str]) -> str:
 def create(
     connection: Connection, schema: str, lane: str, target: TargetTable, fields: tuple[Field, ...], own: str = ""
 ) -> Staging:
-    """Make the staging table for this shape of message; `own`: another one than for the same shape with another."""
+    """Create the staging table for this shape of message; `own` distinguishes tables of one shape."""
     shape = repr((str(target), [(field.column, field.encoding) for field in fields], own))
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
     columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
@@ -169,19 +169,19 @@ def clear(connection: Connection, names: Iterable[str]) -> None:
 
 
 def reclaim(connection: Connection, names: Sequence[str]) -> list[str]:
-    """Give back the space of these staging tables, on a connection that commits each statement, once what has filled
-    them is committed. Those that are large all the same."""
+    """VACUUM these staging tables, on a connection that commits each statement, once the transactions that filled them
+    are committed. Returns those that are still large."""
     run(connection, "vacuum " + ", ".join(names))
     return list(connection.execute(_LARGE, {"names": list(names), "most": KEEP_BYTES}).scalars())
 
 
 def empty(connection: Connection, names: Sequence[str]) -> None:
-    """Make new files for these staging tables; while no transaction that has filled them is prepared: it would wait."""
+    """TRUNCATE these staging tables; not while a transaction that filled them is prepared: it would wait."""
     run(connection, "truncate " + ", ".join(names))
 
 
 class CopyLines(io.RawIOBase):
-    """The text buffer of an Arrow string array as a file: lines that end in a newline are a COPY stream as they lie."""
+    """The text buffer of an Arrow string array as a file: lines that end in a newline are a COPY stream as they are."""
 
     def __init__(self, lines: pa.Array) -> None:
         super().__init__()
@@ -193,7 +193,6 @@ class CopyLines(io.RawIOBase):
         self.size = self._end - self._at
 
     def readable(self) -> bool:
-        """Always."""
         return True
 
     def read(self, size: int = -1, /) -> bytes:

@@ -1,4 +1,4 @@
-"""Giving back the space of staging tables, beside the epoch that comes next: VACUUM is in nobody's way."""
+"""Gives back the space of staging tables, beside the next epoch: VACUUM blocks no epoch."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -14,17 +14,17 @@ _DOING = "giving back the space of staging tables"
 
 
 class Reclaiming:
-    """Of one lane. To be asked between epochs."""
+    """VACUUM for one lane. Called between epochs."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        #: tables that are still large
+        #: the VACUUM that was started; its result: tables that are still large
         self._begun: Future[list[str]] | None = None
 
     def run(self, stagings: Sequence[Staging]) -> None:
-        """Begin with these tables, by a thread; empty those at once that VACUUM could not the last time.
+        """Start VACUUM of these tables in a thread; TRUNCATE those that the last one left large.
 
-        Raises what the thread has met the last time.
+        Raises the error of the last thread.
         """
         begun, self._begun = self._begun, None
         if begun is not None and (large := begun.result()):
@@ -35,7 +35,7 @@ class Reclaiming:
                 table.dirty = 0
             self._begun = Future()
             names = [table.name for table in stagings]
-            # no pool: its threads are waited for at the end of the process, also one whose server does not answer
+            # no pool: the end of the process waits for its threads, also for one whose server does not answer
             Thread(target=self._vacuum, args=(names, self._begun), daemon=True).start()
 
     def _vacuum(self, names: list[str], done: Future[list[str]]) -> None:
@@ -43,7 +43,7 @@ class Reclaiming:
             with translated(_DOING), self._engine.connect() as connection:
                 own = connection.execution_options(isolation_level="AUTOCOMMIT")
                 large = staging.reclaim(own, names)
-        except BaseException as error:  # noqa: BLE001  # raised by whoever asks for the result
+        except BaseException as error:  # noqa: BLE001  # the result raises it
             done.set_exception(error)
         else:
             done.set_result(large)

@@ -1,4 +1,4 @@
-"""From the shape of a message to its target table: routes, catalog and encodings, remembered between epochs."""
+"""Finds the target table for the shape of a message: routes, catalog and encodings, remembered between epochs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,68 +28,67 @@ log = structlog.get_logger()
 
 #: Connect schema fields by column name
 Described = Mapping[str, Mapping[str, Any]]
-#: those of the message at a position
+#: reads them from the message at a position
 Schemas = Callable[[Position, Layout], Described]
-#: until the catalog is looked at again for what a running lane leaves out
+#: until the catalog is read again for what a running lane leaves out
 LOOK_AGAIN_SECONDS = 60.0
-#: for DDL of our own: whoever holds the table longer is waited for by a retry, and nobody queues behind us for long
+#: for our own DDL: where a session holds the table longer, a retry waits for it, and none queues behind us for long
 _DDL_LOCK = "set local lock_timeout = '5s'"
 
 
 @dataclass(frozen=True)
 class TablePlan:
-    """Everything needed to carry messages of one layout to their table."""
+    """What is needed to write messages of one layout to their table."""
 
     kind: RowKind
     target: TargetTable
     staging: Staging
     merge: Merge
-    #: what the message calls the columns of the target's key
+    #: the message's names for the columns of the target's key
     key: frozenset[str]
 
     @property
     def has_values(self) -> bool:
-        """Whether it says more of a row than its key."""
+        """Whether it has columns besides the key."""
         return len(self.staging.fields) > len(self.target.key)
 
     @property
     def leaves_out(self) -> bool:
-        """Whether some column of the message does not go on."""
+        """Whether a column of the message is left out."""
         return any(field.column not in self.target.columns for field in self.staging.fields)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What was made of a layout; None: its table is left out."""
+    """The plan of a layout; None: its table is left out."""
 
     shape: TablePlan | None
-    #: monotonic
+    #: by the monotonic clock
     made_at: float
 
     @property
     def is_old(self) -> bool:
-        """What is left out may have been made at the target meanwhile."""
+        """Whether to read the catalog again: the target may have by now what the plan leaves out."""
         left_out = self.shape is None or self.shape.leaves_out
         return left_out and time.monotonic() - self.made_at > LOOK_AGAIN_SECONDS
 
 
 class TablePlans:
-    """Shapes of one lane. Staging tables are made on a connection of their own, before the epoch's transaction; to be
-    asked inside of `together`."""
+    """Plans of one lane. Staging tables are created on a connection of their own, before the epoch's transaction; to be
+    called inside of `together`."""
 
     def __init__(self, engine: Engine, schema: str, lane: str, rules: TargetRules, schemas: Schemas) -> None:
         self._engine, self.schema, self._lane = engine, schema, lane
-        self._rules, self._told, self._schemas = rules, rules.told, schemas
+        self._rules, self._config, self._schemas = rules, rules.config, schemas
         self._known: dict[Layout, _Known] = {}
-        #: every one that was made since the start, by name
+        #: every staging table since the start, by name
         self._stagings: dict[str, Staging] = {}
         self._reclaiming = Reclaiming(engine)
         self._connection: Connection | None = None
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Whatever is asked inside shares one connection, made for the first question: to make one costs more than to
-        answer."""
+        """Calls inside share one connection, opened by the first that needs it: that costs more than their queries."""
         try:
             yield
         finally:
@@ -109,7 +108,7 @@ class TablePlans:
         self._known.clear()
 
     def shape(self, layout: Layout, example: Position) -> TablePlan | None:
-        """Shape of `layout`, None when its table is left out; `example` is a message that has it.
+        """Plan of `layout`, None when its table is left out; `example` is the position of a message that has it.
 
         Raises TargetMismatch, naming the message, when the target cannot take it.
         """
@@ -120,41 +119,41 @@ class TablePlans:
         return known.shape
 
     def known(self, layout: Layout) -> TablePlan | None:
-        """What `shape` would give, without asking anybody, also from another thread; None where that is not known."""
+        """What `shape` would return, without a query, and from any thread; None where that is not known."""
         known = self._known.get(layout)
         return None if known is None or known.is_old else known.shape
 
     def knows(self, layout: Layout) -> bool:
-        """Whether `known` says what becomes of it, be it that its table is left out."""
+        """Whether `known` has the answer, be it that the table is left out."""
         known = self._known.get(layout)
         return known is not None and not known.is_old
 
     def leaves_out(self, layout: Layout) -> bool:
         """Whether changes of this table are ignored, whatever they are."""
-        if self._told.unknown_table is UnknownTable.STOP:
+        if self._config.unknown_table is UnknownTable.STOP:
             return False
         place = self._rules.place(layout)
         with translated(f"reading the catalog for {layout.source}"), self._begin() as connection:
             return place is None or load_table(connection, *place) is None
 
     def reclaim(self) -> None:
-        """Give back staging space; between epochs only, a prepared transaction would be in the way."""
+        """Give back staging space; between epochs only, since a prepared transaction would block it."""
         self._reclaiming.run([table for table in self._stagings.values() if table.dirty > staging.RECLAIM_AFTER_BYTES])
 
     @contextmanager
     def _begin(self) -> Iterator[Connection]:
-        """A transaction of its own: what it locks is free again before the next."""
+        """A separate transaction: its locks are released before the next."""
         if self._connection is None:
             self._connection = self._engine.connect()
         with self._connection.begin():
             yield self._connection
 
     def _make(self, layout: Layout, example: Position) -> TablePlan | None:
-        if layout.kind is RowKind.TRUNCATE and self._told.on_truncate is OnTruncate.IGNORE:
+        if layout.kind is RowKind.TRUNCATE and self._config.on_truncate is OnTruncate.IGNORE:
             return None
         place = self._rules.place(layout)
         if place is None:
-            if self._told.unknown_table is UnknownTable.IGNORE:
+            if self._config.unknown_table is UnknownTable.IGNORE:
                 return None
             raise self._mismatch(
                 layout,
@@ -167,7 +166,7 @@ class TablePlans:
         with self._begin() as connection:
             target = load_table(connection, *place)
             if target is None:
-                if self._told.unknown_table is UnknownTable.IGNORE:
+                if self._config.unknown_table is UnknownTable.IGNORE:
                     return None
                 raise self._mismatch(
                     layout,
@@ -175,7 +174,7 @@ class TablePlans:
                     f"target table {'.'.join(place)} does not exist",
                     "create it, route it elsewhere in target.tables, or set target.unknown_table: ignore",
                 )
-            if layout.kind is RowKind.TRUNCATE and self._told.on_truncate is OnTruncate.STOP:
+            if layout.kind is RowKind.TRUNCATE and self._config.on_truncate is OnTruncate.STOP:
                 raise self._mismatch(
                     layout,
                     example,
@@ -190,13 +189,13 @@ class TablePlans:
             self._check(layout, target, names, example)
             fields = self._fields(layout, target, names, described, example)
             table = staging.create(connection, self.schema, self._lane, target, fields)
-            table = self._stagings.setdefault(table.name, table)  # it may be known to hold rows
+            table = self._stagings.setdefault(table.name, table)  # `dirty` of a known one is kept
             key = frozenset(name for name in layout.columns if names.target(name) in target.key)
             return TablePlan(layout.kind, target, table, Merge(self.schema, target, table), key)
 
     def _with_key(self, connection: Connection, target: TargetTable, layout: Layout, example: Position) -> TargetTable:
-        """With the key that the configuration gives it instead of its own."""
-        key = tuple(self._told.keys.get(str(target), ()))
+        """The table with the key that the configuration gives it instead of its own."""
+        key = tuple(self._config.keys.get(str(target), ()))
         if not key:
             return target
         if not is_unique(connection, target.oid, key):
@@ -238,9 +237,9 @@ class TablePlans:
         described: Described,
         example: Position,
     ) -> TargetTable:
-        """The target with everything that the message needs, or as it is where that may be left out."""
+        """The target with everything that the message needs, or unchanged where that may be left out."""
         here = {there: described.get(name) for name in layout.columns if (there := names.target(name)) is not None}
-        ignored = SchemaEvolution.IGNORE is self._told.schema_evolution
+        ignored = SchemaEvolution.IGNORE is self._config.schema_evolution
         if (wider := widen(target, here)) and not ignored:
             problem = f"columns of {target} do not hold every value that the source's may have"
             raise self._mismatch(layout, example, problem, f"{wider};   or set target.schema_evolution: ignore")
@@ -249,14 +248,14 @@ class TablePlans:
         if not missing or ignored:
             return target
         ddl = add_columns(target, missing)
-        if self._told.schema_evolution is SchemaEvolution.ADD_COLUMNS and all(missing.values()):
+        if self._config.schema_evolution is SchemaEvolution.ADD_COLUMNS and all(missing.values()):
             run(connection, _DDL_LOCK)
             run(connection, ddl)
             log.info("columns added", lane=self._lane, table=str(target), ddl=ddl, because=str(example))
             evolved = load_table(connection, target.schema, target.name)
             assert evolved is not None, "altered just now"
             return replace(evolved, key=target.key)
-        if self._told.unknown_column is UnknownColumn.IGNORE:
+        if self._config.unknown_column is UnknownColumn.IGNORE:
             return target
         raise self._mismatch(
             layout,
@@ -289,6 +288,6 @@ class TablePlans:
 
 
 def _left_out(at: int, target: TargetTable) -> Column:
-    """A column that does not go on: it is staged with the line, as the column with this number, and not used."""
+    """A column that is left out: it is staged with the line, named by its number, and not used."""
     name = staging.free(f"surelane_out_{at}", target.by_name)
     return Column(name=name, type="text", base="text", typmod=-1, is_array=False, generated=True)

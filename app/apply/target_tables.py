@@ -58,7 +58,7 @@ _CASCADES = text("""
     )
 """)
 _RULES = text("select relhasrules from pg_class where oid = cast(:oid as oid)")
-#: MERGE knows no rules; rows that a BEFORE trigger drops are told from others by INSERT's count
+#: MERGE supports no rules; rows that a BEFORE trigger drops are only seen in INSERT's count
 _MERGEABLE = text("""
     select current_setting('server_version_num')::int >= 150000 and not c.relhasrules and not exists (
         select from pg_trigger g
@@ -69,7 +69,7 @@ _MERGEABLE = text("""
 """)
 
 
-#: types in which values that Postgres calls equal are written in one way: not so 1.0 and 1.00, or citext's a and A
+#: types whose equal values have one text: not so 1.0 and 1.00, or citext's a and A
 _EXACT = frozenset(
     {
         *("smallint", "integer", "bigint", "oid", "boolean", "uuid", "bytea", "date", "text", "name", "character"),
@@ -99,7 +99,7 @@ class Column:
     generated: bool
     #: pg_type.typtype, domains resolved: `b`ase, `c`omposite, `e`num, `r`ange, `m`ultirange
     kind: str = "b"
-    #: whether its collation calls unlike texts equal
+    #: whether its collation takes different texts for equal
     is_lenient: bool = False
     #: GENERATED ALWAYS AS IDENTITY: an INSERT may write it, an UPDATE may not
     is_counted: bool = False
@@ -109,7 +109,7 @@ class Column:
 
     @property
     def simple_base(self) -> str:
-        """`base` without the schema that an extension's type may have in front."""
+        """`base` without the schema of an extension's type."""
         return self.base.rpartition(".")[2]
 
     @property
@@ -127,32 +127,31 @@ class Column:
 
     @property
     def element(self) -> "Column":
-        """An element of the array, as if it were a column."""
+        """An element of the array as a column."""
         return replace(self, type=self.item_type, base=self.item, kind=self.item_kind, is_array=False, item="")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetTable:
-    """One table that changes are merged into."""
+    """A table that changes are merged into."""
 
     oid: int
     schema: str
     name: str
     columns: tuple[Column, ...]
-    #: names of the columns that a row is known by: the primary key's, in its order; empty for a table without one
+    #: names of the columns that identify a row: the primary key's, in its order; empty for a table without one
     key: tuple[str, ...]
-    #: oids of the tables its foreign keys point at, itself left out
+    #: oids of the tables that its foreign keys reference, itself left out
     parents: frozenset[int]
-    #: whether the target itself deletes or changes rows of other tables when a row of this one goes
+    #: whether the target deletes or changes rows of other tables when a row of this one is deleted
     cascades: bool = False
-    #: whether rows may be written by MERGE
+    #: whether MERGE may write its rows
     takes_merge: bool = False
     #: whether Postgres rewrites statements for it
     has_rules: bool = False
 
     @cached_property
     def by_name(self) -> dict[str, Column]:
-        """Columns by name."""
         return {column.name: column for column in self.columns}
 
     @property
@@ -167,7 +166,7 @@ class TargetTable:
 
     @property
     def quoted_name(self) -> str:
-        """With its schema, as SQL needs it."""
+        """Schema and name, quoted."""
         return f"{quoted(self.schema)}.{quoted(self.name)}"
 
     def __str__(self) -> str:
@@ -175,12 +174,12 @@ class TargetTable:
 
 
 def is_unique(connection: Connection, oid: int, names: Collection[str]) -> bool:
-    """Whether an index of the table sees to it that no two rows have the same values in these columns, none NULL."""
+    """Whether an index guarantees that no two rows have the same values in these columns, none of them NULL."""
     return connection.execute(_UNIQUE, {"oid": oid, "names": sorted(names)}).scalar_one()
 
 
 def is_name(text: str) -> bool:
-    """Whether Postgres can call something so: a longer name it cuts, and finds what it does not mean."""
+    """Whether Postgres takes this as a name: it cuts a longer one, and would find another table or column."""
     return 0 < len(text.encode()) <= MAX_NAME_BYTES and "\x00" not in text
 
 

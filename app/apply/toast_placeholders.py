@@ -1,7 +1,7 @@
-"""Updates that leave a large value out: Debezium writes a stand-in for a TOASTed value that an update left as it was.
+"""Updates that leave a large value out: Debezium writes a stand-in for a TOASTed value that an update did not change.
 
 Such a change becomes one of kind PATCH with the columns that it has. Where an epoch is applied by the last change of
-each row, a patch is completed with what the earlier changes of its row say, so that it still says all that is known.
+each row, a patch is completed from the earlier changes of its row, so that no known value is lost.
 """
 
 import ctypes
@@ -15,53 +15,53 @@ from app.model.arrow import Indices, compute
 from app.model.rows import Layout, RowKind
 from app.model.stand_ins import MARKS, STAND_INS
 
-#: of libc: over as many megabytes a third of the time that `bytes.find` takes, and other threads go on meanwhile
+#: of libc: takes a third of the time of `bytes.find` over megabytes, and other threads run meanwhile
 _memmem = ctypes.CDLL(None).memmem
 _memmem.restype = ctypes.c_void_p
 _memmem.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
 
 
 @dataclass(frozen=True)
-class _Change:
-    """A row that is written anew."""
+class _WrittenRow:
+    """A change that writes a row."""
 
     layout: Layout
     #: column -> field of the COPY line
     fields: Mapping[str, str]
 
     @classmethod
-    def of(cls, layout: Layout, line: str) -> "_Change":
+    def of(cls, layout: Layout, line: str) -> "_WrittenRow":
         return cls(layout, dict(zip(layout.columns, line[:-1].split("\t"), strict=True)))
 
     @property
     def line(self) -> str:
         return "\t".join(self.fields.values()) + "\n"
 
-    def after(self, earlier: "_Change") -> "_Change":
-        """With what an earlier change of the row says."""
+    def after(self, earlier: "_WrittenRow") -> "_WrittenRow":
+        """This change, with the columns that only an earlier change of the row has."""
         fields = {**earlier.fields, **self.fields}
-        return _Change(replace(self.layout, kind=earlier.layout.kind, columns=tuple(fields)), fields)
+        return _WrittenRow(replace(self.layout, kind=earlier.layout.kind, columns=tuple(fields)), fields)
 
 
 def patched(rows: pa.Table) -> pa.Table:
     """Rows (`app.model.rows`) with patches instead of changes that have a stand-in.
 
-    A row of a snapshot has every value: what looks like a stand-in there is one that somebody wrote.
+    A row of a snapshot has every value: a text like a stand-in there is a real value.
     """
     marked = _marked(rows["line"].combine_chunks())
     if not len(marked):
         return rows
     found = rows.take(pa.array(marked))
     layouts = {text: Layout.parse(text) for text in compute.unique(found["layout"]).to_pylist()}
-    changes: dict[int, _Change] = {}
+    changes: dict[int, _WrittenRow] = {}
     columns = (found[name].to_pylist() for name in ("layout", "line", "is_read"))
     for ordinal, text, line, is_read in zip(marked.tolist(), *columns, strict=True):
         if is_read or layouts[text].kind is not RowKind.UPSERT:
             continue
-        change = _Change.of(layouts[text], line)
+        change = _WrittenRow.of(layouts[text], line)
         kept = {name: value for name, value in change.fields.items() if value not in STAND_INS}
         if len(kept) < len(change.fields):
-            changes[ordinal] = _Change(replace(change.layout, kind=RowKind.PATCH, columns=tuple(kept)), kept)
+            changes[ordinal] = _WrittenRow(replace(change.layout, kind=RowKind.PATCH, columns=tuple(kept)), kept)
     rows = _replaced(rows, "layout", {ordinal: one.layout.text for ordinal, one in changes.items()})
     return _replaced(rows, "line", {ordinal: one.line for ordinal, one in changes.items()})
 
@@ -69,21 +69,20 @@ def patched(rows: pa.Table) -> pa.Table:
 def completed(
     rows: pa.Table, layouts: Sequence[Layout], codes: Indices, identities: Indices
 ) -> tuple[pa.Table, Indices] | None:
-    """Rows and codes with the patches completed; None where that cannot be said with these layouts (a schema that
-    changes in between, patches that leave out different columns): then only the order of the changes is right.
-    """
+    """Rows and codes with the patches completed; None where these layouts do not allow it (the schema changes in
+    between, patches leave out different columns): then only the order of the changes is right."""
     kinds = np.array([layout.kind for layout in layouts])
     patches = np.flatnonzero(kinds[codes] == RowKind.PATCH)
     wanted = np.unique(identities[patches])
     known = {layout: index for index, layout in enumerate(layouts)}
-    last: dict[int, _Change] = {}
-    changes: dict[int, _Change] = {}
+    last: dict[int, _WrittenRow] = {}
+    changes: dict[int, _WrittenRow] = {}
     for ordinal in np.flatnonzero(np.isin(identities, wanted) & (identities >= 0)).tolist():
         layout, row = layouts[int(codes[ordinal])], int(identities[ordinal])
         if layout.kind not in (RowKind.UPSERT, RowKind.PATCH):
             last.pop(row, None)
             continue
-        change = _Change.of(layout, rows["line"][ordinal].as_py())
+        change = _WrittenRow.of(layout, rows["line"][ordinal].as_py())
         if layout.kind is RowKind.PATCH and (earlier := last.get(row)) is not None:
             change = changes[ordinal] = change.after(earlier)
             if change.layout not in known or earlier.layout.schema_hash != layout.schema_hash:
@@ -97,7 +96,7 @@ def completed(
 
 
 def _marked(lines: pa.Array) -> Indices:
-    """Ordinals of the lines with a mark. All lines are one text: far quicker to look through than one by one."""
+    """Ordinals of the lines with a mark. They are searched as one text: far quicker than one by one."""
     _, bounds, data = lines.buffers()
     if data is None or not len(lines):
         return np.empty(0, np.int64)
@@ -107,7 +106,7 @@ def _marked(lines: pa.Array) -> Indices:
 
 
 def _places(data: pa.Buffer, mark: bytes, at: int, end: int) -> Iterator[int]:
-    """Where the mark is between two places, looked for again behind each."""
+    """Where the mark is between two places."""
     while found := _memmem(data.address + at, end - at, mark, len(mark)):
         yield found - data.address
         at = found - data.address + len(mark)

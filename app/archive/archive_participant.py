@@ -1,4 +1,4 @@
-"""The archive as a participant of an epoch. See `app.archive` for the steps."""
+"""The archive as a participant of an epoch; `app.archive` has the steps."""
 
 import os
 import time
@@ -14,7 +14,7 @@ import structlog
 from app import failpoint
 from app.archive.committed_files import Folder
 from app.archive.file import Block, FileWriter, sync_folder
-from app.archive.io_errors import telling
+from app.archive.io_errors import translated_io
 from app.archive.line_format import VERSION, EpochLine, HeadLine
 from app.archive.names import Name
 from app.archive.offset_ranges import Kept, Stretch, missing, union
@@ -26,26 +26,24 @@ from app.protocol.participant import Work
 
 log = structlog.get_logger()
 
-#: offsets of a partition that are asked for at once, and are in memory then
+#: offsets of a partition that one request reads into memory
 PIECE = 5_000
 
 
 class Messages(Protocol):
-    """Where the messages come from: tasks that read them (`app.source.kept`)."""
+    """The source of the messages: Spark tasks that read them (`app.source.kept`)."""
 
     def read(self, span: Span) -> Iterable[Block]:
-        """All of them, each partition's in order, or what Kafka's reader raises. Spans mostly follow each other."""
+        """All messages of the span, by partition in order; raises what Kafka's reader raises. Spans mostly adjoin."""
         ...
 
     def close(self) -> None:
-        """Whoever reads gives up. From any thread."""
+        """Make a running `read` give up. Thread-safe."""
         ...
 
 
 @dataclass
 class _Begun:
-    """An epoch that is being written."""
-
     name: Name
     stretches: list[Stretch]
     stop: Event
@@ -53,12 +51,12 @@ class _Begun:
 
 
 class Archive:
-    """The archive of one lane. See Participant. `open` before an opening settles what the last one left."""
+    """The archive of one lane. See Participant. Call `open` before an opening settles what the last one left."""
 
     def __init__(
         self, folder: Folder, messages: Callable[[], Messages], level: int, committed: Callable[[], None] = lambda: None
     ) -> None:
-        """`messages`: asked for when the first epoch is written; `committed`: called when another file is there."""
+        """`messages`: called for the first epoch written; `level`: zstd's; `committed`: called after each commit."""
         self._folder, self._make, self._level, self._committed = folder, messages, level, committed
         self._messages: Messages | None = None
         self._thread = ThreadPoolExecutor(1, "archive")
@@ -68,11 +66,11 @@ class Archive:
         self._cluster, self._topics = "", dict[str, str]()
 
     def open(self, cluster: str, topics: dict[str, str]) -> None:
-        """Look whether it can be written, and is of these topics (name -> Kafka's id). Raises EnvironmentMissing,
+        """Check that the folder is writable and of these topics (name -> Kafka's id). Raises EnvironmentMissing,
         TopicChanged."""
         self._cluster, self._topics, self._kept = cluster, topics, None
         root, path = self._folder.root, self._folder.path
-        with telling(root, "looking for it"):
+        with translated_io(root, "looking for it"):
             is_there = root.is_dir()
         if not is_there:
             raise EnvironmentMissing(
@@ -80,13 +78,13 @@ class Archive:
                 hint=f"mkdir -p {root}, for the lane's user; or mount what belongs there: it is not made, because a "
                 "missing mount looks the same. Without an archive: remove archive from the configuration",
             )
-        with telling(path, "is it writable"):
+        with translated_io(path, "is it writable"):
             path.mkdir(mode=FOLDER_MODE, exist_ok=True)
             self._sweep()
         self._folder.check_topics(cluster, topics)
 
     def _sweep(self) -> None:
-        """Parts of files that were to combine others: the others are still there."""
+        """Remove unfinished combined files: the files that they combine still exist."""
         if not os.access(self._folder.path, os.W_OK | os.X_OK):
             raise PermissionError(13, "not writable", str(self._folder.path))
         for name in self._folder.parts():
@@ -94,7 +92,7 @@ class Archive:
                 (self._folder.path / name.part).unlink(missing_ok=True)
 
     def begin(self, work: Work) -> None:
-        """A thread writes beside the lane's; nothing where everything is kept already."""
+        """Start to write the missing messages on another thread; do nothing if all are kept already."""
         stretches = missing(self.kept(), work.span)
         if not stretches:
             return
@@ -103,25 +101,25 @@ class Archive:
         self._begun = _Begun(name, stretches, stop, writing)
 
     def pre_commit(self) -> None:
-        """Wait for the thread; fsync of file and folder."""
+        """Wait for the thread, end the file, fsync file and folder."""
         begun = self._begun
         if begun is None:
             return
         writer = begun.writing.result()
         failpoint.reach("archive-before-fsync")
-        with telling(self._folder.path, f"writing {begun.name}"):
+        with translated_io(self._folder.path, f"writing {begun.name}"):
             writer.end()
             sync_folder(self._folder.path)
         failpoint.reach("archive-after-fsync")
 
     def commit(self, gid: Gid) -> None:
-        """Rename, on disk. Nothing to do where the epoch's messages were kept already."""
+        """Rename the file and fsync the folder; no rename if the epoch's messages were kept already."""
         name = Name.of(gid)
         part, path = self._folder.path / name.part, self._folder.path / str(name)
         with self._changing:
             begun = self._begun if self._begun and self._begun.name == name else None
             failpoint.reach("archive-before-rename")
-            with telling(self._folder.path, f"committing {name}"):
+            with translated_io(self._folder.path, f"committing {name}"):
                 try:
                     part.rename(path)
                 except FileNotFoundError:
@@ -138,7 +136,7 @@ class Archive:
         self._committed()
 
     def abort(self, gid: Gid) -> bool:
-        """Remove it."""
+        """Stop the thread and remove the file."""
         name = Name.of(gid)
         with self._changing:
             begun = self._begun
@@ -147,22 +145,22 @@ class Archive:
                 begun.stop.set()
                 if begun.writing.exception() is None:
                     begun.writing.result().close()
-            with telling(self._folder.path, f"removing {name.part}"):
+            with translated_io(self._folder.path, f"removing {name.part}"):
                 (self._folder.path / name.part).unlink(missing_ok=True)
         return True
 
     def handles(self) -> list[Gid]:
-        """By the names of what is there."""
+        """The gids in the names of uncommitted files."""
         return [gid for name in self._folder.parts() if (gid := name.gid) is not None]
 
     def kept(self) -> Kept:
-        """What is committed, of each partition."""
+        """Committed offset ranges of each partition."""
         if self._kept is None:
             self._kept = union(self._folder.stretches())
         return self._kept
 
     def close(self) -> None:
-        """Give up what is being read and written; `open` may follow. What is pre-committed stays."""
+        """Stop reading and writing; `open` may follow. A pre-committed file stays."""
         begun, self._begun = self._begun, None
         messages, self._messages = self._messages, None
         if begun is not None:
@@ -179,7 +177,7 @@ class Archive:
         topics = {tp.topic: self._topics.get(tp.topic, "") for tp, _, _ in stretches}
         epoch = EpochLine.of(name.first, time.time(), stretches)
         head = HeadLine(VERSION, name.lane, self._cluster, topics, [epoch])
-        with telling(self._folder.path, f"writing {name}"):
+        with translated_io(self._folder.path, f"writing {name}"):
             writer = FileWriter(self._folder.path / name.part, head, self._level)
             try:
                 for piece in pieces(stretches, end):
@@ -204,8 +202,8 @@ class Archive:
 
 
 def pieces(stretches: Iterable[Stretch], end: Offsets) -> Iterator[Span]:
-    """Spans of at most PIECE offsets a partition, side by side. Each names every partition of `end`, so that a reader
-    goes on from one to the next, and to the next epoch, without beginning anew."""
+    """Spans of at most PIECE offsets per partition, all partitions at once. Each names every partition of `end`, so a
+    reader goes on from one span to the next, and to the next epoch, without a new start."""
     left: dict[TopicPartition, deque[Stretch]] = {tp: deque() for tp in end}
     for one in stretches:
         left[one.tp].append(one)

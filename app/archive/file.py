@@ -1,4 +1,4 @@
-"""One file of the archive: written, made durable, read and verified."""
+"""Writes, syncs, reads and verifies one file of the archive."""
 
 import hashlib
 import os
@@ -23,23 +23,23 @@ from app.archive.line_format import (
 from app.model.message import RawMessage
 from app.private import opened
 
-#: bytes of lines that are compressed at once: each is a frame of its own, and a file of zstd is as many as it likes
+#: bytes of lines that are compressed to one frame; a zstd file may have any number of frames
 BLOCK_BYTES = 1 << 20
-#: bytes that are decompressed at once
+#: decompressed bytes of one read
 _READ_BYTES = 1 << 18
 
 
 class Block(NamedTuple):
-    """Lines of messages as they are in a file: a frame of zstd."""
+    """Lines of messages as one zstd frame."""
 
     frame: bytes
-    #: bytes of the lines
+    #: bytes of the lines, uncompressed
     size: int
     messages: int
 
 
 def blocks(messages: Iterable[RawMessage], level: int) -> Iterator[Block]:
-    """These messages, in blocks of about BLOCK_BYTES."""
+    """Compress these messages to blocks of about BLOCK_BYTES of lines. `level`: zstd's."""
     codec = pa.Codec("zstd", compression_level=level)
     lines: list[bytes] = []
     size = 0
@@ -54,7 +54,7 @@ def blocks(messages: Iterable[RawMessage], level: int) -> Iterator[Block]:
 
 
 class FileWriter:
-    """Writes one file; it is not whole before `end`."""
+    """Writes one file, which is whole after `end`."""
 
     def __init__(self, path: Path, head: HeadLine, level: int) -> None:
         self.path = path
@@ -66,25 +66,25 @@ class FileWriter:
         self._file = opened(path, "wb")
         try:
             self._line(write_head(head))
-            self._flush()  # a frame of its own: who asks what is in the file reads no more than that
+            self._flush()  # a frame of its own: to read the head, no more has to be decompressed
         except BaseException:
             self._file.close()
             raise
 
     def write(self, block: Block) -> None:
-        """Append it as it is."""
+        """Append a block without compressing it again."""
         self._flush()
         self._sum.update(self._codec.decompress(block.frame, block.size))
         self._file.write(block.frame)
         self._messages += block.messages
 
     def write_line(self, line: bytes) -> None:
-        """Append a message that is a line already."""
+        """Append the line of one message."""
         self._line(line)
         self._messages += 1
 
     def end(self) -> None:
-        """The last line, and everything on disk: fsync of the file."""
+        """Write the last line, fsync and close the file."""
         self._flush()
         last = write_end(EndLine(self._messages, self._sum.hexdigest()))
         self._file.write(self._codec.compress(last, asbytes=True))
@@ -93,8 +93,8 @@ class FileWriter:
         self._file.close()
 
     def close(self) -> None:
-        """Give up, or nothing after `end`."""
-        with suppress(OSError):  # what was buffered does not fit: it is not wanted any more
+        """Close an unfinished file; no effect after `end`."""
+        with suppress(OSError):  # buffered bytes may not fit on the disk: they are discarded
             self._file.close()
 
     def _line(self, line: bytes) -> None:
@@ -112,7 +112,7 @@ class FileWriter:
 
 
 def sync_folder(folder: Path) -> None:
-    """A rename, or a new name, on disk."""
+    """fsync the folder: make a rename or a new name durable."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -121,7 +121,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def head_of(path: Path) -> HeadLine:
-    """What is in the file. Raises Diverged when that cannot be read, FileNotFoundError when it is gone."""
+    """Read the head line. Raises Diverged if it cannot be read, FileNotFoundError if the file is gone."""
     for line in _lines(path):
         try:
             return read_head(line)
@@ -131,7 +131,7 @@ def head_of(path: Path) -> HeadLine:
 
 
 def message_lines(path: Path) -> Iterator[bytes]:
-    """Its messages as they stand there, for a file that was verified."""
+    """The message lines of a verified file."""
     lines = _lines(path)
     next(lines)
     held = next(lines)
@@ -141,12 +141,12 @@ def message_lines(path: Path) -> Iterator[bytes]:
 
 
 def messages(path: Path) -> Iterator[RawMessage]:
-    """Its messages, for a file that was verified."""
+    """The messages of a verified file."""
     return map(read_message, message_lines(path))
 
 
 def verify(path: Path) -> EndLine:
-    """Read all of it; raises Diverged when it is not what was written."""
+    """Read the whole file; raises Diverged if it is not what was written."""
     found, count, held = hashlib.sha256(), -1, b""
     for line in _lines(path):
         if held:
@@ -164,7 +164,7 @@ def verify(path: Path) -> EndLine:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """With their newlines."""
+    """The decompressed lines, with their newlines; raises Diverged for broken zstd or a line that is cut off."""
     with path.open("rb") as file:
         try:
             with pa.CompressedInputStream(file, "zstd") as stream:

@@ -1,4 +1,4 @@
-"""What a file system's refusal means: nothing of the epoch is lost, and no message is to blame."""
+"""Translates errors of the archive's file system: the epoch loses nothing, and no message is to blame."""
 
 import errno
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.errors import Diverged, EnvironmentMissing, Unreachable
 
-#: what passes by itself, or when somebody has made room: the lane tries again
+#: errors that pass by themselves, or once there is room: the lane tries again
 _PASSES = frozenset(
     {
         errno.ENOSPC,
@@ -25,23 +25,23 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
-def telling(folder: Path, doing: str) -> Iterator[None]:
-    """An OSError inside as Unreachable, which is tried again, or as EnvironmentMissing, which stops the lane."""
+def translated_io(folder: Path, doing: str) -> Iterator[None]:
+    """Turn an OSError inside into Unreachable, which is tried again, or EnvironmentMissing, which stops the lane."""
     try:
         yield
     except OSError as error:
-        said = f"archive {folder}: {doing}: {error.strerror or error}"
+        message = f"archive {folder}: {doing}: {error.strerror or error}"
         if error.errno in _FULL:
             hint = "make room there, or move the archive: the lane goes on by itself, nothing is lost meanwhile"
-            raise Unreachable(said, hint=hint) from error
+            raise Unreachable(message, hint=hint) from error
         if error.errno in _PASSES:
-            raise Unreachable(said, hint="the lane tries again; look at that file system if it lasts") from error
+            raise Unreachable(message, hint="the lane tries again; look at that file system if it lasts") from error
         hint = "archive.path has to be there and writable by the lane's user; nothing of the epoch was applied"
-        raise EnvironmentMissing(said, hint=hint) from error
+        raise EnvironmentMissing(message, hint=hint) from error
 
 
 def broken(path: Path, why: str) -> Diverged:
-    """A committed file that is not whole."""
+    """The error for a committed file that is not what was written."""
     return Diverged(
         f"archive: {path} is broken: {why}",
         hint="bring back a copy of that file; without it, what it held can only come from Kafka. Nothing was changed",

@@ -1,4 +1,4 @@
-"""What stands in a file of the archive, line by line: JSON, readable with `zstdcat`.
+"""The lines of an archive file: JSON, readable with `zstdcat`.
 
     {"archive":1,"lane":"orders","cluster":"...","topics":{"shop.cdc":"<id>"},"epochs":[{"generation":7,"epoch":40,
         "at":1760000000.5,"spans":[{"topic":"shop.cdc","partition":0,"from":120,"to":170}]}]}
@@ -6,9 +6,9 @@
     ...
     {"end":{"messages":50,"sha256":"..."}}
 
-Bytes that are UTF-8 stand as text in `key` and `value`, others in `key_base64` and `value_base64`; neither means that
-there were none. Messages are ordered by epoch, and those of a partition by offset. The checksum is of all lines before
-the last one, with their newlines, so it does not depend on how they are compressed.
+UTF-8 bytes are text in `key` and `value`, other bytes are in `key_base64` and `value_base64`; without either the key or
+value is null. Messages are in order of epoch, those of a partition by offset. The checksum is of all lines before the
+last, with their newlines, so it does not depend on the compression.
 """
 
 import base64
@@ -43,7 +43,7 @@ class _Message(msgspec.Struct, omit_defaults=True):
 
 
 class SpanLine(msgspec.Struct, frozen=True):
-    """A stretch of one partition."""
+    """A range of offsets of one partition."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class SpanLine(msgspec.Struct, frozen=True):
 
 
 class EpochLine(msgspec.Struct, frozen=True):
-    """An epoch whose messages are in the file, or what was missing of them."""
+    """An epoch whose messages are in the file; without those that other files had already."""
 
     generation: int
     epoch: int
@@ -62,17 +62,15 @@ class EpochLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, one: EpochId, at: float, stretches: list[Stretch]) -> Self:
-        """With these stretches."""
         return cls(*one, at, [SpanLine(tp.topic, tp.partition, start, end) for tp, start, end in stretches])
 
     @property
     def id(self) -> EpochId:
-        """Which one it is."""
         return EpochId(self.generation, self.epoch)
 
     @property
     def stretches(self) -> list[Stretch]:
-        """What of it is in the file."""
+        """The epoch's offset ranges in the file."""
         return [Stretch(TopicPartition(one.topic, one.partition), one.start, one.end) for one in self.spans]
 
 
@@ -81,20 +79,18 @@ class HeadLine(msgspec.Struct, frozen=True):
 
     archive: int
     lane: str
-    #: Kafka's id of the cluster, and those of the topics: offsets mean something only there
+    #: Kafka's ids of the cluster and the topics: offsets are valid only for these
     cluster: str
     topics: dict[str, str]
     epochs: list[EpochLine]
 
     @property
     def stretches(self) -> list[Stretch]:
-        """Of all its epochs."""
+        """The offset ranges of all epochs."""
         return [stretch for epoch in self.epochs for stretch in epoch.stretches]
 
 
 class EndLine(msgspec.Struct, frozen=True):
-    """What the last line says."""
-
     messages: int
     sha256: str
 
@@ -113,7 +109,7 @@ def write_head(head: HeadLine) -> bytes:
 
 
 def read_head(line: bytes) -> HeadLine:
-    """Raises ValueError for anything else."""
+    """Raises ValueError if it is no head line of this format."""
     head = _HEAD.decode(line)
     if head.archive != VERSION:
         raise ValueError(f"format {head.archive} of the archive is not known")
@@ -121,7 +117,7 @@ def read_head(line: bytes) -> HeadLine:
 
 
 def write_message(message: RawMessage) -> bytes:
-    """A line with all of it."""
+    """The whole message as a line."""
     topic, partition, offset = message.position
     key, key_base64 = _text(message.key)
     value, value_base64 = _text(message.value)
@@ -131,7 +127,7 @@ def write_message(message: RawMessage) -> bytes:
 
 
 def read_message(line: bytes) -> RawMessage:
-    """As it was. Raises ValueError for anything else."""
+    """The message of a line; raises ValueError if it is none."""
     read = _MESSAGE.decode(line)
     return RawMessage(
         position=Position(read.topic, read.partition, read.offset),
@@ -148,7 +144,7 @@ def write_end(end: EndLine) -> bytes:
 
 
 def read_end(line: bytes) -> EndLine:
-    """Raises ValueError for anything else."""
+    """Raises ValueError if it is no last line."""
     return _LAST.decode(line).end
 
 

@@ -1,4 +1,4 @@
-"""Names of the archive's files: they tell lane, generation and epoch, as a gid does."""
+"""Names of the archive's files: they contain lane, generation and epoch, as a gid does."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 from app.model.gid import LANE_NAME, Gid
 
-#: in front of what is not committed
+#: prefix of uncommitted files
 PART = ".part-"
 _SUFFIX = ".jsonl.zst"
 _NUMBER = r"(0|[1-9][0-9]*)"
@@ -16,8 +16,6 @@ _NAME = re.compile(
 
 
 class EpochId(NamedTuple):
-    """One epoch of a lane."""
-
     generation: int
     epoch: int
 
@@ -27,7 +25,7 @@ class EpochId(NamedTuple):
 
 @dataclass(frozen=True, order=True)
 class Name:
-    """`<lane>@<generation>-<epoch>.jsonl.zst`, of several epochs `<lane>@<first>..<last>.jsonl.zst`."""
+    """`<lane>@<generation>-<epoch>.jsonl.zst`; for several epochs `<lane>@<first>..<last>.jsonl.zst`."""
 
     lane: str
     first: EpochId
@@ -35,13 +33,13 @@ class Name:
 
     @classmethod
     def of(cls, gid: Gid) -> Self:
-        """The file of one epoch."""
+        """The name of one epoch's file."""
         one = EpochId(gid.generation, gid.epoch)
         return cls(gid.lane, one, one)
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """None for a file of somebody else."""
+        """The name; None for a file that is not of an archive."""
         match = _NAME.fullmatch(text)
         if match is None:
             return None
@@ -50,12 +48,12 @@ class Name:
 
     @property
     def gid(self) -> Gid | None:
-        """Of the only epoch; None for several."""
+        """The gid of a single epoch's file; None for several epochs."""
         return Gid(self.lane, *self.first) if self.first == self.last else None
 
     @property
     def part(self) -> str:
-        """What it is called before it is committed."""
+        """The file's name before it is committed."""
         return f"{PART}{self}"
 
     def __str__(self) -> str:

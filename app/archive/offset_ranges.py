@@ -1,4 +1,4 @@
-"""Stretches of offsets: what is kept of each topic-partition, what is missing, where the gaps are."""
+"""Algebra of offset ranges by topic-partition: union, missing ranges, gaps."""
 
 import itertools
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from app.model.offsets import Offsets, Span, TopicPartition
 
 
 class Stretch(NamedTuple):
-    """Offsets from `start` (inclusive) to `end` (exclusive), whether each of them has a message or not."""
+    """Offsets from `start` (inclusive) to `end` (exclusive); not each of them needs to have a message."""
 
     tp: TopicPartition
     start: int
@@ -18,12 +18,12 @@ class Stretch(NamedTuple):
         return f"{self.tp} {self.start} to {self.end - 1}"
 
 
-#: of each partition, ascending, neither touching nor overlapping
+#: ranges by partition: ascending, disjoint, not adjacent
 Kept = Mapping[TopicPartition, list[tuple[int, int]]]
 
 
 def union(stretches: Iterable[Stretch]) -> dict[TopicPartition, list[tuple[int, int]]]:
-    """All of them, with neighbours as one."""
+    """The union by partition, adjacent ranges merged."""
     found: dict[TopicPartition, list[tuple[int, int]]] = {}
     for tp, start, end in sorted(stretches):
         known = found.setdefault(tp, [])
@@ -35,7 +35,7 @@ def union(stretches: Iterable[Stretch]) -> dict[TopicPartition, list[tuple[int, 
 
 
 def missing(kept: Kept, span: Span) -> list[Stretch]:
-    """What of `span` is not kept."""
+    """The ranges of `span` that are not in `kept`."""
     found: list[Stretch] = []
     for tp, end in span.end.items():
         at = span.start[tp]
@@ -51,7 +51,7 @@ def missing(kept: Kept, span: Span) -> list[Stretch]:
 
 
 def gaps(kept: Kept) -> list[Stretch]:
-    """Between what is kept."""
+    """The ranges between kept ranges."""
     return [
         Stretch(tp, end, start)
         for tp, known in sorted(kept.items())
@@ -60,7 +60,7 @@ def gaps(kept: Kept) -> list[Stretch]:
 
 
 def reach(kept: Kept, position: Offsets) -> Offsets:
-    """Up to where everything from `position` on is kept: `position` itself where nothing of it is."""
+    """The ends (exclusive) up to which all offsets from `position` on are kept; `position` itself where none is."""
     return Offsets.of({tp: _end(kept.get(tp, []), offset) for tp, offset in position.items()})
 
 

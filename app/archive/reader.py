@@ -1,7 +1,7 @@
-"""The reading side: what the archive of a lane holds, and the messages themselves, as Kafka would give them.
+"""Reads the archive of a lane: the offset ranges that it has, and the messages as Kafka would give them.
 
-Reads beside a lane that writes: a file that is combined with others while it is looked for is found in the larger one.
-Every file is verified, whole, before the first of its messages is given.
+May read while a lane writes: if the rotation combines a file meanwhile, the reader finds its messages in the larger
+one. Each file is verified as a whole before its first message is returned.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,35 +15,35 @@ from app.errors import Diverged, SurelaneError
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, TopicPartition
 
-#: how often the files are looked for anew while others combine them
+#: how often the files are listed again while the rotation combines them
 _TRIES = 5
-#: behind every offset
+#: larger than any offset
 _FAR = 1 << 62
 
 
 class ArchiveReader:
-    """Of one lane; `root` is `archive.path`."""
+    """Reads one lane's archive; `root`: `archive.path`."""
 
     def __init__(self, root: Path, lane: str) -> None:
         self.lane = lane
         self._folder = Folder(root, lane)
-        #: files that are what was written
+        #: names of verified files
         self._verified: set[str] = set()
 
     def spans(self) -> Kept:
-        """What is held of each partition: ranges of offsets, start inclusive, end exclusive."""
+        """The kept offset ranges by partition: start inclusive, end exclusive."""
         return union(self._folder.stretches())
 
     def gaps(self) -> list[Stretch]:
-        """What is missing between the first and the last position of each partition."""
+        """The missing ranges between the first and the last offset of each partition."""
         return gaps(self.spans())
 
     def reach(self, position: Offsets) -> Offsets:
-        """Up to where everything from `position` on is held; the position itself where nothing of it is."""
+        """The ends (exclusive) up to which all offsets from `position` on are kept; `position` itself where none is."""
         return reach(self.spans(), position)
 
     def topics(self) -> tuple[set[str], Mapping[str, set[str]]]:
-        """Kafka's ids of the clusters and of each topic that the files are of; one of each unless they were mixed."""
+        """Kafka's ids of the files' clusters, and of each topic; one of each unless the files are mixed."""
         clusters, topics = set[str](), dict[str, set[str]]()
         for one in self._folder.files():
             clusters.add(one.head.cluster)
@@ -52,11 +52,11 @@ class ArchiveReader:
         return clusters, topics
 
     def check_topics(self, cluster: str, topics: Mapping[str, str]) -> None:
-        """Raises TopicChanged for files of other topics than these (name -> Kafka's id)."""
+        """Raise TopicChanged if a file is of another cluster or other topics (name -> Kafka's id)."""
         self._folder.check_topics(cluster, topics)
 
     def faults(self) -> list[str]:
-        """What is wrong with which file, after reading all of them."""
+        """Verify all files; one text for each broken one."""
         found: list[str] = []
         for one in self._folder.files():
             try:
@@ -68,8 +68,8 @@ class ArchiveReader:
         return found + sorted(self._folder.unreadable.values())
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[RawMessage]:
-        """The messages from `start` up to `end` (exclusive), in order. Raises Diverged in front of the first offset
-        that is not held, or of a file that is broken."""
+        """The messages from `start` (inclusive) to `end` (exclusive), in order. Raises Diverged at the first offset
+        that is not kept, or at a broken file."""
         tp, at = TopicPartition(topic, partition), start
         while at < end:
             file, until = self._opened(tp, at)
@@ -80,8 +80,8 @@ class ArchiveReader:
             at = max(at, until)
 
     def epochs(self, position: Offsets) -> Iterator[tuple[Offsets, list[RawMessage]]]:
-        """What lies behind `position`, epoch by epoch as it was applied: where each one ends, and its messages. Raises
-        Diverged in front of what is not held, which is the archive's end at last."""
+        """The messages from `position` on, by epoch as applied: each epoch's end and its messages. Raises Diverged at
+        the first position that is not kept, at the latest at the archive's end."""
         at = position
         while True:
             for end, found in self._file_epochs(self._next(at), at):
@@ -89,7 +89,7 @@ class ArchiveReader:
                 at = end
 
     def _opened(self, tp: TopicPartition, at: int) -> tuple[Iterator[RawMessage], int]:
-        """The file that has `at`, open, and up to where it is whole from there on."""
+        """The messages of the file that has offset `at`, and the end (exclusive) of its range there."""
         for _ in range(_TRIES):
             for one in self._folder.files():
                 ranges = union(stretch for stretch in one.head.stretches if stretch.tp == tp).get(tp, [])
@@ -106,7 +106,7 @@ class ArchiveReader:
         raise not_held(self.lane, Stretch(tp, at, at + 1))
 
     def _next(self, at: Offsets) -> ArchiveFile:
-        """The first file that goes on from `at`: it has something behind it, and leaves nothing out before that."""
+        """The first file with messages from `at` on and no gap before them; verified."""
         files = self._folder.files()
         for one in files:
             ranges = union(stretch for stretch in one.head.stretches if stretch.tp in at)
@@ -145,15 +145,15 @@ class ArchiveReader:
 
 
 def reached(at: Offsets, goal: Mapping[TopicPartition, int]) -> bool:
-    """Whether nothing of `goal` lies behind `at`."""
+    """Whether `at` has reached every offset of `goal`."""
     return all(at.get(tp, 0) >= offset for tp, offset in goal.items())
 
 
 def not_held(lane: str, *stretches: Stretch) -> Diverged:
-    """Nobody has it."""
-    said = ", ".join(f"{one.tp} {one.start}" for one in stretches)
+    """The error for offsets that the archive does not keep."""
+    starts = ", ".join(f"{one.tp} {one.start}" for one in stretches)
     return Diverged(
-        f"the archive of lane {lane} does not go on from {said}",
+        f"the archive of lane {lane} does not go on from {starts}",
         hint="`surelane recover plan` says from which snapshot everything is there",
     )
 

@@ -1,9 +1,9 @@
-"""Many small files made one, and old ones deleted. Crash-safe and idempotent, whenever it dies:
+"""Combines small files and deletes old ones. Idempotent, and safe at any crash:
 
-    .part-<first>..<last>  written -> fsync -> rename -> the files it is made of are deleted
+    write .part-<first>..<last> -> fsync -> rename -> delete the files that it combines
 
-Before the rename nothing has changed. After it, readers take the larger file (`Folder.files`), and the next round
-deletes what is left of the others. A file that is broken is left as it is.
+Before the rename nothing has changed. After it, readers use the larger file (`Folder.files`), and the next round
+deletes the remaining small ones. A broken file is left as it is.
 """
 
 import threading
@@ -18,7 +18,7 @@ import structlog
 from app import failpoint
 from app.archive.committed_files import ArchiveFile, Folder
 from app.archive.file import FileWriter, message_lines, sync_folder, verify
-from app.archive.io_errors import telling
+from app.archive.io_errors import translated_io
 from app.archive.line_format import VERSION, HeadLine
 from app.archive.names import Name
 from app.errors import Diverged, SurelaneError
@@ -29,59 +29,59 @@ log = structlog.get_logger()
 #: committed epochs, or seconds, between two rounds
 ROUND_EPOCHS = 500
 ROUND_SECONDS = 30.0
-#: so many small files are combined at once, however young and small: a folder of millions is slow
+#: number of small files that are combined whatever their age and size: a folder of millions is slow
 MANY_FILES = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """When files are combined, and when they go."""
+    """When to combine files, and when to delete them."""
 
-    #: compressed; files of so many bytes are left alone
+    #: compressed bytes; larger files are not combined
     file_bytes: int
-    #: seconds after which small ones are combined, however few
+    #: seconds after which small files are combined, however few
     file_age: float
-    #: seconds that a file is kept after its newest epoch was written; None: for ever
+    #: seconds to keep a file after its newest epoch was written; None: for ever
     keep_age: float | None
-    #: compressed bytes of the lane that are kept; None: all
+    #: compressed bytes to keep of the lane; None: all
     keep_bytes: int | None
     level: int
 
 
 class Rotation:
-    """Of one lane's folder. `notice` after each commit; a thread of its own does the work now and then."""
+    """The rotation of one lane's folder. Call `notice` after each commit; a separate thread does the rounds."""
 
     def __init__(self, folder: Folder, policy: Policy) -> None:
         self._folder, self._policy = folder, policy
         self._thread = ThreadPoolExecutor(1, "archive-rotation")
         self._lock = threading.Lock()
         self._running = False
-        self._epochs, self._looked_at = 0, 0.0
+        self._epochs, self._round_at = 0, 0.0
 
     def notice(self) -> None:
-        """Another file is committed."""
+        """Count a committed file; start a round if one is due."""
         with self._lock:
             self._epochs += 1
-            due = self._epochs >= ROUND_EPOCHS or time.monotonic() - self._looked_at > ROUND_SECONDS
+            due = self._epochs >= ROUND_EPOCHS or time.monotonic() - self._round_at > ROUND_SECONDS
             if self._running or not due:
                 return
-            self._running, self._epochs, self._looked_at = True, 0, time.monotonic()
+            self._running, self._epochs, self._round_at = True, 0, time.monotonic()
             self._thread.submit(self._round)
 
     def close(self) -> None:
-        """Wait for what is going on."""
+        """Wait for the running round."""
         self._thread.shutdown()
 
     def _round(self) -> None:
         try:
             self.round()
-        except SurelaneError as error:  # the lane is none the worse for it; the next round tries again
+        except SurelaneError as error:  # the lane is not affected; the next round tries again
             log.warning("archive not rotated", lane=self._folder.lane, because=error.message)
         finally:
             self._running = False
 
     def round(self) -> None:
-        """Look at everything once, and do what is due."""
+        """Do one round: delete superseded files, combine small ones, delete outdated ones."""
         self._delete(self._folder.superseded())
         for group in groups(self._folder.files(), self._policy, time.time()):
             sound = [one for one in group if self._is_sound(one)]
@@ -94,7 +94,7 @@ class Rotation:
 
     def _is_sound(self, one: ArchiveFile) -> bool:
         try:
-            with telling(self._folder.path, f"reading {one.name}"):
+            with translated_io(self._folder.path, f"reading {one.name}"):
                 verify(one.path)
         except Diverged as error:
             log.warning("archive: a file is broken", lane=self._folder.lane, because=error.message)
@@ -108,7 +108,7 @@ class Rotation:
         epochs = [epoch for one in group for epoch in one.head.epochs]
         head = HeadLine(VERSION, name.lane, first.head.cluster, topics, epochs)
         part = self._folder.path / name.part
-        with telling(self._folder.path, f"combining {len(group)} files"):
+        with translated_io(self._folder.path, f"combining {len(group)} files"):
             try:
                 self._copy(group, FileWriter(part, head, self._policy.level))
                 failpoint.reach("archive-before-combined")
@@ -132,7 +132,7 @@ class Rotation:
 
     def _delete(self, files: Iterable[ArchiveFile]) -> None:
         paths: list[Path] = [one.path for one in files]
-        with telling(self._folder.path, "deleting files"):
+        with translated_io(self._folder.path, "deleting files"):
             for path in paths:
                 path.unlink(missing_ok=True)
             if paths:
@@ -140,7 +140,7 @@ class Rotation:
 
 
 def groups(files: Sequence[ArchiveFile], policy: Policy, now: float) -> Iterator[list[ArchiveFile]]:
-    """Neighbours that are to be one file. `files` by epoch."""
+    """The groups of neighbouring files to combine. `files`: by epoch."""
     for run in _runs(files, policy):
         size, group = 0, list[ArchiveFile]()
         for one in run:
@@ -150,7 +150,7 @@ def groups(files: Sequence[ArchiveFile], policy: Policy, now: float) -> Iterator
                 if len(group) > 1:
                     yield group
                 size, group = 0, []
-        # what was combined before waits for nothing: else it would be made anew with each epoch that follows
+        # only single epochs age: else a combined file would be combined again with each epoch that follows
         singles = [one.at for one in group if one.name.first == one.name.last]
         is_old = bool(singles) and now - min(singles) >= policy.file_age
         if len(group) > 1 and (is_old or len(group) >= MANY_FILES):
@@ -158,7 +158,7 @@ def groups(files: Sequence[ArchiveFile], policy: Policy, now: float) -> Iterator
 
 
 def outdated(files: Sequence[ArchiveFile], policy: Policy, now: float) -> list[ArchiveFile]:
-    """From the oldest on; the newest file stays whatever it is."""
+    """The files to delete, from the oldest on; never the newest file."""
     left, found = sum(one.bytes for one in files), list[ArchiveFile]()
     for one in files[:-1]:
         too_old = policy.keep_age is not None and now - one.at > policy.keep_age
@@ -171,7 +171,7 @@ def outdated(files: Sequence[ArchiveFile], policy: Policy, now: float) -> list[A
 
 
 def _runs(files: Sequence[ArchiveFile], policy: Policy) -> Iterator[list[ArchiveFile]]:
-    """Small files side by side, of one cluster and its topics, whose offsets ascend, as they do in what is made of
+    """Runs of neighbouring small files of the same cluster and topics, with ascending offsets, as a combined file needs
     them."""
     run: list[ArchiveFile] = []
     ends: dict[TopicPartition, int] = {}

@@ -1,1 +1,1 @@
-"""The command line: one verb a file. What fails is raised as an error of `app.errors` and printed once, in `main`."""
+"""The command line: one verb a file. Failures are raised as errors of `app.errors`, and `main` prints them once."""

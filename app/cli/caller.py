@@ -1,4 +1,4 @@
-"""Who calls a command, as the machine knows it."""
+"""The user and host that call a command."""
 
 import os
 import pwd
@@ -18,9 +18,9 @@ class Caller:
 
 
 def who() -> Caller:
-    """The user of this process; its number where it has no name."""
+    """The user of this process and the host; the user id where it has no name."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        name = str(os.getuid())  # a container's user need not be in its passwd
+        name = str(os.getuid())  # a container's user may be missing in passwd
     return Caller(name, socket.gethostname())

@@ -26,7 +26,7 @@ NoOwner = Annotated[bool, typer.Option("--no-owner", help="dump: everything belo
 
 
 def database_url(text: str) -> URL:
-    """An option's; what is wrong with it is told without the text, which may hold a password."""
+    """Parse an option's URL; raises BadParameter without the text, which may have a password."""
     try:
         return postgres_url(text)
     except PydanticCustomError as error:

@@ -1,4 +1,4 @@
-"""Two databases compared, for every command that does it: what it is told wrongly is told as an option's fault."""
+"""Makes the comparison of two databases for all commands that need one; wrong options raise BadParameter."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -21,7 +21,7 @@ Wait = Annotated[
 
 
 def comparing(settings: Settings, against: URL | None, choice: Choice, progress: Callable[[str], None]) -> Verify:
-    """Reads nothing yet. Raises BadParameter for a pattern that is none."""
+    """A comparison that has read nothing yet. Raises BadParameter for an invalid pattern."""
     try:
         return Verify(settings, against, choice, progress)
     except RouteInvalid as error:

@@ -1,4 +1,4 @@
-"""`surelane doctor`: everything that would keep the lane from running, each with what to do, in one go."""
+"""`surelane doctor`: all faults that would keep the lane from running, each with its remedy, in one run."""
 
 import json
 from dataclasses import asdict
@@ -47,7 +47,7 @@ def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
 
 
 def examine(settings: Settings) -> list[Finding]:
-    """All findings; a part that cannot be reached is one fault and does not hide the others."""
+    """All findings; a part that cannot be reached is one fault, and the other parts are checked."""
     position = ledger_position(settings)
     in_kafka = [*kafka(settings, position), *topics(settings, position), *dead_letters(settings)]
     there = [*machine(settings), *archive(settings), *in_kafka, *target(settings), *guard(settings)]

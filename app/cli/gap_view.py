@@ -1,4 +1,4 @@
-"""Gaps for people and for programs."""
+"""Gaps as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +13,6 @@ Done = Sequence[tuple[Gap, int]]
 
 
 def gaps_json(found: Found, done: Done) -> dict[str, Any]:
-    """For `--json`."""
     return {
         "lanes": [_as_json(one) for one in found.gaps],
         "done": [{"lane": gap.lane, "gap": number} for gap, number in done],
@@ -21,8 +20,7 @@ def gaps_json(found: Found, done: Done) -> dict[str, Any]:
     }
 
 
-def gaps_told(found: Found, done: Done) -> str:
-    """In sentences."""
+def gaps_text(found: Found, done: Done) -> str:
     return printable("\n".join(_done(done) if done else _lines(found)))
 
 
@@ -31,7 +29,7 @@ def _lines(found: Found) -> Iterator[str]:
         if not one.is_one:
             yield f"lane {one.lane}: nothing is missing, Kafka has everything from {one.position} on"
             continue
-        yield f"lane {one.lane}: missing: {one.told()}"
+        yield f"lane {one.lane}: missing: {one.describe()}"
         yield f"  the target ends at {one.position}; Kafka has {one.onward}, at most {one.behind} messages to replay"
     for row in found.accepted:
         yield f"gap {row.id} of lane {row.lane}, accepted {row.at:%Y-%m-%d %H:%M:%S} UTC by {_who(row)}: {row.reason}"

@@ -1,4 +1,4 @@
-"""`surelane guard`: what the poison guard has on record."""
+"""`surelane guard`: shows the poison guard's records."""
 
 import json
 
@@ -46,7 +46,7 @@ def show(config: ConfigFile = None, json_: Json = False) -> None:
 
 
 def _read(settings: Settings) -> list[GuardOverview]:
-    """Both tables as of one moment."""
+    """Read both of the guard's tables in one snapshot."""
     engine = guard_engine(settings, "surelane guard").execution_options(isolation_level="REPEATABLE READ")
     with translated("the guard's tables"), engine.connect() as connection:
         several = settings.source.order is Order.PARTITION

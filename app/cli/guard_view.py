@@ -1,4 +1,4 @@
-"""What the guard has on record of a lane, for people and for programs."""
+"""The guard's records of a lane as tables and as JSON."""
 
 import datetime
 from typing import Any
@@ -18,17 +18,16 @@ _MORE = ("deaths", "unexplained", "alone", "controlled", "control_failures")
 _PROCESS = ("finished", "host", "pid")
 
 
-def as_json(lane: GuardOverview, told: GuardSettings) -> dict[str, Any]:
-    """One lane for `--json`."""
+def as_json(lane: GuardOverview, config: GuardSettings) -> dict[str, Any]:
     return {
         "lane": lane.lane,
         "in_progress": None if lane.attempt is None else _attempt(lane.attempt),
-        "suspects": [_suspect(row, told) for row in lane.suspects],
+        "suspects": [_suspect(row, config) for row in lane.suspects],
     }
 
 
 def facts(lane: GuardOverview) -> Table:
-    """What is in progress."""
+    """The span in progress."""
     table = Table("", "", show_header=False, title=f"lane {lane.lane}", title_justify="left")
     row = lane.attempt
     if row is None:
@@ -48,8 +47,8 @@ def facts(lane: GuardOverview) -> Table:
     return table
 
 
-def suspects(lane: GuardOverview, told: GuardSettings) -> Table:
-    """What is suspected."""
+def suspects(lane: GuardOverview, config: GuardSettings) -> Table:
+    """A line for each suspect."""
     table = Table(title="suspects", title_justify="left", box=None, pad_edge=False)
     names = ("stage", "span", "messages", "attempts", "losses", "unexplained", "alone", "first (UTC)", "last (UTC)")
     for name in (*names, "cause"):
@@ -59,13 +58,13 @@ def suspects(lane: GuardOverview, told: GuardSettings) -> Table:
             row.stage,
             _span(row),
             f"{size(span_of(row)):,}",
-            f"{row.attempts} of {told.max_attempts}",
-            f"{row.losses} of {told.max_losses}",
+            f"{row.attempts} of {config.max_attempts}",
+            f"{row.losses} of {config.max_losses}",
             f"{row.unexplained}",
             f"{row.alone}",
             _time(row.first_at).removesuffix(" UTC"),
             _time(row.last_at).removesuffix(" UTC"),
-            " ".join(filter(None, (row.sqlstate, *_cause(row, told).split()))),
+            " ".join(filter(None, (row.sqlstate, *_cause(row, config).split()))),
         )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
@@ -76,16 +75,16 @@ def _attempt(row: Row[Any]) -> dict[str, Any]:
     return plain | _place(row) | {"begun_at": row.begun_at.isoformat()}
 
 
-def _suspect(row: Row[Any], told: GuardSettings) -> dict[str, Any]:
+def _suspect(row: Row[Any], config: GuardSettings) -> dict[str, Any]:
     return {
         "stage": row.stage,
         **_place(row),
         "attempts": row.attempts,
-        "max_attempts": told.max_attempts,
+        "max_attempts": config.max_attempts,
         "losses": row.losses,
-        "max_losses": told.max_losses,
+        "max_losses": config.max_losses,
         **{name: getattr(row, name) for name in _MORE},
-        "cause": _cause(row, told),
+        "cause": _cause(row, config),
         "error_class": row.error_class,
         "sqlstate": row.sqlstate,
         "first_at": row.first_at.isoformat(),
@@ -97,9 +96,9 @@ def _place(row: Row[Any]) -> dict[str, Any]:
     return {"start": row.span_start, "end": row.span_end, "messages_at_most": size(span_of(row))}
 
 
-def _cause(row: Row[Any], told: GuardSettings) -> str:
-    """The words of the failure; they may be older than `guard.redact`."""
-    return row.error_class if told.redact else row.cause
+def _cause(row: Row[Any], config: GuardSettings) -> str:
+    """The text of the failure; only its class under `guard.redact`, since the text may be older than that setting."""
+    return row.error_class if config.redact else row.cause
 
 
 def _span(row: Row[Any]) -> str:

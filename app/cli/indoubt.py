@@ -1,4 +1,4 @@
-"""`surelane indoubt`: prepared transactions that stay, what the evidence says about them, and answers by hand."""
+"""`surelane indoubt`: prepared transactions, the evidence on them, and answers by hand."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
-from app.cli.indoubt_view import answer_json, answered, as_json, facts, given, listed, sections, told, unfinished
+from app.cli.indoubt_view import answer_json, answered, as_json, facts, given, given_text, listed, sections, unfinished
 from app.cli.terminal import console
 from app.config.loader import load
 from app.config.settings import Order, Settings
@@ -32,7 +32,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-#: of the newest ones, if nobody asks for more
+#: default of --limit: the newest answers
 SHOWN_ANSWERS = 50
 
 GidText = Annotated[
@@ -171,12 +171,12 @@ def _answer(
     with _opened(settings, checkpoint) as (connection, observer):
         answering = Answering(observer, os_user=caller.user, host=caller.host)
         done = answering.give(connection, gid, answer, reason=reason, force=force)
-    typer.echo(json.dumps(given(done)) if json_ else told(done))
+    typer.echo(json.dumps(given(done)) if json_ else given_text(done))
 
 
 @contextmanager
 def _opened(settings: Settings, copy: Path | None) -> Iterator[tuple[Connection, Observer]]:
-    """A connection to the target on which each statement is a transaction of its own."""
+    """A connection to the target in autocommit mode, and an observer."""
     target = settings.target
     several = settings.source.order is Order.PARTITION
     observer = Observer(target.db_schema, settings.lane, source_of(settings.checkpoint, copy), several=several)

@@ -1,4 +1,4 @@
-"""Prepared transactions for people and for programs."""
+"""Prepared transactions as tables, text and JSON."""
 
 import datetime
 from collections import Counter
@@ -17,7 +17,7 @@ from app.recover.answers import AnswerState
 from app.recover.in_doubt_overview import InDoubt
 from app.recover.verdict import PAST
 
-#: of each kind so many lines are shown; `--json` has all
+#: most lines shown of each kind; `--json` has all
 MAX_LINES = 20
 _WITHHELD = "not shown: guard.redact hides columns"
 _ANSWER = ("id", "lane", "gid", "generation", "epoch", "answer", "verdict", "forced", "reason", "evidence")
@@ -27,7 +27,6 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def as_json(one: InDoubt, redact: Collection[str]) -> dict[str, Any]:
-    """One transaction for `--json`."""
     return {
         "gid": one.prepared.gid,
         "lane": one.gid.lane if one.gid else None,
@@ -48,7 +47,7 @@ def as_json(one: InDoubt, redact: Collection[str]) -> dict[str, Any]:
 
 
 def unfinished(row: Row[Any]) -> dict[str, Any]:
-    """An answer whose process died over it, for `--json`."""
+    """An answer whose process died before it recorded the outcome, for `--json`."""
     return {name: getattr(row, name) for name in _UNFINISHED} | {"at": row.at.isoformat()}
 
 
@@ -59,7 +58,7 @@ def answer_json(row: Row[Any]) -> dict[str, Any]:
 
 
 def answered(rows: Sequence[Row[Any]]) -> Table:
-    """Answers on record as a table."""
+    """A line for each answer on record."""
     table = Table(box=None, pad_edge=False)
     for name in ("id", "at (UTC)", "gid", "verdict", "answer", "state", "by", "reason"):
         table.add_column(name, overflow="fold")
@@ -84,8 +83,8 @@ def given(one: Given) -> dict[str, Any]:
     return plain | {"forced": one.forced, "before": one.before}
 
 
-def told(one: Given) -> str:
-    """An answer that was given, and what follows."""
+def given_text(one: Given) -> str:
+    """An answer that was given, and its consequence."""
     text = f"{one.gid} {PAST[one.answer]}, answer {one.id}"
     if one.before:
         text = f"{one.gid} was {PAST[one.answer]} before; now on record as answer {one.id}"
@@ -97,7 +96,7 @@ def told(one: Given) -> str:
 
 
 def listed(found: Sequence[InDoubt]) -> Table:
-    """Transactions as a table."""
+    """A line for each transaction."""
     table = Table(box=None, pad_edge=False)
     for name in ("gid", "age", "owner", "verdict", "tables", "locks", "blocks"):
         table.add_column(name, overflow="fold")
@@ -117,7 +116,7 @@ def listed(found: Sequence[InDoubt]) -> Table:
 
 
 def facts(one: InDoubt) -> Table:
-    """What it is, and what is known about it."""
+    """A transaction with its evidence."""
     table = Table("", "", show_header=False, box=None, pad_edge=False)
     lines = {
         "gid": one.prepared.gid,
@@ -136,7 +135,10 @@ def sections(one: InDoubt, redact: Collection[str]) -> Iterator[tuple[str, str]]
     yield "what to do", printable(one.next)
     held = Counter(f"{lock.mode} on {lock.place}" for lock in one.holding.locks)
     yield "locks", printable(_some([f"{line} ({n} times)" if n > 1 else line for line, n in held.items()]))
-    yield "blocks", printable(_some([_told(session, redact) for session in one.holding.blocks], nothing="nobody"))
+    yield (
+        "blocks",
+        printable(_some([_waiter_text(session, redact) for session in one.holding.blocks], nothing="nobody")),
+    )
 
 
 def age(seconds: float) -> str:
@@ -174,7 +176,7 @@ def _there(there: bool | None) -> str:
     return "not known" if there is None else "exists" if there else "does not exist"
 
 
-def _told(session: LockWaiter, redact: Collection[str]) -> str:
+def _waiter_text(session: LockWaiter, redact: Collection[str]) -> str:
     who = ", ".join(filter(None, (session.user, session.application)))
     queue = "behind one of these, " if session.behind else ""
     wants = f"{queue}wants {session.mode} on {session.place}"
@@ -182,7 +184,7 @@ def _told(session: LockWaiter, redact: Collection[str]) -> str:
 
 
 def _query(session: LockWaiter, redact: Collection[str]) -> str:
-    """Somebody's SQL may have values of hidden columns in it."""
+    """The session's SQL; withheld under `guard.redact`, since it may have values of hidden columns."""
     return _WITHHELD if redact else session.query
 
 

@@ -1,4 +1,4 @@
-"""What is known of a lane from outside: read from the target's ledger and locks and from Kafka, running or not."""
+"""The status of a lane, running or not, read from the target's ledger and locks and from Kafka."""
 
 import datetime
 from collections import Counter
@@ -23,21 +23,21 @@ from app.model.gid import Gid
 from app.model.in_flight import InFlightView
 from app.model.offsets import Offsets
 
-#: of several lanes the state that needs a look first
+#: states by urgency: several lanes together have the first that one of them has
 STATES_BY_URGENCY = ("failed", "stopped", "starting", "running")
-#: epochs that are looked at for their plans
+#: newest epochs whose plans are counted
 PLANS_OF = 1000
 DIED = "the writer ended without a word (killed?): the next start settles what it left"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriterStatus:
-    """The process of the lane's generation, and the session that holds the lane's lock. None: not known, or nobody."""
+    """The process of the lane's generation, and the session that holds the lane's lock. None: not known, or none."""
 
     host: str | None
     pid: int | None
     since: datetime.datetime | None
-    #: pid in the server, and the address it comes from
+    #: pid of the session in the server, and the address that it connects from
     backend: int | None
     client: str | None
 
@@ -49,10 +49,10 @@ class WriterStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class StageStatus:
-    """What stage processes have in hand, as the lane's monitor has written it within the last second or two."""
+    """What the stage processes work on, as the lane's monitor wrote it within the last second or two."""
 
     seen: InFlightView
-    #: bytes that may be staged ahead, as this configuration has them
+    #: bytes that may be staged ahead, by this configuration
     limit: int
 
     def as_json(self) -> dict[str, Any]:
@@ -87,14 +87,14 @@ class LaneStatus:
     position: Offsets
     lag_messages: int | None
     lag_seconds: float | None
-    #: plan -> epochs that took it, of the last PLANS_OF
+    #: plan -> number of epochs that took it, of the last PLANS_OF
     plans: dict[str, int]
     #: gids of this lane's prepared transactions
     in_doubt: tuple[str, ...]
     last_error: str | None
-    #: None, too, of several lanes together
+    #: None also for several lanes together
     writer: WriterStatus | None
-    #: None: it does not run, or the driver stages by itself
+    #: None: the lane does not run, or the driver stages by itself
     stage: StageStatus | None
 
     def as_json(self) -> dict[str, Any]:
@@ -108,17 +108,17 @@ class LaneStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """The status and what could not be found out."""
+    """The status of a configuration's lanes."""
 
     status: LaneStatus
-    #: each lane by itself where `order: partition` makes several, else empty
+    #: each lane separately where `order: partition` makes several, else empty
     lanes: tuple[LaneStatus, ...]
     #: why the lag is not known
     trouble: SurelaneError | None
 
 
 def read_report(settings: Settings, engine: Engine, broker: Broker) -> Report:
-    """Everything about the lane of `settings`; only the target has to be reachable."""
+    """Read the status of the lane of `settings`; only the target has to be reachable."""
     with translated("reading the ledger"), engine.connect() as connection:
         lanes = [_read(connection, settings, name) for name in _names(connection, settings)]
     status = lanes[0] if settings.source.order is Order.TOTAL else _together(settings.lane, lanes)
@@ -138,14 +138,14 @@ def _names(connection: Connection, settings: Settings) -> list[str]:
 
 def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
     ledger = Ledger(settings.target.db_schema, lane)
-    row, last, said = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
+    row, last, reported = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
     gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
-    state, error = (said.state, said.last_error) if said else ("stopped", None)
+    state, error = (reported.state, reported.last_error) if reported else ("stopped", None)
     holder, alive = lock_holder(connection, lane), state in ("starting", "running")
     if alive and holder is None:
         state, error = "failed", error or DIED
     elif holder is not None and not alive:
-        state = "starting"  # what the ledger says is of the run before
+        state = "starting"  # the ledger still has the state of the run before
     return LaneStatus(
         lane=lane,
         state=state,
@@ -182,7 +182,7 @@ def _writer(connection: Connection, ledger: Ledger, generation: int | None, hold
 
 
 def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
-    """Several lanes as one: the most urgent state, the highest numbers."""
+    """Merge several lanes into one: the most urgent state, the highest numbers."""
     states = {one.state for one in lanes}
     return LaneStatus(
         lane=lane,
@@ -201,7 +201,7 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
 
 
 def _stages_together(stages: list[StageStatus]) -> StageStatus | None:
-    """A process stands with each lane that it does not work for."""
+    """Merge the lanes' stages; idle processes are listed with every lane."""
     if not stages:
         return None
     processes = sorted({process for one in stages for process in one.seen.processes})

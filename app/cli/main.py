@@ -1,6 +1,6 @@
-"""The command `surelane`: finds the verb, and turns every failure into a message, a hint and an exit status.
+"""The command `surelane`: runs the verb, and turns every failure into a message, a hint and an exit status.
 
-A verb's module is imported when it is called, so that `surelane status` does not wait for Spark's imports.
+A verb's module is imported when the verb is called, so that `surelane status` does not wait for Spark's imports.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from app import logs
 from app.errors import ExitStatus, SurelaneError
 
-#: in the order in which they are needed
+#: in the order of the help text
 VERBS = (
     *("run", "status", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "indoubt"),
     *("guard", "quarantine"),
@@ -23,18 +23,17 @@ VERBS = (
 
 
 class LazyVerbs(TyperGroup):
-    """Verbs by name, imported on demand. Each is a module of the package with a typer application `app`, named like the
-    verb, with an underscore for a hyphen."""
+    """Verbs by name, imported on demand. Each verb is a module of the package, named like the verb with underscores for
+    hyphens, with a typer application `app`."""
 
     package = "app.cli"
     verbs: tuple[str, ...] = VERBS
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All verbs."""
         return list(self.verbs)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The verb's command, None for a word that is no verb."""
+        """The verb's command; None for an unknown verb."""
         if cmd_name not in self.verbs:
             return None
         command = typer.main.get_command(importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").app)
@@ -82,7 +81,7 @@ def main(program: typer.Typer = app, name: str = "surelane") -> None:
     except SurelaneError as error:
         _report(error)
         sys.exit(error.exit_status)
-    except Exception:  # noqa: BLE001  # the one place where everything ends
+    except Exception:  # noqa: BLE001  # the outermost handler of the process
         if not structlog.is_configured():
             logs.configure("-")
         structlog.get_logger().exception("an error nobody foresaw: please report it")
@@ -90,7 +89,7 @@ def main(program: typer.Typer = app, name: str = "surelane") -> None:
 
 
 def _report(error: SurelaneError) -> None:
-    """As a log line where the process writes logs for machines, else as text."""
+    """Log the error where the process logs for machines, else print it to stderr."""
     if structlog.is_configured() and not sys.stderr.isatty():
         kind, status = type(error).__name__, int(error.exit_status)
         structlog.get_logger().error("stopped", error=kind, message=error.message, hint=error.hint, exit_status=status)

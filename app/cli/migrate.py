@@ -1,4 +1,4 @@
-"""`surelane migrate`: bring Surelane's own schema to the newest form, in the target and in the guard's database."""
+"""`surelane migrate`: migrates Surelane's schema in the target and in the guard's database to the newest revision."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""`surelane quarantine`: look at the messages a lane skipped, have them applied after all, or give them up."""
+"""`surelane quarantine`: shows the messages that a lane skipped, requests their release, or discards them."""
 
 import datetime
 import enum
@@ -26,7 +26,7 @@ from app.model.moment import EXAMPLE, moment
 from app.quarantine.operator import Filter, Operator
 from app.quarantine.quarantine import OPEN, EntryState
 
-#: entries of one `list`, whose messages are in memory together
+#: most entries of one `list`, which has their messages in memory together
 MAX_LISTED = 1_000
 
 app = typer.Typer(
@@ -39,14 +39,12 @@ app = typer.Typer(
 
 
 class Part(enum.StrEnum):
-    """A part of a message."""
-
     KEY = "key"
     VALUE = "value"
 
 
 def _since(text: str) -> datetime.datetime:
-    """A time, or how long ago."""
+    """Parse a time, or how long ago it was."""
     try:
         return moment(text)
     except ValueError:
@@ -180,7 +178,7 @@ def discard(
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[tuple[Connection, Operator]]:
-    """A transaction on the target, short."""
+    """A short transaction on the target, and an operator."""
     target = settings.target
     engine = make_engine(target.url, target.owner_role, "surelane quarantine")
     operator = Operator(target.db_schema, settings.lane, several=settings.source.order is Order.PARTITION)
@@ -189,7 +187,7 @@ def _opened(settings: Settings) -> Iterator[tuple[Connection, Operator]]:
 
 
 def _meant(settings: Settings, entries: list[int] | None, *, every: bool, table: str | None) -> list[int]:
-    """The entries that the command line names."""
+    """Ids of the entries that the command line names."""
     if every == bool(entries):
         raise typer.BadParameter("name entries, or --all (with --table: all of that table)")
     if entries:

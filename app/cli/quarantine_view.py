@@ -1,4 +1,4 @@
-"""A skipped message for people and for programs: whatever its bytes are, the terminal and the JSON stay whole."""
+"""A skipped message as text and as JSON; no bytes of it can break the terminal or the JSON."""
 
 import base64
 import datetime
@@ -13,12 +13,12 @@ from app.config.redaction import Columns, Redaction
 from app.quarantine.quarantine import raw_message
 from app.quarantine.redacted_text import document, error_text
 
-#: of a text that is longer only the beginning is shown; `--raw` and `--json` give all
+#: most characters shown of a text; `--raw` and `--json` give all
 MAX_CHARACTERS = 100_000
-#: of bytes that are no text
+#: most bytes shown of a value that is no text
 MAX_DUMPED_BYTES = 4_096
 _DUMP_WIDTH = 16
-#: of a key or an error in the list
+#: most characters of a key or an error in the list
 MAX_CELL_CHARACTERS = 60
 _WITHHELD = "not shown: guard.redact hides columns and these bytes cannot be told apart; --raw writes them"
 
@@ -30,7 +30,7 @@ _EVENT = ("what", "from_state", "to_state", "db_user", "who", "reason")
 
 
 def summary(row: Row[Any], redaction: Redaction) -> dict[str, Any]:
-    """An entry of the list."""
+    """An entry of the list, for `--json`."""
     columns = redaction.columns(row.source_schema, row.source_table)
     return {
         **{name: getattr(row, name) for name in _FACTS},
@@ -46,7 +46,7 @@ def summary(row: Row[Any], redaction: Redaction) -> dict[str, Any]:
 
 
 def whole(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> dict[str, Any]:
-    """An entry with its message and what was done with it."""
+    """An entry with its message and its history, for `--json`."""
     columns = redaction.columns(row.source_schema, row.source_table)
     headers = [[name, _bytes_as_json(value, Columns(()))] for name, value in raw_message(row).headers]
     events = [{"at": one.at.isoformat(), **{name: getattr(one, name) for name in _EVENT}} for one in history]
@@ -55,7 +55,7 @@ def whole(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> d
 
 
 def listed(rows: Sequence[Row[Any]], redaction: Redaction) -> Table:
-    """Entries as a table."""
+    """A line for each entry."""
     table = Table(box=None, pad_edge=False)
     for name in ("id", "state", "skipped at (UTC)", "position", "table", "key", "error"):
         table.add_column(name, overflow="fold")
@@ -77,7 +77,7 @@ def listed(rows: Sequence[Row[Any]], redaction: Redaction) -> Table:
 
 
 def facts(row: Row[Any]) -> Table:
-    """What is known of an entry beside its message."""
+    """The facts of an entry, without its message."""
     table = Table("", "", show_header=False, title=f"entry {row.id}", title_justify="left")
     lines = {
         "state": f"{_state(row)}, since {_time(row.changed_at)}",
@@ -103,11 +103,11 @@ def sections(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -
     yield f"value {_size(row.value)}", shown(row.value, columns)
     headers = [f"{printable(name)}: {shown(value, Columns(()))}" for name, value in raw_message(row).headers]
     yield "headers", "\n".join(headers) or "none"
-    yield "history", "\n".join(map(_told, history))
+    yield "history", "\n".join(map(_event_text, history))
 
 
 def shown(data: bytes | None, columns: Columns) -> str:
-    """Bytes as people read them: JSON indented, other text with escapes, everything else as a dump."""
+    """Bytes as readable text: JSON indented, other text with escapes, everything else as a hex dump."""
     if data is None:
         return "null"
     if found := document(data, columns):
@@ -119,7 +119,7 @@ def shown(data: bytes | None, columns: Columns) -> str:
 
 
 def printable(text: str) -> str:
-    """Text in which nothing commands the terminal or turns its direction; in JSON the escapes are JSON's own."""
+    """Escape what could control the terminal or turn its writing direction; the escapes are JSON's."""
     return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
 
 
@@ -150,7 +150,7 @@ def _dump(data: bytes) -> str:
 
 
 def _bytes_as_json(data: bytes | None, columns: Columns) -> dict[str, Any] | None:
-    """Size, and text where it is text, else base64; neither when columns are hidden and cannot be told apart."""
+    """Size, and text or else base64; neither where columns are hidden and the bytes are no document."""
     if data is None:
         return None
     text = encoded = None
@@ -185,7 +185,7 @@ def _state(row: Row[Any]) -> str:
     return f"{row.state} (release {'requested' if row.release_refused is None else 'refused'})"
 
 
-def _told(event: Row[Any]) -> str:
+def _event_text(event: Row[Any]) -> str:
     what = f"{event.from_state} -> {event.to_state}" if event.what == "changed" else f"{event.what}, {event.to_state}"
     by = f"{event.who} as {event.db_user}" if event.who else event.db_user
     return printable(f"{_time(event.at)}  {what}, by {by}" + (f": {event.reason}" if event.reason else ""))

@@ -1,5 +1,5 @@
-"""`surelane recover`: let a lane that stopped because target and checkpoint differ go on from the target's ledger; and
-getting a target back from a snapshot: the plan, and carrying it out."""
+"""`surelane recover`: lets a lane whose target and checkpoint differ go on from the target's ledger, accepts gaps, and
+plans and runs the recovery of a target from a snapshot."""
 
 import json
 import sys
@@ -13,9 +13,9 @@ from sqlalchemy.engine import URL
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.comparing import Tables, Wait, comparing
-from app.cli.gap_view import gaps_json, gaps_told
-from app.cli.recover_view import Telling, course_told, plan_json, plan_told, recovered_json, recovered_told
-from app.cli.verify_view import told
+from app.cli.gap_view import gaps_json, gaps_text
+from app.cli.recover_view import RecoveryProgress, course_text, plan_json, plan_text, recovered_json, recovered_text
+from app.cli.verify_view import outcome_text
 from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
@@ -29,7 +29,7 @@ from app.recover.gap import look
 from app.recover.journal import course
 from app.recover.recovering import Recovering, RecoveryOptions
 from app.recover.recovery_plan import PlanCheck, make_plan
-from app.snapshot.driver import Destination
+from app.snapshot.driver import RestorePlace
 from app.snapshot.snapshot_directory import Directory
 from app.verify.pairs import Choice
 
@@ -81,7 +81,7 @@ def recover(
         typer.echo(json.dumps({"lanes": lanes, "done": not dry_run}))
         return
     for recovery in found:
-        typer.echo(_told(recovery, dry_run=dry_run))
+        typer.echo(_resumption_text(recovery, dry_run=dry_run))
 
 
 @app.command(
@@ -119,7 +119,7 @@ def gap(
                 who=(caller.user, caller.host),
                 forget=lambda lane: forget_suspects(settings, lane),
             )
-    typer.echo(json.dumps(gaps_json(found, done)) if as_json else gaps_told(found, done))
+    typer.echo(json.dumps(gaps_json(found, done)) if as_json else gaps_text(found, done))
     if not accept and any(one.is_one for one in found.gaps):
         raise typer.Exit(ExitStatus.DIVERGED)
 
@@ -141,7 +141,7 @@ def plan(
     stored = Directory(Path(settings.snapshots.directory)).get(snapshot)
     with Broker(settings.source) as broker:
         made = make_plan(settings, stored, broker)
-    typer.echo(json.dumps(plan_json(made)) if as_json else plan_told(made))
+    typer.echo(json.dumps(plan_json(made)) if as_json else plan_text(made))
     if not made.ok:
         raise typer.Exit(ExitStatus.DIVERGED)
 
@@ -203,53 +203,53 @@ def run(
     stored = Directory(Path(settings.snapshots.directory)).get(snapshot)
     if status:
         found = course(stored)
-        typer.echo(json.dumps({"snapshot": snapshot, **found.as_json()}) if as_json else course_told(snapshot, found))
+        typer.echo(json.dumps({"snapshot": snapshot, **found.as_json()}) if as_json else course_text(snapshot, found))
         return
     destination = None
     if to is not None:
-        destination = Destination(to=to, port=port, max_prepared_transactions=slots, owners=not no_owner)
+        destination = RestorePlace(to=to, port=port, max_prepared_transactions=slots, owners=not no_owner)
     elif port is not None or slots is not None or no_owner:
         raise typer.BadParameter("--port, --max-prepared-transactions and --no-owner belong to --to")
-    wishes = RecoveryOptions(
+    options = RecoveryOptions(
         destination=destination, url=database_url(url) if url else None, foreign=foreign, anew=anew
     )
     choice, url_against = Choice(tuple(tables or ()), same_names=same_names), database_url(against) if against else None
     caller = who()
-    with Telling(quiet=as_json) as telling:
+    with RecoveryProgress(quiet=as_json) as progress:
         done = Recovering(
             settings,
-            wishes,
+            options,
             lane=_lane(config),
-            compare=_comparing(settings, url_against, choice, telling, wait) if url_against else None,
+            compare=_comparing(settings, url_against, choice, progress, wait) if url_against else None,
             who=(caller.user, caller.host),
-            say=telling.say,
-            progress=telling.progress,
+            say=progress.say,
+            progress=progress.progress,
         ).run(snapshot)
-    typer.echo(json.dumps(recovered_json(done)) if as_json else recovered_told(done))
+    typer.echo(json.dumps(recovered_json(done)) if as_json else recovered_text(done))
     if not done.ok:
         raise typer.Exit(ExitStatus.DIFFERENT)
 
 
 def _lane(config: Path | None) -> list[str]:
-    """As an operator would run it."""
+    """The command that runs the lane until it has caught up."""
     options = ["--config", str(config)] if config else []
     return [sys.executable, "-m", "app.cli", "run", "--until-caught-up", *options]
 
 
 def _comparing(
-    original: Settings, against: URL, choice: Choice, telling: Telling, wait: float
+    original: Settings, against: URL, choice: Choice, progress: RecoveryProgress, wait: float
 ) -> Callable[[Settings], PlanCheck]:
-    """The comparison that ends it; what it is told wrongly is wrong before anything is done."""
-    comparing(original, against, choice, telling.progress)
+    """The comparison at the end of a recovery; raises BadParameter for wrong options before anything is done."""
+    comparing(original, against, choice, progress.progress)
 
     def compare(settings: Settings) -> PlanCheck:
-        outcome = comparing(settings, against, choice, telling.progress).run(wait)
+        outcome = comparing(settings, against, choice, progress.progress).run(wait)
         hint = "" if outcome.equal else ". Which: surelane verify --against, with the restored target.url"
-        return PlanCheck(what="comparison", ok=outcome.equal, said=f"{told(outcome)}{hint}")
+        return PlanCheck(what="comparison", ok=outcome.equal, said=f"{outcome_text(outcome)}{hint}")
 
     return compare
 
 
-def _told(recovery: Resumption, *, dry_run: bool) -> str:
+def _resumption_text(recovery: Resumption, *, dry_run: bool) -> str:
     replay = f"lane {recovery.lane}: from {recovery.position}, at most {recovery.messages} messages to replay"
     return f"{replay}; nothing was changed" if dry_run else f"{replay}. Next: surelane run"

@@ -1,4 +1,4 @@
-"""Plans and recoveries for people and for programs."""
+"""Plans and recoveries as text and as JSON."""
 
 import math
 import time
@@ -19,13 +19,13 @@ from app.recover.recovery_plan import RecoveryPlan
 
 #: seconds between two lines of progress where stderr is no terminal
 PROGRESS_SECONDS = 10.0
-#: what leads out of a fault
+#: check of a plan -> runbook for its fault
 _PAGES = {"topics": "topic-recreated.md", "retention": "retention-exceeded.md"}
 _WIDTH = max(map(len, Step))
 
 
 def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
-    """For `--json`. A headroom without limit, or that is not known, is null; `headroom_known` tells which."""
+    """For `--json`. `headroom_seconds` is null where it is unlimited or not known; see `headroom_known`."""
     finite = math.isfinite(plan.headroom_seconds)
     return {
         "snapshot": plan.manifest.name,
@@ -43,8 +43,7 @@ def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
     }
 
 
-def plan_told(plan: RecoveryPlan) -> str:
-    """In sentences."""
+def plan_text(plan: RecoveryPlan) -> str:
     return printable("\n".join(_lines(plan)))
 
 
@@ -74,15 +73,15 @@ def _headroom(seconds: float) -> str:
     return "without limit of time" if math.isinf(seconds) else f"for {age(seconds)} at least"
 
 
-class Telling:
-    """A recovery in progress: a line on stdout for each step that is over, what is going on on stderr."""
+class RecoveryProgress:
+    """Shows a recovery in progress: a line on stdout for each finished step, the present activity on stderr."""
 
     def __init__(self, *, quiet: bool) -> None:
-        """`quiet`: stdout is for a program."""
+        """`quiet`: write nothing to stdout, which a program reads."""
         self._quiet = quiet
         self._stderr = Console(stderr=True)
         self._status = self._stderr.status("recover ...") if self._stderr.is_terminal else None
-        self._told_at = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._status:
@@ -93,39 +92,37 @@ class Telling:
         if self._status:
             self._status.stop()
 
-    def say(self, step: Step, said: str) -> None:
-        """This one is over."""
+    def say(self, step: Step, outcome: str) -> None:
+        """Print a finished step."""
         if self._quiet:
             return
         if self._status:
             self._status.stop()
-        typer.echo(printable(_line(step, said)))
+        typer.echo(printable(_line(step, outcome)))
         if self._status:
             self._status.start()
 
     def progress(self, words: str) -> None:
-        """Not every word where it would fill a log."""
+        """Show the present activity; where stderr is no terminal, at most every PROGRESS_SECONDS."""
         if self._status:
             self._status.update(escape(words))
-        elif time.monotonic() - self._told_at > PROGRESS_SECONDS:
-            self._told_at = time.monotonic()
+        elif time.monotonic() - self._printed_at > PROGRESS_SECONDS:
+            self._printed_at = time.monotonic()
             typer.echo(printable(words), err=True)
 
 
 def recovered_json(done: Recovered) -> dict[str, Any]:
-    """For `--json`."""
     url = None if done.url is None else done.url.set(password=None).render_as_string()
     checks = [vars(check) for check in done.checks]
     return {"snapshot": done.snapshot, "ok": done.ok, "url": url, "checks": checks, **done.course.as_json()}
 
 
-def recovered_told(done: Recovered) -> str:
-    """What to do next."""
+def recovered_text(done: Recovered) -> str:
+    """What the operator does next."""
     return printable("\n".join(_next(done)))
 
 
-def course_told(name: str, course: Course) -> str:
-    """How far it has come."""
+def course_text(name: str, course: Course) -> str:
     return printable("\n".join(_course(name, course)))
 
 
@@ -152,12 +149,12 @@ def _course(name: str, course: Course) -> Iterator[str]:
         return
     yield f"recovery from {name} to {course.place.to}: {'finished' if course.finished else 'not finished'}"
     for step, one in course.steps.items():
-        said = f"{one.said} ({one.at})" if one.state is StepState.DONE else f"{one.state} {one.said}".strip()
-        yield _line(step, said)
+        outcome = f"{one.said} ({one.at})" if one.state is StepState.DONE else f"{one.state} {one.said}".strip()
+        yield _line(step, outcome)
     if not course.finished:
         yield f"go on: surelane recover run --snapshot {name}"
 
 
-def _line(step: Step, said: str) -> str:
+def _line(step: Step, outcome: str) -> str:
     number = list(Step).index(step) + 1
-    return f"{number}. {step:<{_WIDTH}}  {said}"
+    return f"{number}. {step:<{_WIDTH}}  {outcome}"

@@ -1,4 +1,4 @@
-"""`surelane replay`: the lane's tables made anew somewhere else, of the messages that made them."""
+"""`surelane replay`: builds the lane's tables again in another place, from the messages that made them."""
 
 import json
 import signal
@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from app.cli.common_options import ConfigFile, Json
-from app.cli.replay_view import as_json, told
+from app.cli.replay_view import as_json, replayed_text
 from app.cli.terminal import progress
 from app.config.loader import load
 from app.logs import warnings_only
 from app.process import STOP_SIGNALS
 from app.replay.bounds import EXAMPLE, Bound
-from app.replay.destination import Destination
+from app.replay.destination import RebuildPlace
 from app.replay.opening import ReplayOptions
 from app.replay.replay import Replaying
 
@@ -81,13 +81,13 @@ def replay(
     """
     settings = load(config)
     try:
-        place = Destination.parse(settings, into)
+        place = RebuildPlace.parse(settings, into)
     except ValueError as error:
         raise typer.BadParameter(f"--into: {error}") from None
-    wishes = ReplayOptions(start=start, goal=goal, anew=anew)
+    options = ReplayOptions(start=start, goal=goal, anew=anew)
     with warnings_only(), _stopping() as stop, progress("replay", PROGRESS_SECONDS) as say:
-        done = Replaying(place, wishes, stop=stop, progress=say).run()
-    typer.echo(json.dumps(as_json(done, config)) if json_ else told(done, config))
+        done = Replaying(place, options, stop=stop, progress=say).run()
+    typer.echo(json.dumps(as_json(done, config)) if json_ else replayed_text(done, config))
 
 
 @contextmanager

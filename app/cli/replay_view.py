@@ -1,4 +1,4 @@
-"""Replays for people and for programs."""
+"""Replays as text and as JSON."""
 
 import shlex
 from collections.abc import Iterator
@@ -6,16 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.quarantine_view import printable
-from app.replay.destination import Destination
+from app.replay.destination import RebuildPlace
 from app.replay.replay import Replayed
 from app.replay.skip_comparison import ReplaySkips
 
-#: messages of which the end is told one by one
+#: most skipped messages listed one by one
 SHOWN = 10
 
 
 def as_json(done: Replayed, config: Path | None) -> dict[str, Any]:
-    """Everything for `--json`."""
     return {
         "lane": done.mark.lane,
         "into": done.place.shown,
@@ -32,12 +31,11 @@ def as_json(done: Replayed, config: Path | None) -> dict[str, Any]:
     }
 
 
-def told(done: Replayed, config: Path | None) -> str:
-    """In sentences."""
+def replayed_text(done: Replayed, config: Path | None) -> str:
     return printable("\n".join(_lines(done, config)))
 
 
-def verify_command(place: Destination, config: Path | None) -> str:
+def verify_command(place: RebuildPlace, config: Path | None) -> str:
     """The command that compares the target with the replay."""
     words = ["surelane", "verify", *(["--config", str(config)] if config else [])]
     words += ["--against", place.shown, "--same-names"] if place.is_elsewhere else ["--against-schema", place.shown]

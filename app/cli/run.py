@@ -28,7 +28,7 @@ def run(
     config: ConfigFile = None,
     until_caught_up: UntilCaughtUp = False,
 ) -> None:
-    """Apply changes until told to stop (SIGTERM or Ctrl-C), going on where the target's ledger says.
+    """Apply changes until a signal to stop (SIGTERM or Ctrl-C), going on where the target's ledger says.
 
     What an earlier run left in doubt is settled first. Logs are JSON lines on stderr, for people when it is a terminal.
     The lane runs in a process of its own, which is started again when it dies (`restart` in the configuration).
@@ -38,9 +38,9 @@ def run(
     role = Supervisor(settings).run()
     if isinstance(role, int):
         raise typer.Exit(role)
-    gc.disable()  # until everything is imported: what is made by then stays
+    gc.disable()  # until everything is imported: objects made until then live as long as the process
     with Link(role.link) as link:
-        # in the worker only; the service's imports take as long as the JVM needs to come up
+        # in the worker only; the service's imports take as long as the JVM's start
         from app.worker.lane_jvm import start_lanes_jvm
 
         server = ForkServer() if is_local(settings.spark.master) else None

@@ -1,4 +1,4 @@
-"""`surelane snapshot`: copies of the target, taken while the lane runs, and put back somewhere else."""
+"""`surelane snapshot`: takes snapshots of the target while the lane runs, and restores them in another place."""
 
 import json
 from collections.abc import Iterator
@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 
 from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots
-from app.cli.snapshot_view import as_json, facts, listed, restored_json, told_made, told_restored
+from app.cli.snapshot_view import as_json, facts, listed, made_text, restored_json, restored_text
 from app.cli.terminal import confirm, console, progress
 from app.config.loader import load
 from app.config.settings import Settings, SnapshotDriver
 from app.errors import ExitStatus
-from app.snapshot.driver import Destination
+from app.snapshot.driver import RestorePlace
 from app.snapshot.snapshots import Snapshots
 
 app = typer.Typer(
@@ -54,7 +54,7 @@ def create(
         more = {"deleted": made.deleted, "trouble": made.trouble}
         typer.echo(json.dumps(as_json(made.stored) | more))
         return
-    typer.echo(told_made(made))
+    typer.echo(made_text(made))
 
 
 @app.command(
@@ -115,7 +115,7 @@ def delete(
     """Give one up: its files, and what RDS keeps of it."""
     with _opened(load(config)) as snapshots:
         if not any(name == broken for broken, _ in snapshots.listing().broken):
-            snapshots.directory.get(name)  # one that is not there is not asked about
+            snapshots.directory.get(name)  # raises for an unknown name before the question
     if not yes:
         confirm(f"delete snapshot {name}?")
     with _opened(load(config)) as snapshots:
@@ -149,17 +149,17 @@ def restore(
     May be called again until it is done: it goes on, or begins anew. The original is not touched.
     """
     settings = load(config)
-    destination = Destination(to=to, port=port, max_prepared_transactions=slots, owners=not no_owner)
+    destination = RestorePlace(to=to, port=port, max_prepared_transactions=slots, owners=not no_owner)
     with _opened(settings) as snapshots:
         stored, restored = snapshots.restore(name, destination)
     if json_:
         typer.echo(json.dumps(restored_json(stored, restored)))
         return
-    typer.echo(told_restored(stored, restored))
+    typer.echo(restored_text(stored, restored))
 
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[Snapshots]:
-    """With what is being done on stderr, where that is a terminal."""
+    """Snapshots, with progress on stderr where that is a terminal."""
     with progress("snapshot") as say:
         yield Snapshots(settings, say)

@@ -1,4 +1,4 @@
-"""Snapshots for people and for programs."""
+"""Snapshots as tables, text and JSON."""
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ _STEP = 1024
 
 
 def as_json(stored: StoredSnapshot) -> dict[str, Any]:
-    """One of them for `--json`: the manifest, and where it is."""
+    """A snapshot for `--json`: its manifest and its folder."""
     manifest = stored.manifest
     return {
         **manifest.as_json(),
@@ -32,7 +32,7 @@ def as_json(stored: StoredSnapshot) -> dict[str, Any]:
 
 
 def restored_json(stored: StoredSnapshot, restored: Restored) -> dict[str, Any]:
-    """A restore for `--json`. No password: programs take it from where they had it."""
+    """A restore for `--json`, without the password: programs have it already."""
     return {
         "name": stored.manifest.name,
         "driver": stored.manifest.driver.value,
@@ -46,7 +46,7 @@ def restored_json(stored: StoredSnapshot, restored: Restored) -> dict[str, Any]:
 
 
 def listed(found: Iterable[StoredSnapshot]) -> Table:
-    """A line for each."""
+    """A line for each snapshot."""
     table = Table(box=None, pad_edge=False)
     for name in ("name", "driver", "lane", "made", "age", "size", "position", "in doubt"):
         table.add_column(name, overflow="fold")
@@ -67,7 +67,7 @@ def listed(found: Iterable[StoredSnapshot]) -> Table:
 
 
 def facts(stored: StoredSnapshot) -> Table:
-    """Everything that the manifest says of one."""
+    """The facts of a snapshot's manifest."""
     one, server = stored.manifest, stored.manifest.content.server
     table = Table("", "", show_header=False, box=None, pad_edge=False)
     lines = {
@@ -87,8 +87,8 @@ def facts(stored: StoredSnapshot) -> Table:
     return table
 
 
-def told_made(made: Made) -> str:
-    """What was made, in sentences."""
+def made_text(made: Made) -> str:
+    """The created snapshot."""
     one = made.stored.manifest
     seconds = (one.ended_at - one.made_at).total_seconds()
     lines = [f"{one.name}: {size(one.bytes)} in {seconds:.1f} s, {made.stored.folder}", f"  position {position(one)}"]
@@ -99,8 +99,8 @@ def told_made(made: Made) -> str:
     return printable("\n".join(lines))
 
 
-def told_restored(stored: StoredSnapshot, restored: Restored) -> str:
-    """What was restored, and what to type next."""
+def restored_text(stored: StoredSnapshot, restored: Restored) -> str:
+    """The restored snapshot, and the next commands."""
     one, url = stored.manifest, restored.url.render_as_string(hide_password=True)
     lines = [f"{one.name}: restored {'before, ' if restored.before else ''}at {url}"]
     if restored.seen is None:
@@ -114,7 +114,7 @@ def told_restored(stored: StoredSnapshot, restored: Restored) -> str:
 
 
 def position(one: Manifest) -> str:
-    """Exactly, or between which two."""
+    """The snapshot's exact position, or the two that it lies between."""
     first, last = str(one.seen.position), one.content.last
     if one.exact or last is None or last.position == one.seen.position:
         return first
@@ -122,7 +122,7 @@ def position(one: Manifest) -> str:
 
 
 def size(count: float) -> str:
-    """In the unit that fits."""
+    """A number of bytes in the unit that fits."""
     unit = 0
     while count >= _STEP and unit < len(_UNITS) - 1:
         count, unit = count / _STEP, unit + 1
@@ -130,7 +130,7 @@ def size(count: float) -> str:
 
 
 def _next(one: Manifest, restored: Restored) -> Iterator[str]:
-    """The way on, numbered."""
+    """The next steps, numbered."""
     steps = [
         "stop the lane if it runs, and set target.url to the restored one",
         "is all of it there?   surelane doctor",

@@ -1,4 +1,4 @@
-"""`surelane status`: how the lane is, whether it runs or not."""
+"""`surelane status`: the status of the lane, running or not."""
 
 import datetime
 import json
@@ -59,14 +59,14 @@ def _watch(settings: Settings, engine: Engine, broker: Broker) -> None:
     with Live(auto_refresh=False) as live:
         try:
             while True:
-                live.update(_looked(settings, engine, broker), refresh=True)
+                live.update(_current_view(settings, engine, broker), refresh=True)
                 time.sleep(WATCH_SECONDS)
         except KeyboardInterrupt:
             return
 
 
-def _looked(settings: Settings, engine: Engine, broker: Broker) -> Group:
-    """What a look gives now; a server that is away is shown as that, and looked at again."""
+def _current_view(settings: Settings, engine: Engine, broker: Broker) -> Group:
+    """The present status; a server that does not answer is shown as its error, and read again the next time."""
     try:
         return _view(read_report(settings, engine, broker))
     except Unreachable as error:

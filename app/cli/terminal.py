@@ -1,4 +1,4 @@
-"""The console that results are printed on, what is going on meanwhile, and what has to be confirmed."""
+"""The console for results, progress on stderr, and confirmation of commands."""
 
 import sys
 import time
@@ -11,18 +11,18 @@ from rich.markup import escape
 
 from app.errors import Refused
 
-#: columns of a table that goes to another program: each row on one line
+#: width of a table that goes to another program: keeps each row on one line
 PIPED_WIDTH = 250
 
 
 def console() -> Console:
-    """As wide as the terminal, or wide enough for whole rows."""
+    """A console as wide as the terminal, or wide enough for whole rows."""
     return Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
 
 
 @contextmanager
 def progress(verb: str, every_seconds: float | None = None) -> Iterator[Callable[[str], None]]:
-    """What is being done, on stderr; where that is no terminal a line every so many seconds, None: nothing."""
+    """Progress on stderr; where that is no terminal, a line every `every_seconds`, or nothing for None."""
     stderr = Console(stderr=True)
     if not stderr.is_terminal:
         yield _lines(verb, every_seconds) if every_seconds is not None else lambda _: None
@@ -32,19 +32,19 @@ def progress(verb: str, every_seconds: float | None = None) -> Iterator[Callable
 
 
 def _lines(verb: str, every_seconds: float) -> Callable[[str], None]:
-    told_at = time.monotonic()
+    printed_at = time.monotonic()
 
     def say(words: str) -> None:
-        nonlocal told_at
-        if time.monotonic() - told_at > every_seconds:
-            told_at = time.monotonic()
+        nonlocal printed_at
+        if time.monotonic() - printed_at > every_seconds:
+            printed_at = time.monotonic()
             typer.echo(f"{verb}: {words}", err=True)
 
     return say
 
 
 def confirm(question: str) -> None:
-    """Raises Refused unless somebody says yes."""
+    """Ask on the terminal; raises Refused unless the user confirms."""
     try:
         sure = typer.confirm(question, err=True)
     except typer.Abort:

@@ -1,4 +1,4 @@
-"""`surelane verify`: whether the target holds what another database holds."""
+"""`surelane verify`: compares the target with another database."""
 
 import json
 from typing import Annotated
@@ -8,12 +8,12 @@ import typer
 from app.cli.common_options import ConfigFile, Json, database_url
 from app.cli.comparing import Tables, Wait, comparing
 from app.cli.terminal import console, progress
-from app.cli.verify_view import as_json, differences, listed, told
+from app.cli.verify_view import as_json, differences, listed, outcome_text
 from app.config.loader import load
 from app.errors import ExitStatus
 from app.verify.pairs import Choice
 
-#: differing keys of a table that are shown
+#: default of --show: differing keys shown of each table
 SHOWN = 20
 
 app = typer.Typer(add_completion=False)
@@ -78,7 +78,7 @@ def verify(
         typer.echo(json.dumps(as_json(outcome, show)))
     else:
         console().print(listed(outcome))
-        for line in (*differences(outcome, show), told(outcome)):
+        for line in (*differences(outcome, show), outcome_text(outcome)):
             typer.echo(line)
     if not outcome.equal:
         raise typer.Exit(ExitStatus.DIFFERENT)

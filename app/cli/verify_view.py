@@ -1,4 +1,4 @@
-"""Comparisons for people and for programs."""
+"""Comparisons as tables, text and JSON."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ from app.verify.verify import VerifyOutcome
 
 
 def as_json(outcome: VerifyOutcome, show: int) -> dict[str, Any]:
-    """Everything for `--json`; of each table the first `show` differing keys."""
+    """For `--json`, with the first `show` differing keys of each table."""
     done = outcome.record
     return {
         "lane": done.lane,
@@ -64,7 +64,7 @@ def _value(one: Values, text: str | None) -> str | None:
 
 
 def listed(outcome: VerifyOutcome) -> Table:
-    """A line for each table."""
+    """A line for each compared table."""
     table = Table(box=None, pad_edge=False)
     for name in ("table", "rows", "other rows", *DifferenceKind, "result"):
         table.add_column(name, overflow="fold")
@@ -76,7 +76,7 @@ def listed(outcome: VerifyOutcome) -> Table:
 
 
 def differences(outcome: VerifyOutcome, show: int) -> Iterator[str]:
-    """The first of each table, and what was not compared."""
+    """The first `show` differing keys of each table, and what was not compared."""
     for one in outcome.tables:
         if one.differing:
             yield printable(f"\n{one.pair}, against {one.pair.other}")
@@ -98,8 +98,8 @@ def differences(outcome: VerifyOutcome, show: int) -> Iterator[str]:
         yield printable(f"the target is at {found.target}, the replay at {found.other}: {found.apart:,} offsets apart")
 
 
-def told(outcome: VerifyOutcome) -> str:
-    """The end of it, in a sentence."""
+def outcome_text(outcome: VerifyOutcome) -> str:
+    """The result in a sentence."""
     done = outcome.record
     found = "equal" if outcome.equal else f"{done.differing:,} keys differ"
     tables = "1 table" if done.tables == 1 else f"{done.tables:,} tables"

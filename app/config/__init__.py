@@ -1,1 +1,1 @@
-"""What the operator decides: read from one YAML file and the environment, checked as a whole before anything starts."""
+"""The configuration: read from one YAML file and the environment, validated as a whole before anything starts."""

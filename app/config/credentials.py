@@ -1,7 +1,7 @@
-"""Where a password comes from: `env:NAME`, `file:/path`, `secretsmanager:ARN-OR-NAME`, `rds-iam`.
+"""Sources of passwords: `env:NAME`, `file:/path`, `secretsmanager:ARN-OR-NAME`, `rds-iam`.
 
-A database URL carries it in its query (`?password_from=rds-iam`), so that whatever is derived from a URL (another host,
-another database) logs in the same way. It is never a secret itself and may be shown.
+A database URL has it in its query (`?password_from=rds-iam`), so that each URL derived from it (another host, another
+database) logs in the same way. It is never a secret itself and may be shown.
 """
 
 import enum
@@ -14,9 +14,9 @@ from typing import Self
 
 from sqlalchemy import URL
 
-#: of a URL's query
+#: key in the query of a URL
 QUERY_KEY = "password_from"
-#: what `sslmode` has to be for a token to be sent: RDS takes it over TLS only
+#: values of `sslmode` that allow a token: RDS accepts it over TLS only
 ENCRYPTED = ("require", "verify-ca", "verify-full")
 _NAMED = re.compile(r"\benv(?::|%3A)([A-Za-z_][A-Za-z0-9_]*)")
 #: sections of the configuration whose values may be secrets
@@ -27,7 +27,7 @@ _RDS_HOST = re.compile(r".+\.([a-z]{2}(?:-[a-z]+)+-\d+)\.rds\.amazonaws\.com(\.c
 
 
 class PasswordInvalid(ValueError):
-    """Not a place that a password can come from; holds no secret."""
+    """Not a valid source of a password; the message contains no secret."""
 
     def __init__(self, problem: str, hint: str) -> None:
         super().__init__(problem)
@@ -35,25 +35,25 @@ class PasswordInvalid(ValueError):
 
 
 class PasswordKind(enum.StrEnum):
-    """The places."""
+    """The kinds of sources."""
 
-    ENV = "env"  #: a variable of the environment
-    FILE = "file"  #: a file's first line, read anew for each connection
+    ENV = "env"  #: an environment variable
+    FILE = "file"  #: the first line of a file, read for each connection
     SECRETS_MANAGER = "secretsmanager"  #: AWS Secrets Manager: a text, or JSON with `username` and `password`
-    RDS_IAM = "rds-iam"  #: a token of fifteen minutes, made for each connection
+    RDS_IAM = "rds-iam"  #: a token valid for fifteen minutes, generated for each connection
 
 
 @dataclass(frozen=True)
 class PasswordFrom:
-    """One place."""
+    """One source of a password."""
 
     kind: PasswordKind
-    #: the variable, the path, the secret; for `rds-iam` the region, "" where the host name says it
+    #: name of the variable, path, or secret; for `rds-iam` the region, "" where the host name contains it
     what: str
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises PasswordInvalid, which does not repeat the text: somebody may have written the password itself."""
+        """Raises PasswordInvalid, which does not repeat the text: it may be the password itself."""
         head, _, what = text.partition(":")
         if head not in set(PasswordKind):
             raise PasswordInvalid("not a place that a password comes from (not shown: it may be one)", _FORMS)
@@ -69,14 +69,14 @@ class PasswordFrom:
 
     @property
     def region(self) -> str | None:
-        """Of AWS, where it is written here."""
+        """The AWS region, where `what` contains it."""
         if self.kind is PasswordKind.RDS_IAM:
             return self.what or None
         parts = self.what.split(":")
         return parts[3] if self.kind is PasswordKind.SECRETS_MANAGER and len(parts) > 3 else None
 
     def check(self) -> None:
-        """Whether it can be asked on this machine: raises PasswordInvalid."""
+        """Raises PasswordInvalid where this machine cannot read the source."""
         if self.kind is PasswordKind.ENV and self.what not in os.environ:
             raise PasswordInvalid(f"there is no environment variable {self.what}", "set it, or name another one")
         if self.kind is PasswordKind.FILE and not os.access(Path(self.what).expanduser(), os.R_OK):
@@ -88,7 +88,7 @@ class PasswordFrom:
 
 
 def needs_aws(what: str, *modules: str) -> None:
-    """Raises PasswordInvalid where a library of AWS is missing."""
+    """Raises PasswordInvalid where one of the AWS `modules` is not installed."""
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
         hint = "python -m pip install --require-hashes -r requirements-aws.lock"
@@ -96,18 +96,18 @@ def needs_aws(what: str, *modules: str) -> None:
 
 
 def password_from(url: URL) -> PasswordFrom | None:
-    """Where the password of `url` comes from; None: it is in the URL, or there is none."""
+    """Source of the password of `url`; None: the password is in the URL, or there is none. Raises PasswordInvalid."""
     text = url.query.get(QUERY_KEY)
     return None if text is None else PasswordFrom.parse(str(text))
 
 
 def without_password_from(url: URL) -> URL:
-    """As libpq takes it."""
+    """`url` for libpq, without the query key."""
     return url.difference_update_query([QUERY_KEY])
 
 
 def checked_url(url: URL) -> URL:
-    """`url`, if what it says of its password can be done: raises PasswordInvalid."""
+    """`url`; raises PasswordInvalid where its source of a password is unusable."""
     place = password_from(url)
     if place is None:
         return url
@@ -125,13 +125,13 @@ def checked_url(url: URL) -> URL:
 
 
 def region_of_host(host: str | None) -> str | None:
-    """As an endpoint of Amazon RDS says it."""
+    """The region in the name of an Amazon RDS endpoint."""
     found = _RDS_HOST.fullmatch(host or "")
     return found[1] if found else None
 
 
 def variables_with_secrets(settings: object) -> set[str]:
-    """Names of the environment that may hold a secret of ours: what `env:` names anywhere in `settings`, and the keys
-    that take secrets."""
+    """Names of environment variables that may contain a secret: those that `env:` names anywhere in `settings`, and
+    those of the configuration's sections with secrets."""
     named = {found[1] for found in _NAMED.finditer(repr(settings))}
     return named | {name for name in os.environ if name.upper().startswith(_KEYS_WITH_SECRETS)}

@@ -1,4 +1,4 @@
-"""Read the settings: file, then environment over it, then one validation that reports every fault at once."""
+"""Reads the settings: the file, overridden by the environment, then one validation that reports all faults."""
 
 import difflib
 import os
@@ -19,10 +19,10 @@ from app.errors import ConfigInvalid
 
 DEFAULT_FILE = Path("surelane.yaml")
 PREFIX = "SURELANE_"
-#: how alike a name must be to be taken for a slip of the pen (0..1)
+#: similarity (0..1) from which on an unknown variable counts as a misspelt key
 LIKENESS = 0.75
 
-#: keys of earlier versions, and what there is now
+#: keys of earlier versions, and their replacement
 _GONE = {
     "source.decode": "Spark's tasks read and decode the messages (`stage.tasks`)",
     "transform.where": "the function runs in the tasks that decode (`stage.tasks`)",
@@ -37,7 +37,7 @@ _MISSING = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing wrong with the configuration."""
+    """One fault of the configuration."""
 
     #: dotted path of the key
     path: str
@@ -49,7 +49,7 @@ class Fault:
 
 
 def load(path: Path | None = None) -> Settings:
-    """The settings of `path` (default `surelane.yaml`) and the environment; raises ConfigInvalid."""
+    """Settings from `path` (default `surelane.yaml`) and the environment; raises ConfigInvalid."""
     file = path or DEFAULT_FILE
     from_file, from_environment = _from_file(file), _Environment(Settings)()
     faults = _misspelt_variables()
@@ -85,7 +85,7 @@ def _from_file(file: Path) -> dict[str, Any]:
 
 
 def _where(error: yaml.YAMLError) -> str:
-    """Line and problem, without the line's text: it may hold a password."""
+    """Line and problem, without the text of the line, which may contain a password."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or "cannot be parsed"
     if isinstance(error, ComposerError):
         problem = "a text that begins with * or & needs quotes"  # PyYAML's message repeats the text
@@ -93,7 +93,7 @@ def _where(error: yaml.YAMLError) -> str:
 
 
 class _Environment(EnvSettingsSource):
-    """`SURELANE_SOURCE__TOPICS` -> source.topics. What is not JSON stays text; the key's own check judges it."""
+    """`SURELANE_SOURCE__TOPICS` -> source.topics. A value that is not JSON stays text, which the key validates."""
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
         try:
@@ -103,7 +103,7 @@ class _Environment(EnvSettingsSource):
 
 
 def _merged(file: Mapping[str, Any], environment: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
-    """The environment's keys over the file's; sections are merged key by key, a value is replaced as a whole."""
+    """The file's keys, overridden by the environment's. Sections are merged key by key, values are replaced whole."""
     merged = dict(file) | dict(environment)
     for name, field in model.model_fields.items():
         if (section := _section(field)) is None:
@@ -154,7 +154,7 @@ def _holds(nested: object, loc: tuple[int | str, ...]) -> bool:
 
 
 def _misspelt_variables() -> list[Fault]:
-    """Variables that look like a key but are none; others (`SURELANE_CACHE`) belong to somebody else."""
+    """Faults for variables that resemble a key; others (`SURELANE_CACHE`) are no keys of the configuration."""
     keys = {name.upper() for name in Settings.model_fields}
     names = (name.removeprefix(PREFIX) for name in sorted(os.environ) if name.upper().startswith(PREFIX))
     return [fault for name in names if (fault := _misspelt(name.upper(), keys))]

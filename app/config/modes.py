@@ -1,6 +1,6 @@
-"""The connector's handling modes, by Debezium's own names and values: what a text means where no schema says it.
+"""The connector's handling modes, with Debezium's names and values: the meaning of a text without a schema.
 
-Its `hstore.handling.mode` is not among them: a map and the text of its JSON look the same in a message.
+`hstore.handling.mode` is not among them: a map and its JSON text look the same in a message.
 """
 
 import enum
@@ -13,14 +13,14 @@ class DecimalMode(enum.StrEnum):
 
     PRECISE = "precise"  #: base64 of the unscaled integer
     STRING = "string"
-    DOUBLE = "double"  #: about 16 digits are right
+    DOUBLE = "double"  #: precise to about 16 digits
 
 
 class TimePrecision(enum.StrEnum):
     """`time.precision.mode`."""
 
     ADAPTIVE = "adaptive"  #: milliseconds up to three digits, else microseconds
-    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"  #: the same, `time` always in microseconds
+    ADAPTIVE_TIME_MICROSECONDS = "adaptive_time_microseconds"  #: as ADAPTIVE, but `time` always in microseconds
     CONNECT = "connect"  #: milliseconds
     ISOSTRING = "isostring"
     MICROSECONDS = "microseconds"
@@ -40,12 +40,12 @@ class BinaryMode(enum.StrEnum):
 class IntervalMode(enum.StrEnum):
     """`interval.handling.mode`."""
 
-    NUMERIC = "numeric"  #: microseconds, a month as 30.4375 days; ISO text is understood, too
+    NUMERIC = "numeric"  #: microseconds, a month as 30.4375 days; ISO text is accepted, too
     STRING = "string"
 
 
 class Modes(BaseModel):
-    """As the connector has them; Debezium's defaults but for `decimal`, whose default says nothing without a schema."""
+    """The connector's modes. Debezium's defaults except for `decimal`, whose default is ambiguous without a schema."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -55,5 +55,5 @@ class Modes(BaseModel):
     interval: IntervalMode = IntervalMode.NUMERIC
 
 
-#: of a lane that is told nothing
+#: modes of a lane that configures none
 DEFAULT_MODES = Modes()

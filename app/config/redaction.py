@@ -1,6 +1,6 @@
-"""Redaction: columns of the source whose values are for nobody's eyes.
+"""Redaction: source columns whose values are neither shown nor logged.
 
-A pattern is `schema.table.column`, or `*.column` for every table; each part may hold `*`, which stands for any text.
+A pattern is `schema.table.column`, or `*.column` for every table; each part may contain `*`, which matches any text.
 """
 
 import re
@@ -15,7 +15,7 @@ _EVERY_TABLE = "*"
 
 @dataclass(frozen=True)
 class Columns:
-    """The redacted columns of one table, by their names' patterns; false when there is none."""
+    """The redacted columns of one table, as patterns of names; false when there are none."""
 
     patterns: tuple[re.Pattern[str], ...]
 
@@ -34,13 +34,13 @@ class _Rule:
 
 
 class Redaction:
-    """What `guard.redact` says; raises RouteInvalid for a pattern that would never match."""
+    """The rules of `guard.redact`; raises RouteInvalid for a pattern that would never match."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._rules = tuple(map(_rule, patterns))
 
     def columns(self, schema: str | None, table: str | None) -> Columns:
-        """The redacted columns of a source table; of every table when it is not known which one it is."""
+        """The redacted columns of a source table; those of all rules when the table is unknown."""
         if schema is None or table is None:
             return Columns(tuple(rule.column for rule in self._rules))
         rules = (rule for rule in self._rules if rule.schema.fullmatch(schema) and rule.table.fullmatch(table))

@@ -1,8 +1,8 @@
-"""Routes: which target table a source table's changes go to.
+"""Routes: the target table of each source table.
 
-A pattern is `schema.table`; each half may hold `*`, which stands for any text. The first route that matches wins.
-On the target side the n-th `*` of a half takes the text of the n-th `*` of the same half of the source. No route leads
-into the schema of Surelane's own tables.
+A pattern is `schema.table`; each half may contain `*`, which matches any text. The first route that matches applies.
+On the target side the n-th `*` of a half stands for the text of the n-th `*` of the same half of the source. No route
+leads into the schema of Surelane's own tables.
 """
 
 import re
@@ -13,7 +13,7 @@ _EXAMPLE = 'write it like "public.*": "shop.*" or "public.orders": "public.order
 
 
 class RouteInvalid(ValueError):
-    """A route that could not be followed."""
+    """An invalid route or pattern."""
 
     def __init__(self, problem: str, hint: str = _EXAMPLE) -> None:
         super().__init__(problem)
@@ -40,7 +40,7 @@ class _Route:
 
 
 class Routes:
-    """The routes of one lane, in order; raises RouteInvalid for one that makes no sense."""
+    """The routes of one lane, in order; raises RouteInvalid for an invalid one."""
 
     def __init__(self, tables: Mapping[str, str], own: str | None = None) -> None:
         """`own`: schema of Surelane's own tables."""
@@ -53,16 +53,16 @@ class Routes:
             raise RouteInvalid(f"{into[0]!r}: schema {own} has Surelane's own tables", hint)
 
     def target(self, schema: str, table: str) -> tuple[str, str] | None:
-        """(schema, table) in the target of a source table, None when no route takes it."""
+        """(schema, table) in the target for a source table; None when no route matches."""
         found = next((found for route in self._routes if (found := route.target(schema, table))), None)
         return None if found and found[0] == self._own else found
 
     def reaches(self, schema: str, table: str) -> bool:
-        """Whether changes of some source table could go to this target table."""
+        """Whether changes of any source table can go to this target table."""
         return any(route.reaches(schema, table) for route in self._routes)
 
     def named(self) -> list[tuple[str, str]]:
-        """(schema, table) of every target table that a route names in full."""
+        """(schema, table) of each target table that a route names without `*`."""
         halves = [(route.target_schema, route.target_table) for route in self._routes]
         return [(schema, table) for schema, table in halves if "*" not in schema + table]
 
@@ -83,7 +83,7 @@ def _route(source: str, target: str) -> _Route:
 
 
 def halves(text: str, side: str, hint: str = _EXAMPLE) -> tuple[str, str]:
-    """`schema.table` in two; `side` is source or target. Raises RouteInvalid."""
+    """Split `schema.table`; `side`: source or target, for the message. Raises RouteInvalid."""
     schema, dot, table = text.partition(".")
     if not (schema and dot and table):
         raise RouteInvalid(f"{text!r} is not a {side} schema.table", hint)
@@ -91,7 +91,7 @@ def halves(text: str, side: str, hint: str = _EXAMPLE) -> tuple[str, str]:
 
 
 def pattern(half: str) -> re.Pattern[str]:
-    """A name in which `*` stands for any text."""
+    """Compile a name in which `*` matches any text."""
     return re.compile("(.*)".join(map(re.escape, half.split("*"))), re.DOTALL)
 
 

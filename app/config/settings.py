@@ -1,7 +1,7 @@
 """Settings of a lane: the keys of `surelane.yaml`, their types and defaults.
 
-Names are exactly the file's; `docs/CONFIG.md` explains each. A check that needs two keys stands on the later one and
-looks at what was valid of the earlier one, so that one validation finds every fault.
+Names equal those of the file; `docs/CONFIG.md` explains each. A check of two keys is a validator of the later one and
+skips an invalid earlier one, so that one validation finds every fault.
 """
 
 import datetime
@@ -31,9 +31,9 @@ from app.model.offsets import Offsets, TopicPartition
 DEFAULT_METRICS_PORT = 9108
 #: a stage process has an epoch in memory: at 1 kB a message this is 2 GB
 MAX_EPOCH_MESSAGES = 2_000_000
-#: each is a process with connections of its own
+#: each is a process with its own connections
 MAX_STAGE_TASKS = 64
-#: a year; the quarantine's history is counted back so far
+#: a year: the longest window in which the breaker counts quarantined messages
 MAX_BREAKER_MINUTES = 525_600
 
 
@@ -76,15 +76,15 @@ class SchemaEvolution(enum.StrEnum):
 
     STOP = "stop"  #: the lane stops, with the DDL to run
     IGNORE = "ignore"  #: values for missing columns are left out, values that do not fit are refused one by one
-    ADD_COLUMNS = "add-columns"  #: missing columns are added where the message says their type; else as `stop`
+    ADD_COLUMNS = "add-columns"  #: missing columns are added where the message has their type; else as `stop`
 
 
 class OnTruncate(enum.StrEnum):
     """What becomes of the rows when the source truncates a table."""
 
     STOP = "stop"  #: the lane stops in front of the message
-    IGNORE = "ignore"  #: they stay
-    APPLY = "apply"  #: they are deleted
+    IGNORE = "ignore"  #: the rows stay
+    APPLY = "apply"  #: the rows are deleted
 
 
 class Delivery(enum.StrEnum):
@@ -112,9 +112,9 @@ class CommitMode(enum.Enum):
 class Strategy(enum.StrEnum):
     """When a worker that died is started again: Flink's restart strategies."""
 
-    EXPONENTIAL_DELAY = "exponential-delay"  #: always, after longer and longer pauses
-    FIXED_DELAY = "fixed-delay"  #: so many times
-    FAILURE_RATE = "failure-rate"  #: as long as it does not happen too often
+    EXPONENTIAL_DELAY = "exponential-delay"  #: always, after growing pauses
+    FIXED_DELAY = "fixed-delay"  #: a limited number of times
+    FAILURE_RATE = "failure-rate"  #: while failures in an interval do not exceed a limit
     NONE = "none"  #: never
 
 
@@ -146,14 +146,14 @@ def _with_password_from(url: URL | None, info: ValidationInfo) -> URL | None:
 class SecurityProtocol(enum.StrEnum):
     """How both clients come to Kafka."""
 
-    PLAINTEXT = "plaintext"  #: or as `source.options` say
-    TLS = "tls"  #: the brokers show who they are
+    PLAINTEXT = "plaintext"  #: or as in `source.options`
+    TLS = "tls"  #: the brokers have certificates
     SCRAM = "scram"  #: name and password, over TLS
     MTLS = "mtls"  #: certificates on both sides
-    MSK_IAM = "msk-iam"  #: Amazon MSK, as the process' identity in AWS
+    MSK_IAM = "msk-iam"  #: Amazon MSK, with the process' identity in AWS
 
 
-#: which keys a protocol needs, and which it may have
+#: required keys and optional keys of each protocol
 _NEEDS: dict[SecurityProtocol, tuple[set[str], set[str]]] = {
     SecurityProtocol.PLAINTEXT: (set(), set()),
     SecurityProtocol.TLS: (set(), {"ca"}),
@@ -166,7 +166,7 @@ _NEEDS: dict[SecurityProtocol, tuple[set[str], set[str]]] = {
 class ScramMechanism(enum.StrEnum):
     """Hashes that Kafka knows passwords by."""
 
-    SHA_512 = "SCRAM-SHA-512"  #: MSK's
+    SHA_512 = "SCRAM-SHA-512"  #: the one of Amazon MSK
     SHA_256 = "SCRAM-SHA-256"
 
 
@@ -174,7 +174,7 @@ class SecuritySettings(_Section):
     """The way to Kafka: short for options of two clients."""
 
     protocol: Annotated[SecurityProtocol, AfterValidator(values.has_its_libraries)] = SecurityProtocol.PLAINTEXT
-    #: file with certificates (PEM) of those who sign the brokers'; None: those that the machine trusts
+    #: file with the CA certificates (PEM) of the brokers; None: those that the machine trusts
     ca: Annotated[str, AfterValidator(values.certificates)] | None = None
     certificate: Annotated[str, AfterValidator(values.certificates)] | None = None
     key: Annotated[str, AfterValidator(values.private_key)] | None = None
@@ -182,7 +182,7 @@ class SecuritySettings(_Section):
     mechanism: ScramMechanism = ScramMechanism.SHA_512
     username: Annotated[str, Field(min_length=1)] | None = None
     password_from: _PasswordFrom | None = None
-    #: of the cluster; None: as AWS' libraries find it
+    #: region of the cluster; None: as AWS' libraries find it
     region: Annotated[str, AfterValidator(values.region)] | None = None
 
     @field_validator("ca", "certificate", "key", "key_password_from", "username", "password_from", "region")
@@ -217,12 +217,12 @@ class SourceSettings(_Section):
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
-    #: whether compiled code decodes what is ordinary, once there is enough of it
+    #: whether compiled code decodes ordinary messages, once there are enough of them
     compiled: bool = True
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES
     security: Annotated[SecuritySettings, BeforeValidator(values.security)] = SecuritySettings()
-    #: not shown in a repr: may hold passwords
+    #: not shown in a repr: may contain passwords
     options: Annotated[_Texts, AfterValidator(values.source_options)] = Field(default_factory=dict, repr=False)
 
     @field_validator("topic_pattern")
@@ -237,7 +237,7 @@ class SourceSettings(_Section):
 
     @field_validator("options")
     @classmethod
-    def _security_is_said_once(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+    def _security_is_configured_once(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         security = info.data.get("security")
         twice = [name for name in options if name.startswith(("kafka.security.", "kafka.ssl.", "kafka.sasl."))]
         if twice and isinstance(security, SecuritySettings) and security.protocol is not SecurityProtocol.PLAINTEXT:
@@ -276,7 +276,7 @@ class ColumnNames(_Section):
     #: empty: every column
     include: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
     exclude: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
-    #: the source's name -> the target's
+    #: source name -> target name
     rename: Annotated[dict[str, str], AfterValidator(values.rename)] = {}
 
     def target(self, name: str) -> str | None:
@@ -289,20 +289,20 @@ class ColumnNames(_Section):
 class TargetSettings(_Section):
     """The Postgres database that is written."""
 
-    #: for a URL without a password; in `url` once it is there
+    #: for a URL without a password; moved into `url` by its validation
     password_from: _PasswordFrom | None = None
     url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)]
     owner_role: Annotated[str, AfterValidator(values.name)] | None = None
-    #: `schema` in the file (pydantic keeps that attribute for itself)
+    #: `schema` in the file (pydantic reserves that attribute)
     db_schema: Annotated[str, AfterValidator(values.schema_name), Field(alias="schema")] = "surelane"
     tables: Annotated[dict[str, str], Field(validate_default=True)] = {"public.*": "public.*"}
     unknown_table: UnknownTable = UnknownTable.STOP
     unknown_column: UnknownColumn = UnknownColumn.STOP
     schema_evolution: SchemaEvolution = SchemaEvolution.STOP
     on_truncate: OnTruncate = OnTruncate.STOP
-    #: source schema.table -> its columns; the first that matches wins
+    #: source schema.table -> its columns; the first pattern that matches applies
     columns: Annotated[dict[str, ColumnNames], AfterValidator(values.tables)] = {}
-    #: target schema.table -> columns of a unique index, for a table whose primary key is not what changes go by
+    #: target schema.table -> columns of a unique index that identifies rows instead of the primary key
     keys: Annotated[dict[str, tuple[str, ...]], AfterValidator(values.tables)] = {}
 
     _url_knows = field_validator("url")(_with_password_from)
@@ -324,7 +324,7 @@ class EpochSettings(_Section):
     """How much is applied as a whole."""
 
     max_messages: Annotated[int, Field(ge=1, le=MAX_EPOCH_MESSAGES)] = 100_000
-    #: bytes, about: see `app.source.size`
+    #: bytes, approximately; see `app.source.size`
     max_bytes: Annotated[int, Field(ge=1)] = 128 << 20
     trigger: Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(values.interval)] = "0 seconds"
     align: Align = Align.NONE
@@ -342,9 +342,9 @@ class EpochSettings(_Section):
 class StageSettings(_Section):
     """Spark's tasks that read, decode and stage the messages."""
 
-    #: resident ones, each takes a core of the session; None: one less than it has cores, 1 to 4
+    #: resident tasks, each takes a core of the session; None: one less than the session's cores, 1 to 4
     tasks: Annotated[int, Field(ge=1, le=MAX_STAGE_TASKS)] | None = None
-    #: bytes, about, that may be staged ahead of their turn
+    #: bytes, approximately, that may be staged ahead
     ahead_bytes: Annotated[int, Field(ge=0)] = 256 << 20
 
 
@@ -359,34 +359,34 @@ class DeadLetterSettings(_Section):
     """A topic that copies of skipped messages go to."""
 
     topic: Annotated[str, AfterValidator(values.topic_name)]
-    #: of librdkafka's producer, over those of `source.options`; not shown in a repr: may hold passwords
+    #: options of librdkafka's producer, over those of `source.options`; not shown in a repr: may contain passwords
     options: Annotated[_Texts, AfterValidator(values.producer_options)] = Field(default_factory=dict, repr=False)
 
 
 class GuardSettings(_Section):
     """When a message is skipped."""
 
-    #: False: attempts are counted in memory only, and nobody watches over their time
+    #: False: attempts are counted in memory only, and no watchdog limits their time
     enabled: bool = True
-    #: as the target's
+    #: as `target.password_from`
     password_from: _PasswordFrom | None = None
     #: database of the guard's own tables; None: the target
     url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    #: lost connections to the target, each with this one message in progress: rather the server's fault than its own
+    #: lost connections to the target while this one message was in progress, which are rather the server's fault
     max_losses: Annotated[int, Field(ge=1, le=1000)] = 5
-    #: longest time for one message, and 10 ms more for each further one: whoever takes longer hangs
+    #: timeout of one message, plus 10 ms for each further one: a longer span is a hang
     message_timeout: _SomeTime = datetime.timedelta(seconds=60)
     on_skip: OnSkip = OnSkip.CONTINUE
-    #: source schema.table -> what to do instead of `on_skip`; the first that matches wins
+    #: source schema.table -> policy instead of `on_skip`; the first pattern that matches applies
     on_skip_tables: Annotated[dict[str, OnSkip], AfterValidator(values.on_skip_tables)] = {}
-    #: keys whose changes wait in quarantine: they are held in memory
+    #: keys whose changes wait in quarantine; they are in memory
     max_parked_keys: Annotated[int, Field(ge=1)] = 10_000
-    #: None: never
+    #: None: no breaker
     breaker: BreakerSettings | None = BreakerSettings()
-    #: columns of the source that no command, log or error text shows
+    #: source columns whose values no command, log or error text shows
     redact: Annotated[tuple[str, ...], BeforeValidator(values.names), AfterValidator(values.redacted)] = ()
-    #: None: what is skipped is in the quarantine only
+    #: None: skipped messages are in the quarantine only
     dead_letter: DeadLetterSettings | None = None
 
     _url_knows = field_validator("url")(_with_password_from)
@@ -401,9 +401,9 @@ class TransformSettings(_Section):
 class TableSql(_Section):
     """Spark SQL over the rows of a table."""
 
-    #: what stands between SELECT and FROM
+    #: text between SELECT and FROM
     select: Annotated[str, Field(min_length=1)] = "*"
-    #: what stands after WHERE; None: every row
+    #: text after WHERE; None: every row
     where: Annotated[str, Field(min_length=1)] | None = None
 
 
@@ -411,7 +411,7 @@ class SparkSettings(_Section):
     """The Spark session."""
 
     master: str = "local[*]"
-    #: not shown in a repr: may hold credentials of an object store
+    #: not shown in a repr: may contain credentials of an object store
     conf: _Texts = Field(default_factory=dict, repr=False)
 
 
@@ -430,7 +430,7 @@ class ExponentialDelay(_Section):
     backoff_multiplier: Annotated[float, Field(ge=1)] = 1.5
     reset_backoff_threshold: _SomeTime = datetime.timedelta(hours=1)
     jitter_factor: Annotated[float, Field(ge=0, le=1)] = 0.1
-    #: within one row of restarts; None: as many as it takes
+    #: restarts until the backoff is reset; None: unlimited
     attempts: Annotated[int, Field(ge=0)] | None = None
 
     @field_validator("max_backoff")
@@ -464,16 +464,16 @@ class MetricsSettings(_Section):
 
     #: 0 or null: not served
     port: Annotated[int, Field(ge=0, le=65535)] | None = DEFAULT_METRICS_PORT
-    #: 0.0.0.0: all of this machine's; nobody has to log in
+    #: 0.0.0.0: all addresses of this machine; there is no authentication
     host: str = "127.0.0.1"
 
 
 class SnapshotDriver(enum.StrEnum):
     """How snapshots of the target are made."""
 
-    BASEBACKUP = "basebackup"  #: pg_basebackup: the whole server, with what is prepared on it
-    DUMP = "dump"  #: pg_dump: this database, without what is prepared
-    RDS = "rds"  #: Amazon RDS makes and keeps it
+    BASEBACKUP = "basebackup"  #: pg_basebackup: the whole server, with prepared transactions
+    DUMP = "dump"  #: pg_dump: this database, without prepared transactions
+    RDS = "rds"  #: Amazon RDS creates and stores it
 
 
 class Rds(_Section):
@@ -482,7 +482,7 @@ class Rds(_Section):
     instance: Annotated[str, Field(min_length=1)] | None = None
     #: None: as the AWS libraries find it (AWS_REGION, ~/.aws/config)
     region: Annotated[str, Field(min_length=1)] | None = None
-    #: left out, a restored instance would get RDS's own: max_prepared_transactions is 0 there
+    #: None: a restored instance gets RDS's default group, where max_prepared_transactions is 0
     parameter_group: Annotated[str, Field(min_length=1)] | None = None
     subnet_group: Annotated[str, Field(min_length=1)] | None = None
     security_groups: Annotated[tuple[str, ...], BeforeValidator(values.names)] = ()
@@ -492,15 +492,15 @@ class SnapshotSettings(_Section):
     """Where snapshots of the target are kept, and how they are made."""
 
     driver: SnapshotDriver = SnapshotDriver.DUMP
-    #: of the manifests, and of the snapshots themselves but for those of `rds`
+    #: folder of the manifests and, except for `rds`, of the snapshots
     directory: Annotated[str, AfterValidator(values.folder)] = "./var/snapshots"
-    #: as the target's
+    #: as `target.password_from`
     password_from: _PasswordFrom | None = None
-    #: as whom they are made; None: the target's
+    #: login that makes snapshots; None: `target.url`
     url: Annotated[URL, PlainValidator(values.postgres_url), PlainSerializer(str)] | None = None
-    #: folder of pg_dump and the like; None: PATH, then those of Debian's packages
+    #: folder of pg_dump and the other programs; None: PATH, then those of Debian's packages
     bin_dir: Annotated[str, AfterValidator(values.folder)] | None = None
-    #: tables that are dumped and restored side by side
+    #: tables that are dumped and restored in parallel
     jobs: Annotated[int, Field(ge=1, le=64)] = 1
     rds: Rds = Rds()
 
@@ -516,14 +516,14 @@ class ArchiveFormat(enum.StrEnum):
 class ArchiveSettings(_Section):
     """Files that keep what was consumed beyond Kafka's retention."""
 
-    #: has to be there
+    #: folder that must exist
     path: Annotated[str, AfterValidator(values.folder)]
     format: ArchiveFormat = ArchiveFormat.JSONL_ZST
-    #: of zstd
+    #: compression level of zstd
     level: Annotated[int, Field(ge=1, le=19)] = 3
-    #: files of epochs are combined until they have so many bytes, compressed
+    #: files of epochs are combined up to this size in compressed bytes
     file_bytes: Annotated[int, Field(ge=1)] = 32 << 20
-    #: ... or until the oldest of them is so old
+    #: ... or until the oldest of them has this age
     file_age: _SomeTime = datetime.timedelta(hours=1)
     #: files whose newest epoch is older are deleted; None: never
     keep_age: _SomeTime | None = None
@@ -532,7 +532,7 @@ class ArchiveSettings(_Section):
 
 
 class Settings(BaseSettings):
-    """Everything one lane is told. The constructor looks at its arguments only; `app.config.loader` reads the rest."""
+    """The settings of one lane. The constructor uses its arguments only; `app.config.loader` reads the rest."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -547,29 +547,29 @@ class Settings(BaseSettings):
     source: SourceSettings
     target: TargetSettings
     delivery: Delivery = Delivery.EXACTLY_ONCE
-    #: without effect under at-least-once, so that `delivery` can be changed alone
+    #: ignored under at-least-once, so that `delivery` can be changed alone
     commit: Commit = Commit.TWO_PHASE
-    #: a URL or an absolute path; when not given: ./var/checkpoints/<lane>
+    #: a URL or an absolute path; default: ./var/checkpoints/<lane>
     checkpoint: Annotated[str, Field(validate_default=True)] = ""
     epoch: EpochSettings = EpochSettings()
     stage: StageSettings = StageSettings()
     guard: GuardSettings = GuardSettings()
     transform: Annotated[TransformSettings, BeforeValidator(values.transform)] | None = None
-    #: source schema.table -> SQL; the first that matches wins
+    #: source schema.table -> SQL; the first pattern that matches applies
     sql: Annotated[dict[str, TableSql], AfterValidator(values.tables)] = {}
     spark: SparkSettings = SparkSettings()
     restart: RestartSettings = RestartSettings()
     metrics: MetricsSettings = MetricsSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
-    #: None: nothing is kept beside the target
+    #: None: no archive
     archive: ArchiveSettings | None = None
 
     @field_validator("guard")
     @classmethod
     def _dead_letters_are_not_read(cls, guard: GuardSettings, info: ValidationInfo) -> GuardSettings:
-        source, told = info.data.get("source"), guard.dead_letter
-        if told is not None and isinstance(source, SourceSettings) and source.reads(told.topic):
-            problem = f"the lane reads guard.dead_letter.topic: {told.topic} is one of the source's topics"
+        source, letters = info.data.get("source"), guard.dead_letter
+        if letters is not None and isinstance(source, SourceSettings) and source.reads(letters.topic):
+            problem = f"the lane reads guard.dead_letter.topic: {letters.topic} is one of the source's topics"
             raise values.fault(problem, "name another topic there, or make source.topic_pattern narrower")
         return guard
 

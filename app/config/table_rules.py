@@ -1,4 +1,4 @@
-"""Rules for source tables: a pattern `schema.table`, each half perhaps with `*`, and what goes for those it fits."""
+"""Rules for source tables, each with a pattern `schema.table` whose halves may contain `*`."""
 
 from collections.abc import Mapping
 from typing import Generic, TypeVar
@@ -9,13 +9,13 @@ T = TypeVar("T")
 
 
 class TableRules(Generic[T]):
-    """Patterns in their order; raises RouteInvalid for one that is none."""
+    """Rules in order; raises RouteInvalid for an invalid pattern."""
 
     def __init__(self, rules: Mapping[str, T], hint: str) -> None:
         found = ((halves(source, "source", hint), rule) for source, rule in rules.items())
         self._rules = tuple((pattern(schema), pattern(table), rule) for (schema, table), rule in found)
 
     def of(self, schema: str, table: str) -> T | None:
-        """The first that fits."""
+        """The first rule whose pattern matches."""
         found = (rule for one, other, rule in self._rules if one.fullmatch(schema) and other.fullmatch(table))
         return next(found, None)

@@ -1,6 +1,6 @@
-"""Checks of single values. Each raises a fault that says what is wrong and what to type instead.
+"""Validators of single values. Each raises a fault with the problem and what to type instead.
 
-A fault is pydantic's own custom error, so that one validation collects all of them; the hint travels in its context.
+A fault is pydantic's custom error, so that one validation collects all faults; the hint is in its context.
 """
 
 import datetime
@@ -20,7 +20,7 @@ from app.config.routes import RouteInvalid, Routes
 from app.model.gid import LANE_NAME
 from app.model.offsets import Offsets
 
-#: what the lane sets itself; an operator's value would break order or exactly-once
+#: options that the lane sets; an operator's value would break order or exactly-once
 RESERVED_OPTIONS = frozenset(
     {
         "kafka.bootstrap.servers",
@@ -32,11 +32,11 @@ RESERVED_OPTIONS = frozenset(
         "kafka.value.deserializer",
     }
 )
-#: options of Spark's Kafka source that are not the client's and harm nothing
+#: options of Spark's Kafka source that are not options of the Kafka client, and are safe
 SPARK_OPTIONS = frozenset(
     {"kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix"}
 )
-#: what every dead letter is sent with, and to which cluster
+#: options that the lane sets for dead letters, with the cluster
 RESERVED_PRODUCER_OPTIONS = frozenset(
     {
         "bootstrap.servers",
@@ -49,7 +49,7 @@ RESERVED_PRODUCER_OPTIONS = frozenset(
         "delivery.timeout.ms",
     }
 )
-#: Postgres cuts longer names silently
+#: Postgres truncates longer names silently
 MAX_NAME_BYTES = 63
 _DRIVER = "postgresql+psycopg2"
 _SERVER = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:,/]+):(\d{1,5})")
@@ -59,12 +59,12 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
 
 def fault(problem: str, hint: str) -> PydanticCustomError:
-    """A fault of one key: `problem` and `hint` must not hold a secret, both are printed."""
+    """A fault of one key; `problem` and `hint` are printed and must not contain a secret."""
     return PydanticCustomError("fault", "{problem}", {"problem": problem, "hint": hint})
 
 
 def lane_name(text: str) -> str:
-    """A name that can stand in a gid."""
+    """A name that can be part of a gid."""
     if not LANE_NAME.fullmatch(text):
         raise fault(
             f"{text!r} cannot name a lane: it becomes part of the names of prepared transactions",
@@ -74,7 +74,7 @@ def lane_name(text: str) -> str:
 
 
 def bootstrap_servers(text: str) -> str:
-    """`host:port`, several with commas; blanks are removed."""
+    """`host:port`, comma-separated; blanks are removed."""
     servers = [server.strip() for server in text.split(",")]
     bad = [server for server in servers if not _SERVER.fullmatch(server)]
     if bad:
@@ -83,12 +83,12 @@ def bootstrap_servers(text: str) -> str:
 
 
 def names(value: object) -> object:
-    """A list, or text with commas (the environment's form)."""
+    """A list, or comma-separated text (in the environment)."""
     return tuple(filter(None, (part.strip() for part in value.split(",")))) if isinstance(value, str) else value
 
 
 def topic_pattern(text: str) -> str:
-    """A regular expression that Java (Spark) and Python (lag, doctor) both understand."""
+    """A regular expression for Java (Spark) and Python (lag, doctor)."""
     try:
         re.compile(text)
     except re.error as error:
@@ -109,7 +109,7 @@ def start(value: object) -> object:
 
 
 def source_options(options: dict[str, str]) -> dict[str, str]:
-    """Options for the Kafka client (`kafka.*`) and the few of Spark's source that are left to the operator."""
+    """Options of the Kafka client (`kafka.*`) and of Spark's source that the operator may set."""
     for name in options:
         if name in RESERVED_OPTIONS:
             raise fault(f"{name} is set by Surelane itself", "remove it; see source.* for what can be chosen")
@@ -119,14 +119,14 @@ def source_options(options: dict[str, str]) -> dict[str, str]:
 
 
 def topic_name(text: str) -> str:
-    """A name that Kafka takes for a topic."""
+    """A valid name of a Kafka topic."""
     if not _TOPIC.fullmatch(text):
         raise fault(f"{text!r} cannot name a topic", "letters, digits, dots, _ and -, at most 249")
     return text
 
 
 def producer_options(options: dict[str, str]) -> dict[str, str]:
-    """Settings of librdkafka's producer that are left to the operator; the client itself knows which there are."""
+    """Options of librdkafka's producer that the operator may set; the client rejects unknown ones."""
     for name in options:
         if name in RESERVED_PRODUCER_OPTIONS:
             raise fault(f"{name} is set by Surelane itself", "remove it")
@@ -136,7 +136,7 @@ def producer_options(options: dict[str, str]) -> dict[str, str]:
 
 
 def texts(value: object) -> object:
-    """A map's scalars as the text Spark and Kafka want: true -> "true", 5 -> "5"."""
+    """A map's scalars as text for Spark and Kafka: true -> "true", 5 -> "5"."""
     return {str(key): _text(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
@@ -147,7 +147,7 @@ def _text(item: object) -> object:
 
 
 def postgres_url(value: object) -> URL:
-    """A SQLAlchemy URL of the psycopg2 driver. The faults show no part of the text: it holds a password."""
+    """A SQLAlchemy URL of the psycopg2 driver. Faults show no part of the text, which may contain a password."""
     example = f"write it like {_DRIVER}://user:password@host:5432/database"
     try:
         url = value if isinstance(value, URL) else make_url(str(value))
@@ -164,7 +164,7 @@ def postgres_url(value: object) -> URL:
 
 
 def password_from(text: str) -> str:
-    """Where a password comes from, if it can be asked there."""
+    """A source of a password that this machine can read."""
     try:
         PasswordFrom.parse(text).check()
     except PasswordInvalid as error:
@@ -173,16 +173,16 @@ def password_from(text: str) -> str:
 
 
 def with_password_from(url: URL, place: str | None) -> URL:
-    """`url`, whose password comes from there."""
+    """`url` with the source `place` of its password."""
     if place is None:
         return url
     if QUERY_KEY in url.query:
-        return url  # one that was derived from another, with all that it said
+        return url  # derived from another URL, with its query
     return postgres_url(url.update_query_dict({QUERY_KEY: place}))
 
 
 def _password_in_its_place(url: URL) -> URL:
-    """Postgres' own library also takes `?password=`; there SQLAlchemy would print it."""
+    """Move `?password=`, which libpq accepts, to where SQLAlchemy does not print it."""
     if "sslpassword" in url.query:
         raise fault("sslpassword in a URL would be shown", "use a key without a password, readable by this user only")
     in_query = url.query.get("password")
@@ -192,7 +192,7 @@ def _password_in_its_place(url: URL) -> URL:
 
 
 def name(text: str) -> str:
-    """A Postgres name as it is stored: case matters, it is quoted wherever it is used."""
+    """A Postgres name as stored: case-sensitive, quoted in all SQL."""
     if not text or len(text.encode()) > MAX_NAME_BYTES:
         raise fault(
             f"{text!r} is not a Postgres name", f"1 to {MAX_NAME_BYTES} bytes, as in pg_catalog, without quotes"
@@ -201,7 +201,7 @@ def name(text: str) -> str:
 
 
 def schema_name(text: str) -> str:
-    """A schema of Surelane's own: Postgres keeps `pg_` to itself."""
+    """The schema of Surelane's own tables: Postgres reserves `pg_`."""
     if text.startswith("pg_") or text == "information_schema":
         raise fault(f"{text!r} belongs to Postgres", "choose another schema; `surelane migrate` creates it")
     return name(text)
@@ -226,7 +226,7 @@ def redacted(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def on_skip_tables(tables: dict[str, OnSkip]) -> dict[str, OnSkip]:
-    """Source schema.table -> what follows a skip."""
+    """Source schema.table -> policy after a skip."""
     try:
         SkipPolicy(OnSkip.CONTINUE, tables)
     except RouteInvalid as error:
@@ -235,7 +235,7 @@ def on_skip_tables(tables: dict[str, OnSkip]) -> dict[str, OnSkip]:
 
 
 def tables(rules: dict[str, Any]) -> dict[str, Any]:
-    """schema.table -> anything."""
+    """Keys are schema.table."""
     for pattern in rules:
         schema, _, table = pattern.partition(".")
         if not (schema and table):
@@ -244,7 +244,7 @@ def tables(rules: dict[str, Any]) -> dict[str, Any]:
 
 
 def rename(names: dict[str, str]) -> dict[str, str]:
-    """Column -> column; no two may get one name."""
+    """Column -> new name; new names are unique."""
     if len(set(names.values())) < len(names):
         raise fault("two columns get the same name", "give each a name of its own")
     return names
@@ -258,7 +258,7 @@ def interval(text: str) -> str:
 
 
 def duration(value: object) -> datetime.timedelta:
-    """A length of time, written as an interval."""
+    """A duration, written as an interval."""
     if isinstance(value, datetime.timedelta):
         return value
     text = str(value).strip()
@@ -269,7 +269,7 @@ def duration(value: object) -> datetime.timedelta:
 
 
 def longer_than_nothing(value: datetime.timedelta) -> datetime.timedelta:
-    """A length of time that is not zero."""
+    """A duration that is not zero."""
     if not value:
         raise fault("no time at all", 'write it like "1 second"')
     return value
@@ -280,8 +280,8 @@ _OBJECT_STORES = ("s3", "s3a", "s3n")
 
 
 def location(text: str) -> str:
-    """A directory: a URL as it is, a path made absolute from the current directory. Not of an object store: its renames
-    are copies, which an entry of Spark's checkpoint and the putting aside of an old one rely on."""
+    """A directory: a URL unchanged, a path made absolute. Not in an object store, whose renames are copies: checkpoint
+    entries and the replacement of an old checkpoint need atomic renames."""
     if text.partition(":")[0].lower() in _OBJECT_STORES:
         raise fault(
             f"{text!r} is in an object store, which has no atomic rename: a lane's checkpoint was never run on one",
@@ -291,7 +291,7 @@ def location(text: str) -> str:
 
 
 def folder(text: str) -> str:
-    """A folder of this machine, made absolute from the current directory."""
+    """A folder of this machine, made absolute."""
     if _SCHEME.match(text):
         raise fault(f"{text!r} is no folder of this machine", "write a path like /var/lib/surelane/snapshots")
     return str(Path(text).expanduser().absolute())
@@ -306,17 +306,17 @@ def function(text: str) -> str:
 
 
 def transform(value: Any) -> Any:
-    """A bare `module:function` is short for the section."""
+    """Expand a bare `module:function` to the section."""
     return {"function": value} if isinstance(value, str) else value
 
 
 def security(value: Any) -> Any:
-    """A bare protocol is short for the section."""
+    """Expand a bare protocol to the section."""
     return {"protocol": value} if isinstance(value, str) else value
 
 
 def has_its_libraries(protocol: Any) -> Any:
-    """A protocol, if what it needs is installed."""
+    """A protocol whose libraries are installed."""
     try:
         if protocol == "msk-iam":
             needs_aws("msk-iam", "boto3", "aws_msk_iam_sasl_signer")
@@ -331,7 +331,7 @@ def certificates(text: str) -> str:
 
 
 def private_key(text: str) -> str:
-    """A file with a private key in the one form that Java reads (PKCS#8), made absolute."""
+    """A file with a private key as PKCS#8, the only form that Java reads, made absolute."""
     hint = "openssl pkcs8 -topk8 -nocrypt -in FILE -out FILE.pem writes it as PKCS#8"
     return _pem(text, "-----BEGIN (ENCRYPTED )?PRIVATE KEY-----", hint)
 

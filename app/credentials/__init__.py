@@ -1,4 +1,4 @@
-"""Passwords and tokens: had from where the configuration says they are, at the moment they are needed.
+"""Passwords and tokens, fetched from their configured source when they are needed.
 
-Nothing here is written down, logged, or put into the environment or the command line of another process.
+They are never written to disk, logged, or passed in the environment or command line of another process.
 """

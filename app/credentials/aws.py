@@ -1,7 +1,7 @@
-"""What AWS gives for the process' own identity: secrets, tokens for RDS, tokens for MSK.
+"""Secrets, tokens for RDS and tokens for MSK, with the process' identity in AWS.
 
-The identity is found as AWS' libraries always do: environment, ~/.aws, the task's or the instance's role. Tokens are
-signed here, without a network; a secret is asked for.
+AWS' libraries find the identity: environment, ~/.aws, the role of the task or the instance. Tokens are signed locally,
+without a request; a secret is a request to AWS.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,15 +10,15 @@ from typing import Any
 
 from app.errors import EnvironmentMissing, Unreachable
 
-#: seconds for one answer of AWS: a connection to the database waits for it
+#: timeout in seconds of a request to AWS, for which a database connection waits
 _TIMEOUT_SECONDS = 10
-#: answers that another try may mend
+#: prefixes of error codes that a retry may resolve
 _PASSING = ("Throttling", "TooManyRequests", "RequestLimitExceeded", "InternalServiceError", "ServiceUnavailable")
 _WHO = "give the process an identity: the task's or the instance's role, AWS_PROFILE, or ~/.aws"
 
 
 def secret_string(name: str, region: str | None) -> str:
-    """The current value of a secret; raises Unreachable or EnvironmentMissing, neither of which shows it."""
+    """The current value of a secret; raises Unreachable or EnvironmentMissing without the value."""
     with _translated(f"secret {name}"):
         value = _client("secretsmanager", region).get_secret_value(SecretId=name)
     text = value.get("SecretString")
@@ -28,23 +28,23 @@ def secret_string(name: str, region: str | None) -> str:
 
 
 def rds_token(host: str, port: int, user: str, region: str | None) -> str:
-    """What `user` gives as password for fifteen minutes."""
+    """A token that is the password of `user` for fifteen minutes."""
     with _translated(f"a token of RDS for {user} at {host}"):
         return str(_client("rds", region).generate_db_auth_token(host, port, user))
 
 
 def msk_token(region: str) -> tuple[str, float]:
-    """A token for MSK and when it ends, in seconds since 1970."""
+    """A token for MSK and its expiry in seconds since 1970."""
     from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
 
     with _translated("a token of MSK"):
-        _identity()  # the signer does not say that there is none
+        _identity()  # the signer does not report missing credentials
         token, expires_ms = MSKAuthTokenProvider.generate_auth_token(region)
     return str(token), float(expires_ms) / 1000
 
 
 def default_region() -> str | None:
-    """As AWS' libraries find it."""
+    """The region of AWS' libraries, or None."""
     from boto3.session import Session
 
     return Session().region_name
@@ -63,7 +63,7 @@ def _client(service: str, region: str | None) -> Any:
     from botocore.config import Config
 
     config = Config(connect_timeout=_TIMEOUT_SECONDS, read_timeout=_TIMEOUT_SECONDS, retries={"max_attempts": 2})
-    make: Callable[..., Any] = Session().client  # a session of its own: threads do not share one
+    make: Callable[..., Any] = Session().client  # a new session: threads must not share one
     return make(service, region_name=region, config=config)
 
 

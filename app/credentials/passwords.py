@@ -1,7 +1,7 @@
-"""The login of a connection: asked for anew with each one, since a password may have been changed in between.
+"""The login of a connection, looked up for each one, since a password may have changed.
 
-What Secrets Manager said is kept for a minute in memory, and is asked for again as soon as a server refuses it: a lane
-whose password was rotated opens its next connection with the new one.
+A secret of Secrets Manager is cached in memory for a minute, and fetched again as soon as a server refuses it: after a
+rotation of the password a lane opens its next connection with the new one.
 """
 
 import json
@@ -19,7 +19,7 @@ from app.config.credentials import PasswordFrom, PasswordKind, password_from, re
 from app.credentials import aws
 from app.errors import EnvironmentMissing
 
-#: seconds that an answer of Secrets Manager counts: a lane that reconnects opens a handful of connections at once
+#: lifetime in seconds of a cached secret: a lane that reconnects opens several connections at once
 KEPT_SECONDS = 60.0
 DEFAULT_PORT = 5432
 _Connection = TypeVar("_Connection")
@@ -27,7 +27,7 @@ _Connection = TypeVar("_Connection")
 
 @dataclass(frozen=True)
 class Login:
-    """Who and with what; the password is not in its repr."""
+    """User and password; the password is not in the repr."""
 
     username: str | None
     password: str = field(repr=False)
@@ -44,7 +44,7 @@ _asking = threading.Lock()
 
 
 def look_up(place: PasswordFrom, *, fresh: bool = False) -> Login:
-    """What is there now; not for `rds-iam`, whose tokens are for one server. `fresh`: not from memory.
+    """The current login; not for `rds-iam`, whose tokens are for one server. `fresh`: not from the cache.
 
     Raises EnvironmentMissing, or Unreachable when AWS does not answer.
     """
@@ -64,7 +64,7 @@ def look_up(place: PasswordFrom, *, fresh: bool = False) -> Login:
 
 
 def filled(url: URL, *, fresh: bool = False) -> URL:
-    """`url` with user and password in their places, as they are now. It must not be shown or kept."""
+    """`url` with the current user and password. It must not be shown or kept."""
     place, plain = password_from(url), without_password_from(url)
     if place is None:
         return plain
@@ -81,7 +81,7 @@ def filled(url: URL, *, fresh: bool = False) -> URL:
 
 
 def connected(url: URL, connect: Callable[[str, str], _Connection], refused: type[Exception]) -> _Connection:
-    """`connect(user, password)`; once more with what there is by now, when the server refused what was remembered."""
+    """`connect(user, password)`; once more with a fresh login when the server refused a cached one."""
     now = filled(url)
     try:
         return connect(now.username or "", str(now.password))
@@ -110,7 +110,7 @@ def _first_line(path: Path) -> str:
 
 
 def _parsed(place: PasswordFrom, text: str) -> Login:
-    """JSON as RDS, MSK and the console write it, or the password itself."""
+    """Parse a secret: JSON as RDS, MSK and the console write it, or the password itself."""
     if not text.lstrip().startswith("{"):
         return Login(None, text)
     try:

@@ -1,1 +1,1 @@
-"""Postgres: engines, the lane's lock, prepared transactions, what an SQLSTATE means."""
+"""Postgres: engines, the lane's lock, prepared transactions, verdicts by SQLSTATE."""

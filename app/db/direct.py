@@ -1,4 +1,4 @@
-"""Whether a session of Postgres is ours: a pooler in between changes it between transactions, or drops its settings."""
+"""Detects a connection pooler, which changes sessions between transactions or drops their settings."""
 
 from sqlalchemy import Connection, Engine, text
 
@@ -17,11 +17,10 @@ _HINT = (
 
 
 def check_direct(engine: Engine, connection: Connection, key: str = "target.url") -> None:
-    """Raise TargetMismatch unless `connection`, on which no transaction is open, is one session with the settings that
-    it was opened with.
+    """Raise TargetMismatch unless `connection` is always the same session of Postgres, with its initial settings.
 
-    A second connection has a transaction of its own meanwhile: it takes the session of the server that a pooler was
-    just given back. `key` of the configuration has the URL.
+    No transaction is open on `connection`. A second connection opens a transaction between the two checks: from a
+    pooler it gets the session that `connection` has just released. `key`: configuration key of the URL.
     """
     before, mark = _look(connection)
     with engine.connect().execution_options(isolation_level="READ COMMITTED") as other, other.begin():

@@ -1,7 +1,7 @@
 """Engines to Postgres.
 
-No pool: a lane keeps its few connections for its whole life, and a connection's session state (role, lock) is its
-own. Broken networks are noticed within half a minute instead of the kernel's two hours.
+There is no pool: a lane keeps its few connections for its whole life, each with its session state (role, lock). Broken
+networks are detected within half a minute instead of the kernel's two hours.
 """
 
 import uuid
@@ -19,43 +19,43 @@ from app.errors import SurelaneError
 
 #: seconds to wait for a connection
 CONNECT_TIMEOUT_SECONDS = 10
-#: milliseconds a statement waits for a lock of another session before the epoch is tried again
+#: milliseconds that a statement waits for a lock of another session before the epoch is retried
 LOCK_TIMEOUT_MS = 10_000
-#: a black-holed connection is given up after idle + count * interval seconds
+#: a connection without answers is given up after idle + count * interval seconds
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 #: milliseconds that sent data may stay unacknowledged
 TCP_USER_TIMEOUT_MS = 25_000
 
-#: text forms on the wire do not depend on the server's or the role's settings
+#: session settings, so that text forms do not depend on the settings of server or role
 SESSION = {
     "timezone": "UTC",
     "datestyle": "ISO, YMD",
     "intervalstyle": "postgres",
-    # what ALTER ROLE and ALTER DATABASE set would end a lane's work though nothing is wrong with it
+    # timeouts of ALTER ROLE and ALTER DATABASE would abort a healthy lane
     "statement_timeout": "0",
     "lock_timeout": f"{LOCK_TIMEOUT_MS}ms",
     "idle_in_transaction_session_timeout": "0",
-    # rows that a policy hides are an error (SQLSTATE 42501), not absent
+    # rows that a policy hides raise an error (SQLSTATE 42501) instead of being absent
     "row_security": "off",
     "client_encoding": "UTF8",
-    # a backslash in a text is a backslash, whatever the role or the database is set to
+    # a backslash in a literal is a backslash, whatever the settings of role or database
     "standard_conforming_strings": "on",
 }
 
-#: those that not every server has, by the first version that does; an older one refuses a connection that names them
+#: settings by the first server version that has them; an older one refuses a connection that names them
 NEWER: Mapping[int, Mapping[str, str]] = {
     14_00_00: {"idle_session_timeout": "0"},
     17_00_00: {"transaction_timeout": "0"},
 }
 
-#: a setting without a meaning for Postgres: a session that lacks it is not the one that was opened
+#: a setting without effect in Postgres: a session that lacks it is not the opened one
 MARK_SETTING, MARK = "surelane.session", uuid.uuid4().hex
 
 
 def make_engine(url: str | URL, owner_role: str | None = None, application_name: str = "surelane") -> Engine:
-    """Engine whose connections take `owner_role`, so that whoever may take it can end what another login prepared.
+    """Engine whose connections SET ROLE `owner_role`: each member of the role can end prepared transactions of another.
 
-    Where the URL says `password_from`, each connection asks for its password.
+    With `password_from` in the URL, each connection looks up its password.
     """
     whole = make_url(url)
     engine = create_engine(
@@ -71,7 +71,7 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
     )
 
     if password_from(whole) is not None:
-        _asks_for_its_password(engine, whole)
+        _look_up_password(engine, whole)
 
     quoted = None if owner_role is None else engine.dialect.identifier_preparer.quote_identifier(owner_role)
 
@@ -88,12 +88,12 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
 
 
 def timeouts(version: int) -> dict[str, str]:
-    """Every limit of time that a connection sets, by its name, at a server of this version."""
+    """Each timeout setting of a connection by name, for a server of this version."""
     return {name: value for name, value in SESSION.items() if name.endswith("_timeout")} | newer(version)
 
 
 def newer(version: int) -> dict[str, str]:
-    """Those settings of NEWER that a server of this version (`server_version_num`) has."""
+    """The settings of NEWER that a server of this version (`server_version_num`) has."""
     return {name: value for first, settings in NEWER.items() if version >= first for name, value in settings.items()}
 
 
@@ -102,7 +102,7 @@ def _options() -> str:
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
 
 
-def _asks_for_its_password(engine: Engine, url: URL) -> None:
+def _look_up_password(engine: Engine, url: URL) -> None:
     @event.listens_for(engine, "do_connect")
     def connect(dialect: Any, _: ConnectionPoolEntry, words: list[Any], options: dict[str, Any]) -> Any:
         def to(user: str, password: str) -> Any:
@@ -110,5 +110,5 @@ def _asks_for_its_password(engine: Engine, url: URL) -> None:
 
         try:
             return connected(url, to, psycopg2.OperationalError)
-        except SurelaneError as error:  # for whoever connects it is one more reason why there is no connection
+        except SurelaneError as error:  # callers handle it as a failed connection
             raise psycopg2.OperationalError(str(error)) from error

@@ -1,9 +1,9 @@
-"""What prepared transactions hold, and who waits for them.
+"""The locks of prepared transactions, and the sessions that wait for them.
 
-No backend stands behind a prepared transaction: `pg_locks` has its locks without a pid, under the virtual transaction
-of the session that prepared it, or `-1/<xid>` once the server was started again; the lock on its own transaction id
-tells which. `pg_blocking_pids` calls it 0 whichever it is. So who waits for which one is found by what is waited for:
-the end of its transaction id, or an object that it holds in a mode that conflicts.
+A prepared transaction has no backend: `pg_locks` has its locks without a pid, under the virtual transaction of the
+session that prepared it, or `-1/<xid>` after a restart of the server; the lock on its own transaction id identifies it.
+`pg_blocking_pids` gives 0 for each of them. So a waiter is matched by the lock that it wants: on the transaction id, or
+on an object that the transaction has locked in a conflicting mode.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 
 from app.db.sql import as_login
 
-#: weak to strong; each conflicts with those whose letter is behind it (PostgreSQL manual, 13.3)
+#: weak to strong; each mode conflicts with those of the letters (PostgreSQL manual, 13.3)
 _CONFLICTS: Mapping[str, str] = {
     "AccessShareLock": "h",
     "RowShareLock": "gh",
@@ -26,12 +26,12 @@ _CONFLICTS: Mapping[str, str] = {
     "AccessExclusiveLock": "abcdefgh",
 }
 _LETTER = dict(zip(_CONFLICTS, "abcdefgh", strict=True))
-#: with one of these rows are written, or more
+#: modes of statements that write rows, and stronger ones
 _WRITING = tuple(_CONFLICTS)[2:]
-#: tables, and tables that are made of partitions
+#: relkind of tables and partitioned tables
 _TABLE_KINDS = ("r", "p")
 
-#: the object of a lock, as one value that can be compared
+#: the locked object as one comparable value
 _OBJECT = """
     concat_ws('/', l.locktype, l.database, l.relation, l.page, l.tuple, l.transactionid, l.classid, l.objid, l.objsubid)
 """
@@ -48,7 +48,7 @@ _FROM = """
     left join pg_class c on c.oid = l.relation and (l.database = 0 or d.oid is not null)
     left join pg_namespace n on n.oid = c.relnamespace
 """
-#: Postgres 13 has no such column
+#: Postgres 13 has no column `waitstart`
 _SINCE = "(to_jsonb(l) ->> 'waitstart')::timestamptz"
 _HELD = text(f"""
     with lock as materialized (select * from pg_locks where pid is null)
@@ -65,7 +65,7 @@ _WAITING = text(f"""
         greatest(0, extract(epoch from clock_timestamp() - coalesce({_SINCE}, a.query_start)))::float8 seconds
     {_FROM} left join pg_stat_activity a on a.pid = l.pid order by l.pid
 """)  # noqa: S608  # constants of this module
-#: of a session's query only the beginning is read
+#: only the beginning of a query is read
 MAX_QUERY_CHARACTERS = 500
 
 
@@ -75,38 +75,38 @@ class HeldLock:
 
     locktype: str
     mode: str
-    #: the table or index, else what kind of object it is
+    #: the table or index, else the kind of object
     place: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class LockWaiter:
-    """A session that waits for a prepared transaction, or for a session that does."""
+    """A session that waits for a prepared transaction, directly or through another session."""
 
     pid: int
     user: str
     application: str
-    #: the lock it wants
+    #: mode of the lock that it waits for
     mode: str
     place: str
     seconds: float
     query: str
-    #: it waits for another session of these, not for the transaction itself
+    #: whether it waits for another waiter, not for the transaction itself
     behind: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedLocks:
-    """What one prepared transaction holds."""
+    """Locks, written tables and waiters of one prepared transaction."""
 
     locks: tuple[HeldLock, ...] = ()
-    #: schema.table of what it writes, as SQL would name it
+    #: schema.table of the tables that it writes, quoted as in SQL
     tables: tuple[str, ...] = ()
     blocks: tuple[LockWaiter, ...] = ()
 
 
 def holdings(connection: Connection, own_schema: str) -> dict[int, PreparedLocks]:
-    """By transaction id, of every prepared transaction. Tables of `own_schema` are no tables it was made for."""
+    """Locks of each prepared transaction, by transaction id. `tables` is without those of `own_schema`."""
     held: dict[int, list[Row[Any]]] = {}
     for row in connection.execute(_HELD):
         held.setdefault(row.xid, []).append(row)
@@ -128,7 +128,7 @@ def _tables(locks: Sequence[Row[Any]], own_schema: str) -> tuple[str, ...]:
 
 
 def _blocked(locks: Sequence[Row[Any]], waiting: Sequence[Row[Any]]) -> tuple[LockWaiter, ...]:
-    """Who waits for one of `locks`, and who waits for those, and so on."""
+    """Sessions that wait for one of `locks`, directly or through other sessions."""
     found = {row.pid: False for row in waiting if any(_conflict(lock, row) for lock in locks)}
     grown = True
     while grown:

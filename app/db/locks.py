@@ -1,7 +1,7 @@
 """The lane's lock: a session advisory lock on the connection that writes the epochs.
 
-It dies with that connection, and so does everything the connection had not prepared: whoever holds the lock is the
-only one who can prepare or commit an epoch.
+The lock ends with that connection, and so does each transaction that the connection has not prepared: only the holder
+of the lock can prepare or commit an epoch.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 
 from app.db.sql import as_login
 
-#: seconds from one try for a lock to the next
+#: seconds between two attempts to take a lock
 TRY_SECONDS = 0.05
 
 _TRY = text("select pg_try_advisory_lock(:key)")
@@ -20,12 +20,12 @@ _HOLDER = text("""
     where l.locktype = 'advisory' and l.granted and d.datname = current_database() and l.objsubid = 1
       and (l.classid::bigint << 32 | l.objid::bigint) = :key
 """)
-#: of a session that may not be seen there is no begin either
+#: a session that this role may not see has no backend_start
 _CLIENT = text("""
     select coalesce(host(client_addr), 'the server itself') from pg_stat_activity
     where pid = :pid and backend_start is not null
 """)
-#: nothing where we may not: an error would end the transaction, and the session may end by itself
+#: does nothing without the privilege: an error would abort the transaction, and the session may end by itself
 _TERMINATE = text("""
     select pg_terminate_backend(pid) from pg_stat_activity where pid = :pid and pg_has_role(usesysid, 'usage')
 """)
@@ -37,19 +37,19 @@ def lock_key(lane: str) -> int:
 
 
 def try_lock(connection: Connection, lane: str) -> bool:
-    """Take the lane's lock for this session if it is free."""
+    """Take the lane's lock for this session; False if another session holds it."""
     return bool(connection.execute(_TRY, {"key": lock_key(lane)}).scalar_one())
 
 
 def lock_holder(connection: Connection, lane: str) -> int | None:
-    """Backend pid of the session that holds the lane's lock."""
+    """Backend pid of the session that holds the lane's lock, or None."""
     return connection.execute(_HOLDER, {"key": lock_key(lane)}).scalars().first()
 
 
 def wait_for_lock(connection: Connection, lane: str, seconds: float) -> int | None:
-    """Take the lane's lock; None once this session has it, else the backend pid of who still holds it after `seconds`.
+    """Take the lane's lock; None once this session has it, else the backend pid of its holder after `seconds`.
 
-    The server ends the session of a process that died a moment after it. `connection` commits each statement.
+    The server ends the session of a dead process with a short delay. `connection` is in autocommit.
     """
     deadline = time.monotonic() + seconds
     while not try_lock(connection, lane):
@@ -61,12 +61,12 @@ def wait_for_lock(connection: Connection, lane: str, seconds: float) -> int | No
 
 
 def client(connection: Connection, pid: int) -> str | None:
-    """Address that a session comes from; None when it is gone, or not to be seen by this role."""
+    """Client address of a session; None when the session is gone or this role may not see it."""
     with as_login(connection):
         return connection.execute(_CLIENT, {"pid": pid}).scalars().first()
 
 
 def terminate(connection: Connection, pid: int) -> None:
-    """End another session of the same login; what it had not prepared is rolled back by the server."""
+    """End another session of the same login; the server rolls back what it has not prepared."""
     with as_login(connection):
         connection.execute(_TERMINATE, {"pid": pid})

@@ -28,12 +28,12 @@ class Prepared:
     prepared_at: datetime.datetime
     #: by the server's clock
     age_seconds: float
-    #: its transaction id, 32 bits
+    #: transaction id, 32 bits
     xid: int
 
 
 def prepared(connection: Connection) -> list[Prepared]:
-    """Every prepared transaction of this database, oldest first, ours and others'."""
+    """Each prepared transaction of this database, oldest first, foreign ones included."""
     return [
         Prepared(
             gid=row.gid,
@@ -48,22 +48,22 @@ def prepared(connection: Connection) -> list[Prepared]:
 
 
 def end(connection: Connection, gid: str, *, commit: bool) -> None:
-    """COMMIT PREPARED or ROLLBACK PREPARED of any gid, whoever wrote it. `connection` is in autocommit."""
+    """COMMIT PREPARED or ROLLBACK PREPARED of any gid, foreign ones included. `connection` is in autocommit."""
     run(connection, ("commit prepared " if commit else "rollback prepared ") + literal(gid))
 
 
 def full_xid(connection: Connection, xid: int) -> int:
-    """The 64 bits of a transaction id in use: the server shows 32, which come again every four billion."""
+    """The 64-bit form of a transaction id in use: the server shows 32 bits, which wrap around at four billion."""
     newest = connection.execute(_NEXT_XID).scalar_one()
     return newest + (xid - newest + _HALF) % (2 * _HALF) - _HALF
 
 
 def xact_status(connection: Connection, xid: int) -> str | None:
-    """`committed`, `aborted` or `in progress`; None: so long ago that the server has forgotten."""
+    """`committed`, `aborted` or `in progress`; None: too old, the server has removed its status."""
     return connection.execute(_XACT_STATUS, {"xid": str(xid)}).scalar_one_or_none()
 
 
 def slots(connection: Connection) -> tuple[int, int]:
-    """How many prepared transactions the whole server holds, and how many it may hold."""
+    """Number of prepared transactions on the whole server, and its max_prepared_transactions."""
     used, limit = connection.execute(_SLOTS).one()
     return used, limit

@@ -1,4 +1,4 @@
-"""What this process' own sessions do at the server, and who keeps them waiting; seen from a connection beside them."""
+"""Activity of this process' sessions at the server, and the sessions that block them, seen by a separate connection."""
 
 import threading
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _OWN = text("""
     where pid = any(:pids) and state = 'active' and wait_event_type is distinct from 'Client'
     order by pid
 """)
-#: of a session of another role only pid, application and user are shown, unless this one may read all statistics
+#: without pg_read_all_stats a session of another role shows only pid, application and user
 _BLOCKERS = text("""
     select pid, application_name as application, usename as user, state,
         upper(substring(query from '^\\s*([A-Za-z]{1,20})')) as query,
@@ -32,28 +32,28 @@ _BLOCKERS = text("""
 
 @dataclass(frozen=True, kw_only=True)
 class AtWork:
-    """One of the sessions, in the middle of a statement: it computes, reads, writes, or waits for a lock."""
+    """A session in the middle of a statement: it computes, reads, writes, or waits for a lock."""
 
     pid: int
-    #: since its statement began
+    #: since the start of its statement
     seconds: float
     waits: bool
-    #: whom it waits for; no value of a row is among it
+    #: the sessions that block it; without values of rows
     blockers: tuple[dict[str, object], ...] = ()
 
 
 class Looker:
-    """A connection to look from, opened when it is first needed; for any thread."""
+    """A connection that reads pg_stat_activity, opened on first use; safe to use from any thread."""
 
     def __init__(self, engine: Engine) -> None:
-        """`engine`: as the login whose sessions are looked at, without a role, for which it would see nothing."""
+        """`engine`: the login of the inspected sessions, without SET ROLE, as the role would not see them."""
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._connection: Connection | None = None
-        #: one look at a time: that of a watch which was stopped may still wait for its answer
+        #: one query at a time: that of a stopped watch may still wait for its answer
         self._lock = threading.Lock()
 
     def look(self, pids: Sequence[int]) -> list[AtWork]:
-        """Those of the sessions that are in the middle of a statement. Raises Unreachable."""
+        """The sessions among `pids` that are in the middle of a statement. Raises Unreachable."""
         with self._lock:
             try:
                 with translated("looking at the lane's sessions"):
@@ -63,7 +63,7 @@ class Looker:
                 raise
 
     def close(self) -> None:
-        """End the connection; the next look opens another one."""
+        """End the connection; the next `look` opens another one."""
         with self._lock:
             self._end()
 
@@ -92,7 +92,7 @@ class Looker:
 
 
 class Sessions:
-    """Of the connections that `engine` opens from here on; `looker` is at the same server."""
+    """The sessions of all connections that `engine` opens from now on; `looker` uses the same server."""
 
     def __init__(self, engine: Engine, looker: Looker) -> None:
         self._pids: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
@@ -105,7 +105,7 @@ class Sessions:
                 self._pids[dbapi_connection] = dbapi_connection.info.backend_pid
 
     def at_work(self) -> list[AtWork]:
-        """Those in the middle of a statement; a session that waits for this process is not. Raises Unreachable."""
+        """The sessions in the middle of a statement; not those that wait for this process. Raises Unreachable."""
         with self._lock:
             pids = [pid for connection, pid in self._pids.items() if not connection.closed]
         return self.looker.look(pids) if pids else []

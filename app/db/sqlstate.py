@@ -1,4 +1,4 @@
-"""What an error of Postgres asks of the lane, by SQLSTATE (PostgreSQL manual, appendix A)."""
+"""Verdicts on errors of Postgres by SQLSTATE (PostgreSQL manual, appendix A)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,31 +12,31 @@ from app.errors import Contended, ServerExhausted, TargetMismatch, Unreachable, 
 
 Result = TypeVar("Result")
 
-#: PREPARE/COMMIT/ROLLBACK PREPARED of a gid the server does not hold
+#: COMMIT or ROLLBACK PREPARED of a gid that the server does not have
 UNDEFINED_OBJECT = "42704"
 #: the environment failed; the same transaction may succeed later
 RETRY_CLASSES = ("08", "40", "53", "57P", "57014", "55P03", "55006", "25P02", "25P03", "25P04")
-#: of those what other sessions cause, by their locks or on purpose: it passes, however long it takes
+#: of those: caused by other sessions, with locks or on purpose; retried without limit
 CONTENDED_CLASSES = ("40", "55P03", "55006", "57014")
-#: of those what the same message meets each time: a limit of the configuration
+#: of those: a configured limit, which each retry would meet again
 LIMIT_CLASSES = ("53400",)
-#: of those what may be the message's or the configuration's doing: tried again, but not for ever
+#: of those: possibly caused by the message or the configuration; retried with a limit
 EXHAUSTED_CLASSES = ("53200",)
 #: the connection is gone or is being ended
 LOSS_CLASSES = ("08", "57P", "25P03", "25P04")
-#: of those what a limit of time does that is not Surelane's: it says nothing of a message
+#: of those: a timeout that Surelane did not set; no evidence against a message
 TIMEOUT_CLASSES = ("57P05", "25P03", "25P04")
 #: the data itself is refused: by its type, a constraint, a limit (a value too large for an index), a trigger
 POISON_CLASSES = ("21", "22", "23", "44", "54", "P0")
-#: those of them that may pass when the changes are sent in another order
+#: of those: may succeed when the changes are sent in another order
 ORDER_CLASSES = ("21", "23", "44", "P0")
 
-#: those whose first sentence may have a value in it
+#: of those: the primary message may contain a value
 _VALUE_CLASSES = ("22", "P0")
-#: where in Postgres the errors come from that a function of the database raises on purpose
+#: source function in Postgres of errors that PL/pgSQL raises with RAISE
 _RAISE = "exec_stmt_raise"
 
-#: what to type next for the refusals an operator meets most
+#: hints for the most common refusals
 HINTS = {
     "42501": "grant the missing privilege to the lane's role (with row-level security: ALTER ROLE ... BYPASSRLS); "
     "`surelane doctor` lists what it needs",
@@ -59,12 +59,12 @@ _UNREACHABLE_HINT = "is the server up, its URL right, and this machine let in? `
 
 
 def driver_error(error: BaseException) -> BaseException | None:
-    """What psycopg2 raised, SQLAlchemy's wrapping taken off."""
+    """The psycopg2 error inside a SQLAlchemy error."""
     return error.orig if isinstance(error, DBAPIError) else error
 
 
 def sqlstate(error: BaseException) -> str | None:
-    """SQLSTATE of a psycopg2 or SQLAlchemy error, None when the connection died before one arrived."""
+    """SQLSTATE of a psycopg2 or SQLAlchemy error; None when the connection was lost before one arrived."""
     return getattr(driver_error(error), "pgcode", None)
 
 
@@ -79,12 +79,12 @@ def verdict_of(error: BaseException) -> Verdict:
 
 
 def depends_on_order(error: BaseException) -> bool:
-    """Whether sending the same changes in another order may help."""
+    """Whether the same changes may succeed in another order."""
     return (sqlstate(error) or "").startswith(ORDER_CLASSES)
 
 
 def unless_refused(send: Callable[[], Result]) -> Result | Exception:
-    """What came of it; the target's error when a message may be its cause. Raises every other one."""
+    """Result of `send`, or the target's error when a message may be its cause. Raises all other errors."""
     try:
         return send()
     except (DBAPIError, psycopg2.Error) as error:
@@ -94,7 +94,7 @@ def unless_refused(send: Callable[[], Result]) -> Result | Exception:
 
 
 def is_connection_loss(error: BaseException) -> bool:
-    """Whether the error, or what it was raised from, says that the connection is gone."""
+    """Whether the error, or one of its causes, is a connection loss."""
     if isinstance(error, DBAPIError | psycopg2.Error):
         code = sqlstate(error)
         return code is None or code.startswith(LOSS_CLASSES)
@@ -102,14 +102,14 @@ def is_connection_loss(error: BaseException) -> bool:
 
 
 def may_blame(error: BaseException) -> bool:
-    """Whether it is the loss of a connection that a message may have caused; a limit of time says nothing of one."""
+    """Whether it is a connection loss that a message may have caused; a timeout is not."""
     if isinstance(error, DBAPIError | psycopg2.Error):
         return is_connection_loss(error) and not (sqlstate(error) or "").startswith(TIMEOUT_CLASSES)
     return error.__cause__ is not None and may_blame(error.__cause__)
 
 
 def check_alive(connection: Connection, doing: str) -> None:
-    """Raises Unreachable when a connection on which no transaction is open was lost, by whoever used it last too."""
+    """Raises Unreachable when the connection was lost, also in its last use. No transaction is open on it."""
     with translated(doing):
         if connection.invalidated:
             raise Unreachable(f"{doing}: the connection to the target was lost", hint=_UNREACHABLE_HINT)
@@ -118,14 +118,14 @@ def check_alive(connection: Connection, doing: str) -> None:
 
 
 def describe(error: BaseException, *, discreet: bool = False) -> str:
-    """The server's message in one line, with its SQLSTATE; `discreet`: without what may repeat values of a row."""
+    """The server's message in one line, with its SQLSTATE. `discreet`: without text that may repeat values of a row."""
     original, code = driver_error(error), sqlstate(error)
     return (_first_words(original) if discreet else one_line(str(original))) + (f" (SQLSTATE {code})" if code else "")
 
 
 def _first_words(error: BaseException | None) -> str:
-    """Postgres repeats rows in what it adds to its first sentence, values of a wrong form in that one, too; what a
-    trigger raises are somebody's own words."""
+    """The part of the message without values: Postgres repeats rows after the primary message, malformed values also in
+    it, and a trigger may raise any text."""
     if not isinstance(error, psycopg2.Error) or error.pgcode is None:
         return one_line(str(error)).partition(";")[0]
     if error.pgcode.startswith(_VALUE_CLASSES) or error.diag.source_function == _RAISE:
@@ -134,15 +134,15 @@ def _first_words(error: BaseException | None) -> str:
 
 
 def one_line(text: str) -> str:
-    """The lines of a text, `; ` between them."""
+    """The lines of a text, joined with `; `."""
     return "; ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 @contextmanager
 def translated(doing: str, *, discreet: bool = False) -> Iterator[None]:
-    """Turn whatever Postgres raises inside into Unreachable or TargetMismatch, saying what was being done.
+    """Translate errors of Postgres to ServerExhausted, Contended, Unreachable or TargetMismatch.
 
-    `discreet`: as for `describe`.
+    `doing`: context for the message; `discreet`: as for `describe`.
     """
     try:
         yield

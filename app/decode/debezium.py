@@ -1,6 +1,6 @@
-"""Debezium's JSON: one pass over the bytes, into exactly the fields that are needed.
+"""Decodes Debezium's JSON: one pass over the bytes, into the fields that are needed.
 
-Compiled code (`app.decode.scan_loader`) takes most messages, once there were enough; the others are decoded here.
+Compiled code (`app.decode.scan_loader`) takes most messages, once there were enough; Python decodes the others here.
 """
 
 import re
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 #: messages until compiled code is loaded
 WORTH_COMPILING = 20_000
 
-#: what `op` asks for
+#: kind of each `op`
 OPERATIONS = {
     "c": RowKind.UPSERT,
     "u": RowKind.UPSERT,
@@ -35,28 +35,28 @@ OPERATIONS = {
     "m": RowKind.FILTERED,
 }
 _UPSERTS = frozenset(op for op, kind in OPERATIONS.items() if kind is RowKind.UPSERT)
-#: of a row that was not there before
+#: `op` of a new row
 _FIRST = ("c", "r")
-#: how Connect's converter begins a message with schema, and what stands between the two
+#: how Connect's converter begins a message with schema, and what separates schema and payload
 _ENVELOPE, _PAYLOAD = b'{"schema":', b',"payload":'
-#: layouts that are remembered; more come only from a source that changes its tables all the time
+#: maximum number of layouts in memory; only a source that changes its tables all the time has more
 _MOST_LAYOUTS = 100_000
 _POSTGRES_ID = re.compile(r"(\d+):\d+")
-#: of a message's origin
+#: text fields of `source`
 _TEXTS = ("schema", "table", "sequence")
 _NULL = "\\N"
 _ESCAPE = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-#: what is no message as it should be: not JSON, not UTF-8, of another type, too deep
+#: errors of a malformed message: not JSON, not UTF-8, of another type, too deep
 _FAULTS = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
-#: behind the largest integer of 64 bits
+#: the largest integer of 64 bits, plus one
 _LONG = 1 << 63
 
 _Row = Mapping[str, Any]
 
 
 class _Number(str):
-    """A number with fraction or exponent, as it stood in the message."""
+    """A number with fraction or exponent, as the message has it."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class _Source(msgspec.Struct, gc=False):
     schema: str | None = None
     table: str | None = None
     sequence: str | None = None
-    #: one that may not be of 64 bits is left to those who look
+    #: outside of 64 bits the message goes to `_other`
     ts_ms: Annotated[int, msgspec.Meta(ge=-(_LONG >> 1), lt=_LONG >> 1)] | None = None
 
 
@@ -75,7 +75,7 @@ class _InTransaction(msgspec.Struct, gc=False):
 
 
 class _Change(msgspec.Struct, gc=False):
-    """What most messages are read into; the rest of them is passed over."""
+    """What most messages are decoded into; their other fields are skipped."""
 
     op: str | None = None
     source: _Source | None = None
@@ -105,7 +105,6 @@ class _Columns:
         is_read: bool | None = None,
         transaction: dict[str, Any] | None = None,
     ) -> None:
-        """A row."""
         self.layouts.append(layout)
         self.lines.append(line)
         self.times.append(source.ts_ms if source else None)
@@ -114,7 +113,7 @@ class _Columns:
         self.transactions.append(transaction)
 
     def together(self, scanned: Scanned | None, left: Indices) -> dict[str, pa.Array]:
-        """As arrays: with what compiled code has taken, where these are the rows that it has `left`."""
+        """The columns as arrays, with what the compiled code took; then these are the rows that it `left`."""
         own = {
             "line": pa.array(self.lines, pa.string()),
             "ts_ms": pa.array(self.times, pa.int64()),
@@ -149,9 +148,9 @@ class DebeziumJson:
         scanner: Scanner | None = None,
         worth_compiling: int | None = WORTH_COMPILING,
     ) -> None:
-        """`transactions`: whether to tell which source transaction a message is of, which compiled code does not.
+        """`transactions`: whether rows name their source transaction, which compiled code does not do.
 
-        `scanner`: to be used at once; else it is loaded after `worth_compiling` messages, None: never.
+        `scanner`: used at once; without it, it is loaded after `worth_compiling` messages, None: never.
         """
         self._transactions = transactions
         self._scanner, self._count = scanner, 0
@@ -163,17 +162,17 @@ class DebeziumJson:
 
     @classmethod
     def of(cls, source: SourceSettings, *, transactions: bool) -> Self:
-        """With compiled code unless `source.compiled` is false: then it is never loaded."""
+        """`source.compiled: false`: compiled code is never loaded."""
         return cls(transactions=transactions, worth_compiling=WORTH_COMPILING if source.compiled else None)
 
     def decode(self, batches: Sequence[Batch]) -> pa.Table:
-        """One row for each message, as `app.model.rows` says; never fails on what a message contains."""
+        """One row for each message, as in `app.model.rows`; never raises for what a message contains."""
         if max(len(self._texts), len(self._scanned_codes)) > _MOST_LAYOUTS:
             self._forget()
         return pa.concat_tables([SCHEMA.empty_table(), *map(self._batch, batches)])
 
     def gone(self, key: bytes | None, value: bytes | None, *, enveloped: bool) -> tuple[RowKind, tuple[str, ...], str]:
-        """What deletes the row that a change has written: kind, columns, line. FILTERED: it was never there before."""
+        """The delete of the row that a change wrote: kind, columns, line. FILTERED: the row was new."""
         kind, row = (RowKind.KEYLESS, None) if key is None else self._key(key, enveloped=enveloped)
         if kind is RowKind.KEYLESS and value is not None:
             whole = self._anything(value)
@@ -186,7 +185,7 @@ class DebeziumJson:
     def _forget(self) -> None:
         self._texts: list[str] = []
         self._codes: dict[tuple[str, ...], int] = {}
-        #: schema of an envelope and what compiled code tells of a layout -> its number
+        #: schema of an envelope, text of a layout from compiled code -> the layout's number
         self._scanned_codes: dict[tuple[str, str], int] = {}
         #: schema of an envelope, source schema and table -> columns of the last row written there, and their layout
         self._latest: dict[tuple[str, str | None, str | None], tuple[tuple[str, ...], int]] = {}
@@ -207,23 +206,23 @@ class DebeziumJson:
             "partition": pa.repeat(pa.scalar(batch.tp.partition, pa.int32()), count),
             "offset": pa.array(batch.offsets, pa.int64()),
             "layout": layouts.dictionary_decode(),
-            "key": pa.array(batch.keys, pa.binary()).view(pa.string()),  # its bytes, whatever they are
+            "key": pa.array(batch.keys, pa.binary()).view(pa.string()),  # its bytes, unchecked
             **columns.together(scanned, left),
         }
         content["ts_ms"] = _times(content["ts_ms"])
         return pa.table([content[name] for name in SCHEMA.names], schema=SCHEMA)
 
     def _scanned(self, batch: Batch) -> Scanned | None:
-        """What compiled code takes of it, with layouts as they are numbered here; None: nothing."""
+        """What the compiled code takes of a batch, with the layout numbers of this decoder; None: nothing."""
         scanner = self._compiled(len(batch.offsets))
         if scanner is None or not batch.offsets:
             return None
         schemas, bodies, keys = [""], batch.values, batch.keys
-        # all of a topic's messages are like that, or none; others are left
+        # all of a topic's messages have an envelope, or none; others are left
         if (bodies[0] or b"").startswith(_ENVELOPE):
             opened = [self._opened(body) if body and body.startswith(_ENVELOPE) else ("", body) for body in bodies]
             schemas, bodies = [schema for schema, _ in opened], [body for _, body in opened]
-            keys = [b""] * len(bodies)  # they have a schema, too
+            keys = [b""] * len(bodies)  # they have an envelope, too: deletes are left
         scanned = scanner.scan(bodies, keys)
         if scanned is None:
             return None
@@ -233,7 +232,7 @@ class DebeziumJson:
         return replace(scanned, layouts=known[rows, scanned.layouts])
 
     def _compiled(self, messages: int) -> Scanner | None:
-        """Compiled code, once there were enough messages to load it, and it is there."""
+        """The compiled code, once there were enough messages to load it and it is loaded."""
         if self._scanner is None and self._worth is not None:
             self._count += messages
             if self._count >= self._worth:
@@ -251,7 +250,8 @@ class DebeziumJson:
             self._scanner = future.result()
 
     def _numbered(self, schema: str, text: str) -> int:
-        """Number of a layout as compiled code tells it; -1 where a name is there twice, of which JSON says nothing."""
+        """Number of a layout that the compiled code returned; -1 where a name occurs twice, which JSON leaves
+        undefined."""
         number = self._scanned_codes.get((schema, text))
         if number is None:
             _, *columns, source, table, op = text.split(SEPARATOR)
@@ -284,7 +284,7 @@ class DebeziumJson:
             self._other(columns, key, value)
 
     def _opened(self, value: bytes) -> tuple[str, bytes | memoryview]:
-        """Name of an envelope's schema, and what it is the schema of; "" and the value where it is none after all."""
+        """Name of an envelope's schema, and the payload; "" and the value where it is no envelope after all."""
         at = value.find(_PAYLOAD)
         if at < 0 or value[-1:] != b"}":
             return "", value
@@ -294,7 +294,7 @@ class DebeziumJson:
         return self._schemas.get(text) or self._schemas.setdefault(text, str(hash(text)))
 
     def _layout(self, kind: RowKind, schema: str = "", *names: str) -> int:
-        """Its number; `names`: source schema, table and columns."""
+        """Number of a layout; `names`: source schema, table and columns."""
         which = (kind, schema, *names)
         code = self._codes.get(which)
         if code is None:
@@ -312,10 +312,10 @@ class DebeziumJson:
         return latest[1]
 
     def _key(self, key: bytes, *, enveloped: bool) -> tuple[RowKind, _Row | None]:
-        """The row that a delete's key names."""
+        """The row that a delete's key identifies."""
         try:
             key.decode()
-        except UnicodeDecodeError:  # whatever row it would name is not the one meant
+        except UnicodeDecodeError:  # with replaced bytes it would identify another row
             return RowKind.MALFORMED, None
         try:
             row = self._anything(key)
@@ -338,7 +338,7 @@ class DebeziumJson:
         columns.add(self._layout(kind, *named), line_of(row) if row else "", source, False, transaction)
 
     def _other(self, columns: _Columns, key: bytes | None, value: bytes) -> None:
-        """Whatever is no ordinary change, read as a whole."""
+        """Decode as a whole a message that is no ordinary change."""
         try:
             whole = self._anything(value)
         except _FAULTS:
@@ -368,27 +368,27 @@ class DebeziumJson:
             columns.add(self._layout(kind), "", source, is_read, transaction)
 
     def _place(self, change: _Change) -> dict[str, Any] | None:
-        """In its source transaction."""
-        told = change.transaction if isinstance(change, _ChangeInTransaction) else None
-        if told is None or told.id is None:
+        """Source transaction of a change, and its place there."""
+        reported = change.transaction if isinstance(change, _ChangeInTransaction) else None
+        if reported is None or reported.id is None:
             return None
-        return {"id": _transaction_id(told.id), "place": _long(told.total_order), "parts": None}
+        return {"id": _transaction_id(reported.id), "place": _long(reported.total_order), "parts": None}
 
     def _transaction(self, body: _Row) -> dict[str, Any] | None:
-        """Of a marker, or of a change that was read as a whole."""
+        """Source transaction of a marker, or of a change that was decoded as a whole."""
         if not self._transactions:
             return None
-        told = body.get("transaction")
+        reported = body.get("transaction")
         if _is_marker(body):
             parts = _json(body.get("data_collections") or []) if body["status"] == "END" else None
             return {"id": _transaction_id(body["id"]), "place": None, "parts": parts}
-        if not isinstance(told, dict) or not isinstance(told.get("id"), str):
+        if not isinstance(reported, dict) or not isinstance(reported.get("id"), str):
             return None
-        return {"id": _transaction_id(told["id"]), "place": _long(told.get("total_order")), "parts": None}
+        return {"id": _transaction_id(reported["id"]), "place": _long(reported.get("total_order")), "parts": None}
 
 
 def _times(milliseconds: pa.Array) -> pa.Array:
-    """Without those that are no time."""
+    """The milliseconds, null for those out of range."""
     values = compute.fill_null(milliseconds, 0).to_numpy(zero_copy_only=False)
     if not len(values) or (values.min() >= 0 and values.max() <= MOST_TS_MS):
         return milliseconds
@@ -410,7 +410,7 @@ def line_of(row: _Row) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value that is no text, as it stood in the message."""
+    """Text of a value that is no string, as the message has it."""
     if value is None:
         return ""
     if value is True:
@@ -421,7 +421,7 @@ def _text(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """A value within a list or an object."""
+    """JSON text of a value within a list or an object."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_json(name)}:{_json(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list):
@@ -431,17 +431,17 @@ def _json(value: Any) -> str:
     return "null" if value is None else _text(value)
 
 
-def _source(told: Any) -> _Source:
-    """What is said of a message's origin, as far as it is of the right types."""
-    if not isinstance(told, dict):
+def _source(reported: Any) -> _Source:
+    """The message's `source`, without fields of wrong types."""
+    if not isinstance(reported, dict):
         return _Source()
-    schema, table, sequence = (one if isinstance(one := told.get(name), str) else None for name in _TEXTS)
-    return _Source(schema, table, sequence, _long(told.get("ts_ms")))
+    schema, table, sequence = (one if isinstance(one := reported.get(name), str) else None for name in _TEXTS)
+    return _Source(schema, table, sequence, _long(reported.get("ts_ms")))
 
 
-def _long(told: Any) -> int | None:
+def _long(reported: Any) -> int | None:
     """An integer of 64 bits; None for everything else."""
-    return told if type(told) is int and -_LONG <= told < _LONG else None
+    return reported if type(reported) is int and -_LONG <= reported < _LONG else None
 
 
 def _kind(body: _Row) -> RowKind:
@@ -452,23 +452,23 @@ def _kind(body: _Row) -> RowKind:
 
 
 def _is_remark(body: _Row) -> bool:
-    """Whether a message without `op` is one of those that Debezium sends beside the changes."""
+    """Whether a message without `op` is one that Debezium sends beside the changes."""
     schema_change = body.get("ddl") is not None or body.get("tableChanges") is not None
     heartbeat = body.get("source") is None and body.get("ts_ms") is not None and body.get("after") is None
     return _is_marker(body) or schema_change or heartbeat
 
 
 def _is_marker(body: _Row) -> bool:
-    """Whether it is the begin or the end of a source transaction."""
+    """Whether it marks the begin or the end of a source transaction."""
     return body.get("op") is None and body.get("status") in ("BEGIN", "END") and isinstance(body.get("id"), str)
 
 
-def _before(told: Any) -> tuple[RowKind, _Row | None]:
-    """The row that a delete without key names."""
-    return (RowKind.DELETE, told) if isinstance(told, dict) and told else (RowKind.KEYLESS, None)
+def _before(reported: Any) -> tuple[RowKind, _Row | None]:
+    """The row that a delete without key identifies."""
+    return (RowKind.DELETE, reported) if isinstance(reported, dict) and reported else (RowKind.KEYLESS, None)
 
 
 def _transaction_id(text: str) -> str:
-    """Postgres' id, `xid:lsn`, has the lsn of the single change."""
+    """Postgres' id is `xid:lsn`, with the lsn of the single change: only the xid is of the transaction."""
     found = _POSTGRES_ID.fullmatch(text)
     return found[1] if found else text

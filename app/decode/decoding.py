@@ -1,4 +1,4 @@
-"""Messages decoded by this process, and sent through the user's SQL and function if there are any."""
+"""Decodes messages in this process, then applies the user's SQL and function if there are any."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,12 +9,12 @@ from app.errors import JobFailed, SurelaneError
 from app.kafka.spans import Batch
 from app.model.message import RawMessage
 
-#: the user's SQL: decoded rows, and the messages that they are of
+#: the user's SQL: takes decoded rows, and the messages that they come from
 Sql = Callable[[pa.Table, Sequence[Batch]], pa.Table]
 
 
 class Decoding:
-    """Batches become rows (`app.model.rows`). Not safe for several threads at once."""
+    """Turns batches into rows (`app.model.rows`). Not safe for several threads at once."""
 
     def __init__(
         self, decoder: Decoder, transform: Callable[[pa.Table], pa.Table] | None = None, sql: Sql | None = None
@@ -22,11 +22,12 @@ class Decoding:
         self._decoder, self._transform, self._sql = decoder, transform, sql
 
     def decoded(self, batches: Sequence[Batch]) -> pa.Table:
-        """Without the user's function; raises a SurelaneError of verdict POISON where a message may be the cause."""
+        """Decode and apply the user's SQL, not the function; raises a SurelaneError of verdict POISON where a message
+        may be the cause."""
         return _poison(lambda: self._rewritten(batches))
 
     def transformed(self, rows: pa.Table) -> pa.Table:
-        """The user's function applied to decoded rows; raises the same."""
+        """Apply the user's function to decoded rows; raises as `decoded`."""
         function = self._transform
         return rows if function is None else _poison(lambda: function(rows))
 
@@ -39,12 +40,12 @@ class Decoding:
         return rows if self._sql is None else self._sql(rows, batches)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """The rows of messages that the quarantine has kept."""
+        """Rows of messages from the quarantine."""
         return self.rows(as_batches(messages))
 
 
 def as_batches(messages: Sequence[RawMessage]) -> list[Batch]:
-    """In their order; one for neighbours of a partition."""
+    """The messages in their order; neighbours of one partition share a batch."""
     batches: list[Batch] = []
     for one in messages:
         if not batches or batches[-1].tp != one.position.tp:
@@ -57,7 +58,7 @@ def as_batches(messages: Sequence[RawMessage]) -> list[Batch]:
 
 
 def _poison(work: Callable[[], pa.Table]) -> pa.Table:
-    """One of the messages may be the cause of whatever goes wrong."""
+    """Turn errors into JobFailed: one of the messages may be the cause."""
     try:
         return work()
     except (SurelaneError, MemoryError):

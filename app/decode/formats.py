@@ -12,5 +12,4 @@ DECODERS: Mapping[Format, type[Decoder]] = {
 
 
 def decoder_of(source: SourceSettings, *, transactions: bool) -> Decoder:
-    """The decoder of the source's format; see `Decoder.of`."""
     return DECODERS[source.format].of(source, transactions=transactions)

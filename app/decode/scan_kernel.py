@@ -1,15 +1,14 @@
-"""Debezium JSON as bytes, to COPY lines as bytes: the functions that `app.decode.scan_loader` has compiled by numba.
+"""Debezium JSON as bytes, to COPY lines as bytes: the functions that `app.decode.scan_loader` compiles by numba.
 
-One pass over a message, without an object made for anything in it. It knows the messages that nearly all are: an upsert
-with the whole row, or a delete with a key; values that are texts, numbers, true, false or null, no name twice, no `\\u`
-in what is needed.
-Whatever else there is, also what is no JSON at all, is left: a message is either taken as `app.decode.debezium` takes
-it in Python, or not at all. UTF-8 is for the caller to check where there is more than ASCII.
+One pass over a message, without an object made for anything in it. It takes the most common messages: an upsert with
+the whole row, or a delete with a key; values that are texts, numbers, true, false or null, no name twice, no `\\u` in
+what is needed. Every other message is left, also one that is not JSON: a message is either taken as
+`app.decode.debezium` takes it in Python, or not at all. The caller checks UTF-8 where there is more than ASCII.
 
-Eight bytes are looked at together: what a run of characters ends with is found without a branch for each of them, whose
-outcomes a processor guesses wrong. So behind what is read and written there have to be `MORE` bytes of anything.
+Eight bytes are tested together: that finds the end of a run of characters without a branch for each of them, which a
+processor predicts badly. So `MORE` bytes of anything have to lie behind what is read and written.
 
-Places are indices into `data`; -1 says that the message is left.
+Places are indices into `data`; "behind" something is the place after its last byte; -1: the message is left.
 """
 
 from collections.abc import MutableSequence
@@ -23,17 +22,17 @@ from numba.extending import intrinsic
 
 from app.model.rows import SEPARATOR
 
-#: arrays by their pointers: nothing looks after their lives, or whether an index is below 0, which is most of the time
+#: arrays as bare pointers: nothing counts references or checks for an index below 0, which takes most of the time
 Bytes = MutableSequence[int]
 Integers = MutableSequence[int]
 #: eight bytes
 Word = np.uint64
 
 _part: Any = numba.njit(error_model="numpy")
-#: what LLVM has an instruction for, and Python has not
+#: operations that LLVM has an instruction for, and Python has not
 _instruction: Any = intrinsic
 
-#: bytes behind data that are read and written with it
+#: bytes behind the data that are read and written with it
 MORE = 16
 #: bytes of a word
 _WIDTH = 8
@@ -48,33 +47,33 @@ _SMALL_E, _LARGE_E, _SMALL_T, _SMALL_F, _SMALL_N, _LARGE_N = ord("e"), ord("E"),
 _SMALL_B, _SMALL_R, _SMALL_U, _SLASH = ord("b"), ord("r"), ord("u"), ord("/")
 _SMALL_A, _SMALL_D, _LARGE_A, _LARGE_F = ord("a"), ord("d"), ord("A"), ord("F")
 _EIGHT = ord("8")
-#: the bit that small letters have, and large ones not
+#: the bit that lower-case letters have, and upper-case ones not
 _SMALLER = 0x20
 _BACKSPACE, _FORM_FEED = 0x08, 0x0C
-#: what `op` is for the changes that give a row, and for those that take it
+#: `op` of the changes that write a row, and of those that delete it
 _CREATED, _UPDATED, _READ, _DELETED = ord("c"), ord("u"), ord("r"), ord("d")
-#: what was seen of a message; with any other name twice it is left
+#: bits of the names that were seen in a message; with one of them twice it is left
 _AFTER_SEEN, _SOURCE_SEEN, _OP_SEEN = 1, 2, 4
 #: the first byte that is no control character, the first that is not ASCII
 _PRINTABLE, _WIDE = 0x20, 0x80
-#: digits of an integer that is as large as any may be
+#: maximum length of an integer
 _DIGITS = 18
-#: objects and lists within each other
+#: maximum depth of objects and lists
 _DEPTH = 60
 
-#: in what is found of a message's origin, behind the four ends of schema and table
+#: places in the array of a message's origin, behind those of schema and table
 _SEQUENCE_AT, _TIME = 4, 5
-#: places in it
+#: length of that array
 ORIGIN = 6
 
 
 def _word(text: str) -> Word:
-    """Eight characters at most as they lie in memory."""
+    """At most eight characters as they lie in memory."""
     return np.uint64(int.from_bytes(text.encode(), "little"))
 
 
 def _eight(byte: int) -> Word:
-    """The same byte eight times."""
+    """Eight times the same byte."""
     return np.uint64(byte * 0x0101010101010101)
 
 
@@ -83,14 +82,14 @@ _OP, _SOURCE, _AFTER = _word("op"), _word("source"), _word("after")
 _SCHEMA, _TABLE, _SEQUENCE, _TS_MS = _word("schema"), _word("table"), _word("sequence"), _word("ts_ms")
 _ONE, _ONES, _HIGH = np.uint64(1), _eight(1), _eight(_WIDE)
 _QUOTES, _BACKSLASHES, _BLANKS = _eight(_QUOTE), _eight(_BACKSLASH), _eight(_PRINTABLE)
-#: an odd number without a pattern, and what brings the upper half of a product down
+#: for the hash: an odd number without a pattern, and the shift from a product's upper half to the lower
 _MIXING, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-#: what takes a byte below "0" below zero, and one above "9" to 128 or more
+#: subtracted, it takes a byte below "0" below zero; added, it takes one above "9" to 128 or more
 _ZEROS, _ABOVE_NINE = _eight(_ZERO), _eight(_WIDE - 1 - _NINE)
 
 
 def _place(builder: Any, data: Any, at: Any) -> Any:
-    """A pointer to the eight bytes from there on, wherever that is."""
+    """A pointer to the eight bytes from `at` on, aligned or not."""
     return builder.bitcast(builder.gep(data, [at]), ir.IntType(64).as_pointer())
 
 
@@ -117,7 +116,7 @@ def _store(_: Any, out: Any, to: Any, word: Any) -> Any:
 
 @_instruction
 def _first(_: Any, marks: Any) -> Any:
-    """Which is the first of eight bytes that is marked; one is."""
+    """Index of the first of eight bytes that is marked; at least one is."""
 
     def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
         return builder.lshr(builder.cttz(given[0], ir.Constant(ir.IntType(1), 1)), ir.Constant(ir.IntType(64), 3))
@@ -127,14 +126,14 @@ def _first(_: Any, marks: Any) -> Any:
 
 @_part
 def _head(word: Word, count: int) -> Word:
-    """The first bytes of a word, fewer than eight; the others 0."""
+    """The first `count` bytes of a word, fewer than eight; the others 0."""
     return word & ((_ONE << np.uint64(8 * count)) - _ONE)
 
 
 @_part
 def _stops(word: Word) -> Word:
-    """The first byte that ends a run of plain characters is marked, with others behind it: a quote, a backslash, a
-    control character."""
+    """Mark the first byte that ends a run of plain characters (a quote, a backslash, a control character); bytes behind
+    it may be marked, too."""
     quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
     zeros = ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes)
     return (zeros | ((word - _BLANKS) & ~word)) & _HIGH
@@ -142,7 +141,7 @@ def _stops(word: Word) -> Word:
 
 @_part
 def _behind(data: Bytes, at: int, end: int, marked: Any) -> int:
-    """Behind the bytes of which `marked` marks none."""
+    """Place of the first byte that `marked` marks, else `end`."""
     while at < end:
         marks = marked(_load(data, at))
         if marks:
@@ -167,7 +166,7 @@ def _space(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _packed(data: Bytes, begin: int, end: int) -> Word:
-    """A word as `_word` gives it; one that is no name for a longer one."""
+    """A word as `_word` makes it; for more than eight bytes one that is no name."""
     count = end - begin
     word = _load(data, begin)
     if count < _WIDTH:
@@ -177,7 +176,7 @@ def _packed(data: Bytes, begin: int, end: int) -> Word:
 
 @_part
 def _literal(data: Bytes, at: int, end: int, word: Word, length: int) -> int:
-    """Behind this word, which has to be there."""
+    """Behind this word; -1 where it is not there."""
     behind = at + length
     return behind if behind <= end and _packed(data, at, behind) == word else -1
 
@@ -189,8 +188,8 @@ def _is_hexadecimal(byte: int) -> bool:
 
 @_part
 def _escape(data: Bytes, at: int, end: int) -> int:
-    """Behind an escape that begins at `at`. One half of a character alone is a fault of its message, which halves those
-    are is for others to find: a message with any is left."""
+    """Behind an escape that begins at `at`. Half of a surrogate pair alone is a fault of its message, and Python finds
+    those: a message with any half is left."""
     if at + 1 >= end:
         return -1
     which = data[at + 1]
@@ -226,7 +225,7 @@ def _text(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _no_digits(word: Word) -> Word:
-    """The first byte that is no digit is marked, with others behind it."""
+    """Mark the first byte that is no digit; bytes behind it may be marked, too."""
     return ((word - _ZEROS) | (word + _ABOVE_NINE) | word) & _HIGH
 
 
@@ -263,8 +262,8 @@ def _number(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _name(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Where a member's name ends, at its closing quote, and where its value begins; the name begins behind `at`. One
-    with an escape might be any: -1."""
+    """Place of a member name's closing quote, and of its value; the name's opening quote is at `at`. -1 for a name with
+    an escape, which might be any."""
     if at >= end or data[at] != _QUOTE:
         return -1, -1
     at = _run(data, at + 1, end)
@@ -292,7 +291,7 @@ def _scalar(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _skip(data: Bytes, at: int, end: int) -> int:
-    """Behind a value of any kind, all of which has to be JSON."""
+    """Behind a value of any kind; all of it has to be JSON."""
     depth, are_objects = 0, 0  # a bit for each level, the innermost the lowest
     while True:
         if at >= end:
@@ -336,7 +335,7 @@ def _skip(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _put(out: Bytes, to: int, byte: int) -> int:
-    """Write a character of a COPY line; behind it."""
+    """Write a character of a COPY line; the place behind it."""
     escaped = 0
     if byte == _BACKSLASH:
         escaped = _BACKSLASH
@@ -356,7 +355,7 @@ def _put(out: Bytes, to: int, byte: int) -> int:
 
 @_part
 def _meant(which: int) -> int:
-    """The character that an escape stands for; 0 for those that are not done here."""
+    """The character that an escape stands for; 0 for escapes that are left to Python."""
     if which in (_QUOTE, _BACKSLASH, _SLASH):
         return which
     if which == _SMALL_N:
@@ -372,7 +371,8 @@ def _meant(which: int) -> int:
 
 @_part
 def _copy_text(data: Bytes, at: int, end: int, out: Bytes, to: int, is_line: bool) -> tuple[int, int, bool]:
-    """Write what the text whose opening quote is at `at` says; behind it here and there, whether all is ASCII."""
+    """Write the content of the text whose opening quote is at `at`; the places behind it in `data` and `out`, and
+    whether all is ASCII."""
     at, together = at + 1, np.uint64(0)
     while at < end:
         word = _load(data, at)
@@ -404,7 +404,7 @@ def _copy_text(data: Bytes, at: int, end: int, out: Bytes, to: int, is_line: boo
 
 @_part
 def _copy_value(data: Bytes, at: int, end: int, out: Bytes, to: int) -> tuple[int, int, bool]:
-    """Write a value of a row as it stands in a COPY line; see `_copy_text`."""
+    """Write a value of a row as a COPY line has it; returns as `_copy_text`."""
     if at >= end:
         return -1, to, True
     first = data[at]
@@ -418,7 +418,7 @@ def _copy_value(data: Bytes, at: int, end: int, out: Bytes, to: int) -> tuple[in
     if first == _MINUS or _ZERO <= first <= _NINE:
         digits = _integer(data, at, end)
         is_integer = digits == behind
-        # Python writes what it has read: -0 would be 0
+        # Python writes the number that it has read: 0 for -0
         if is_integer and (behind - at > _DIGITS or (first == _MINUS and data[at + 1] == _ZERO)):
             return -1, to, True
     for index in range(at, behind, _WIDTH):
@@ -428,7 +428,8 @@ def _copy_value(data: Bytes, at: int, end: int, out: Bytes, to: int) -> tuple[in
 
 @_part
 def _copy(data: Bytes, begin: int, end: int, out: Bytes, to: int) -> tuple[int, bool]:
-    """Write bytes as they are, behind a separator; behind them, and whether all is ASCII, or false all the same."""
+    """Write a separator and the bytes as they are; the place behind them, and whether all is ASCII (it may be false
+    even so)."""
     out[to] = _SEPARATOR
     to, together = to + 1, np.uint64(0)
     for index in range(begin, end, _WIDTH):
@@ -442,8 +443,8 @@ def _copy(data: Bytes, begin: int, end: int, out: Bytes, to: int) -> tuple[int, 
 def _row(
     data: Bytes, at: int, end: int, line: Bytes, line_to: int, names: Bytes, names_to: int
 ) -> tuple[int, int, int, bool]:
-    """Write the row whose brace is at `at` as a COPY line, and its columns' names, each behind a separator; behind it
-    in each of the three, and whether all is ASCII."""
+    """Write the row whose brace is at `at` as a COPY line, and the names of its columns, each behind a separator; the
+    place behind it in each of the three arrays, and whether all is ASCII."""
     is_ascii = True
     at = _space(data, at + 1, end)
     while True:
@@ -468,7 +469,7 @@ def _row(
 
 @_part
 def _time(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Behind an integer, and the integer."""
+    """Behind an integer, and its value."""
     behind = _number(data, at, end)
     if behind < 0 or behind - at > _DIGITS or _integer(data, at, end) != behind:
         return -1, 0
@@ -490,8 +491,8 @@ def _plain(data: Bytes, at: int, end: int) -> int:
 
 @_part
 def _origin(data: Bytes, at: int, end: int, found: Integers) -> int:
-    """What is said of a message's origin, whose brace is at `at`: behind it. `found`: where schema and table begin and
-    end, 0 where there is none, where the sequence begins, and the time, 0 where there is none."""
+    """Read a message's origin, whose brace is at `at`; the place behind it. Writes to `found`: begin and end of schema
+    and of table, 0 where there is none; where the sequence begins, and the time, 0 where there is none."""
     for index in range(ORIGIN):
         found[index] = 0
     seen = 0
@@ -533,7 +534,7 @@ def _origin(data: Bytes, at: int, end: int, found: Integers) -> int:
 
 @_part
 def _is(texts: Bytes, text_ends: Integers, which: int, begin: int, end: int) -> bool:
-    """Whether this layout is the one from `begin` to `end`."""
+    """Whether layout `which` equals the bytes from `begin` to `end`."""
     first = text_ends[which - 1] if which else 0
     length = end - begin
     if text_ends[which] - first != length:
@@ -548,7 +549,6 @@ def _is(texts: Bytes, text_ends: Integers, which: int, begin: int, end: int) -> 
 
 @_part
 def _hash(texts: Bytes, begin: int, end: int) -> Word:
-    """Of the bytes from `begin` to `end`."""
     mixed = np.uint64(end - begin)
     for index in range(begin, end, _WIDTH):
         word = _load(texts, index)
@@ -559,7 +559,7 @@ def _hash(texts: Bytes, begin: int, end: int) -> Word:
 
 @_part
 def _numbered(texts: Bytes, text_ends: Integers, count: int, begin: int, end: int, slots: Integers, mask: int) -> int:
-    """Number of the layout from `begin` to `end`: `count` for one that is not among them yet, and has its slot now."""
+    """Number of the layout from `begin` to `end`: `count` for a new one, which gets a slot."""
     slot = types.int64(_hash(texts, begin, end) & np.uint64(mask))
     while slots[slot]:
         which = slots[slot] - 1
@@ -594,14 +594,14 @@ def scan(
 ) -> int:
     """Take the messages from `begins` to `ends` of `data`, with keys from `key_begins` to `key_ends` of `keys`.
 
-    Gives the number of layouts, below 0 where not all is ASCII.
+    Returns the number of layouts, negative where not all is ASCII.
 
-    Of each message: `layouts` its layout's number, -1 where it is left; `times` milliseconds since 1970; `line_ends`
-    and `sequence_ends`, which begin with a 0, where line and sequence end; `has_sequence` and `are_read` 0 or 1. A
-    layout is what stands in `texts` up to its place in `text_ends`: columns, source schema, table and `op`, "u" for any
-    upsert, each behind a separator. `lines`, `sequences` and `texts` have to be as long as `data` and `keys` together,
-    which have `MORE` bytes at their ends; `origin` is for `_origin`; `slots` are zeros, a power of two that is more
-    than `messages`, and `mask` is one less than that.
+    Writes for each message: to `layouts` the number of its layout, -1 where it is left; to `times` milliseconds since
+    1970; to `line_ends` and `sequence_ends`, which begin with a 0, where line and sequence end; to `has_sequence` and
+    `are_read` 0 or 1. A layout is the text in `texts` up to its place in `text_ends`: columns, source schema, table and
+    `op`, "u" for any upsert, each behind a separator. `lines`, `sequences` and `texts` have to be as long as `data` and
+    `keys` together, which have `MORE` bytes at their ends; `origin` is for `_origin`; `slots` are zeros, a power of two
+    that is more than `messages`, and `mask` is one less than that.
     """
     count, last, is_ascii = 0, -1, True
     line_to, sequence_to, text_to = 0, 0, 0
@@ -610,7 +610,7 @@ def scan(
         layouts[message] = -1
         times[message] = 0
         has_sequence[message] = are_read[message] = False
-        # of this message, until all of it is known
+        # of this message, until all of it is read
         line, sequence, text, plain, kind, seen = line_to, sequence_to, text_to, True, 0, 0
         end = ends[message]
         at = _space(data, begins[message], end)
@@ -635,7 +635,7 @@ def scan(
                 which, at = _OP_SEEN, -1
                 if value + 2 < end and data[value] == _QUOTE and data[value + 2] == _QUOTE:
                     kind, at = data[value + 1], value + 3
-            elif name == _SCHEMA:  # it may have an envelope
+            elif name == _SCHEMA:  # it may be an envelope
                 at = -1
             else:
                 at = _skip(data, value, end)
@@ -669,7 +669,7 @@ def scan(
                 plain = plain and same
             texts[text], texts[text + 1] = _SEPARATOR, _DELETED if kind == _DELETED else _UPDATED
             text += 2
-            which = last  # it probably is
+            which = last  # most likely the same
             if last < 0 or not _is(texts, text_ends, last, text_to, text):
                 which = _numbered(texts, text_ends, count, text_to, text, slots, mask)
             if which == count:
@@ -687,8 +687,8 @@ def scan(
 
 
 def compiled() -> Any:
-    """`scan` as a C function: its `address` is to be called with the addresses of arrays. Takes seconds where numba's
-    cache does not have it."""
+    """`scan` as a C function: call its `address` with the addresses of arrays. Takes seconds where numba's cache does
+    not have it."""
     byte, short, long = types.CPointer(types.uint8), types.CPointer(types.int32), types.CPointer(types.int64)
     read = (byte, long, long, byte, long, long)
     written = (byte, short, byte, short, byte, long, byte, long, byte, long)

@@ -1,10 +1,10 @@
-"""`app.decode.scan_kernel` compiled: once for each installation, loaded when there is enough to decode to be worth it.
+"""Compiles `app.decode.scan_kernel` once for each installation, and loads it when there is enough to decode.
 
     python -m app.decode.scan_loader    compiles it unless that was done: ten seconds, once
 
-The compiler (numba) keeps what it made in the project's cache, for any processor of this architecture. What it takes to
-load that, half a second and 100 MB, is not for a lane with a message now and then: whoever decodes asks for it after a
-number of messages, and goes on in Python until it is there.
+The compiler (numba) keeps its result in the project's cache, for any processor of this architecture. Loading it takes
+half a second and 100 MB, too much for a lane with a message now and then: a decoder requests it after a number of
+messages, and decodes in Python until it is loaded.
 """
 
 import ctypes
@@ -27,23 +27,23 @@ import pyarrow as pa
 from app.cache import cache_dir
 from app.model.arrow import Indices
 
-#: `app.decode.scan_kernel.scan`: two numbers, and arrays between them
+#: signature of `app.decode.scan_kernel.scan`: two numbers, and arrays between them
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 18, ctypes.c_int64)
-#: bytes of messages in one array, so that a place in it has 32 bits
+#: maximum bytes of messages in one array: a place in it has 32 bits
 _MOST_BYTES = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Scanned:
-    """What was taken of some messages, in their order."""
+    """What the compiled code took of some messages, in their order."""
 
-    #: of each message its index into `texts`, -1 where it was left
+    #: of each message the index into `texts`, -1 where it was left
     layouts: Indices
     #: columns, source schema, table and "u" or "d", each behind a separator
     texts: list[str]
-    #: COPY lines (`app.model.rows`); "" where it was left
+    #: COPY lines (`app.model.rows`); "" where a message was left
     lines: pa.Array
-    #: null where there is none
+    #: `source.sequence`, null where there is none
     sequences: pa.Array
     #: milliseconds since 1970
     times: Indices
@@ -52,18 +52,18 @@ class Scanned:
 
 
 class Scanner:
-    """The compiled functions. Any number of threads may scan at once, and none keeps Python from going on."""
+    """The compiled functions. Any number of threads may scan at once; Python runs meanwhile."""
 
     def __init__(self, compiled: Any, more: int, origin: int) -> None:
-        """`compiled`: what `app.decode.scan_kernel.compiled` returns; `more`: bytes that it reads and writes beyond;
-        `origin`: places for what it finds of a message's origin."""
+        """`compiled`: result of `app.decode.scan_kernel.compiled`; `more`: bytes that it reads and writes beyond the
+        data; `origin`: length of its array for a message's origin."""
         self._more, self._origin = bytes(more), origin
-        self._compiled = compiled  # what is at its address lives as long as this
+        self._compiled = compiled  # keeps alive what is at its address
         self._call = _FUNCTION(compiled.address)
 
     def scan(self, messages: Sequence[bytes | memoryview | None], keys: Sequence[bytes | None]) -> Scanned | None:
-        """What can be taken of these, a delete only with a key; None where all has to be left: too long together, or
-        not UTF-8."""
+        """Take what can be taken of these messages, a delete only with a key; None where all are left: too long
+        together, or not UTF-8."""
         count = len(messages)
         (data, *places), (own, *key_places) = _joined(messages, self._more), _joined(keys, self._more)
         room = len(data) + len(own)
@@ -89,14 +89,14 @@ class Scanner:
         return Scanned(layouts, known, line_array, sequence_array, times, are_read)
 
     def _run(self, arrays: Sequence[np.ndarray]) -> int:
-        """The compiled code over them: the first six are read, the others written."""
+        """Call the compiled code: it reads the first six arrays and writes the others."""
         messages, slots = len(arrays[1]), len(arrays[-1])
         return self._call(messages, *(array.ctypes.data for array in arrays), slots - 1)
 
 
 @cache
 def loading() -> Future[Scanner]:
-    """The scanner of this process, loaded by a thread of its own from the first call on."""
+    """The scanner of this process; the first call starts a thread that loads it."""
     pool = ThreadPoolExecutor(1, "compile")
     future = pool.submit(load)
     pool.shutdown(wait=False)
@@ -104,13 +104,13 @@ def loading() -> Future[Scanner]:
 
 
 def load() -> Scanner:
-    """Load what was compiled, or compile it. Raises OSError where it cannot be kept anywhere."""
-    import numba  # half a second
+    """Load the compiled code, or compile it. Raises OSError where it cannot be kept anywhere."""
+    import numba  # takes half a second
 
     with _folder(cache_dir() / "compiled") as folder:
         config: Any = numba.config
         config.CACHE_DIR = str(folder)
-        # what is made in an image has to run wherever the image does
+        # what an image has compiled has to run wherever the image does
         config.CPU_NAME, config.CPU_FEATURES = "generic", ""
         from app.decode import scan_kernel as scan
 
@@ -119,7 +119,8 @@ def load() -> Scanner:
 
 @contextmanager
 def _folder(kept: Path) -> Iterator[Path]:
-    """A folder to write to: numba takes nothing from one that it may not write to, such as an image's."""
+    """A writable folder with what is `kept`: numba loads nothing from one that it may not write to, such as an
+    image's."""
     with suppress(OSError):
         kept.mkdir(parents=True, exist_ok=True)
     if os.access(kept, os.W_OK):
@@ -132,14 +133,14 @@ def _folder(kept: Path) -> Iterator[Path]:
 
 
 def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[np.ndarray, Indices, Indices]:
-    """Together, and `more` behind them; where each begins and ends. There is nothing in one that is None."""
+    """All parts in one array, with `more` behind them; where each part begins and ends. None is an empty part."""
     _, places, data = pa.array([*parts, more], pa.large_binary()).buffers()
     ends = np.frombuffer(places, np.int64)[: len(parts) + 1]
     return np.frombuffer(data, np.uint8), ends[:-1], ends[1:]
 
 
 def _strings(data: np.ndarray, ends: np.ndarray, are_there: np.ndarray | None = None) -> pa.Array:
-    """`ends` begins with 0; the others end there."""
+    """`ends`: a 0, then the end of each string."""
     validity = None if are_there is None else pa.py_buffer(np.packbits(are_there, bitorder="little"))
     return pa.StringArray.from_buffers(len(ends) - 1, pa.py_buffer(ends), pa.py_buffer(data), validity)
 

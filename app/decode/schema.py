@@ -1,4 +1,4 @@
-"""The Connect schema that a message with envelope carries: the fields of its row or of its key."""
+"""The Connect schema in a message with envelope: the fields of its row or of its key."""
 
 import json
 from collections.abc import Mapping

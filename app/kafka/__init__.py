@@ -1,1 +1,1 @@
-"""The Kafka cluster as the driver asks it: identity, topics, watermarks, lag, single messages."""
+"""Clients of the Kafka cluster: metadata and single messages, exact spans, lag, the dead-letter topic, security."""

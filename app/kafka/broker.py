@@ -1,8 +1,8 @@
-"""The Kafka cluster as the lane's driver asks it: identity, topics, watermarks, and single messages.
+"""Metadata and single messages of the Kafka cluster: identity, topics, watermarks, retention.
 
-Spark reads the messages of an epoch; this is for everything around it (start offsets, lag, doctor, error messages).
-Watermarks are those of a `read_committed` reader: behind the last open transaction nothing can be applied yet.
-Topics are looked up among the existing ones, because asking Kafka for a missing topic by name may create it.
+`app.kafka.spans` reads the messages of an epoch; this is for everything around it (start offsets, lag, doctor, error
+messages). Watermarks are those of a `read_committed` reader: behind an open transaction nothing can be applied yet.
+Topics are looked up among the existing ones, because a request for a missing topic by name may create it.
 """
 
 import concurrent.futures
@@ -36,26 +36,26 @@ from app.model.offsets import Offsets, Position, TopicPartition
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
 REQUEST_TIMEOUT_SECONDS = 10.0
-#: longest wait for messages that ought to be there
+#: longest wait for messages that should exist
 FETCH_TIMEOUT_SECONDS = 10.0
 #: offsets before an end that are searched for its last message: markers of transactions hold none
 LOOK_BACK_OFFSETS = 16
-#: between the first two looks at who leads now; then longer
+#: between the first two requests for the new leader; then longer
 ELECTION_LOOK_SECONDS = 0.1
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicInfo:
-    """What a topic is."""
+    """Identity and size of a topic."""
 
-    #: Kafka's; a topic deleted and made again has another one
+    #: Kafka's id; a topic that is deleted and created again has another one
     topic_id: str
     partitions: int
 
 
 class Watermarks(NamedTuple):
-    """Offsets of the oldest message kept and of the next one a read_committed reader will see."""
+    """Offset of the oldest message kept, and of the next one that a read_committed reader will see."""
 
     low: int
     high: int
@@ -80,7 +80,7 @@ class Broker:
         self._complaint = Complaint()
         self._admin = AdminClient(self._client())
         self._consumer: Consumer | None = None
-        #: lanes of several partitions share this connection, and a consumer reads one place at a time
+        #: lanes of several partitions share this connection, and a consumer reads one position at a time
         self._reading = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -90,13 +90,11 @@ class Broker:
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
         if self._consumer:
             self._consumer.close()
             self._consumer = None
 
     def cluster_id(self) -> str:
-        """Kafka's id of the cluster."""
         result = self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS))
         return str(result.cluster_id)
 
@@ -135,7 +133,7 @@ class Broker:
         return self._offsets(sorted(partitions), OffsetSpec.latest())  # pyright: ignore[reportArgumentType]
 
     def offsets_at(self, timestamp_ms: int) -> Offsets:
-        """Of every partition the first message that is not older by its timestamp; its end, where there is none."""
+        """For every partition the first message with this timestamp or a later one; its end, where there is none."""
         wanted = sorted(self.partitions())
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         found = self._offsets(wanted, spec)
@@ -143,14 +141,13 @@ class Broker:
         return Offsets.of({tp: ends[tp] if found[tp] < 0 else min(found[tp], ends[tp]) for tp in wanted})
 
     def start_offsets(self, start: StartAt | Offsets) -> Offsets:
-        """`source.start` in numbers, for every partition; raises ConfigInvalid for offsets Kafka does not have."""
+        """`source.start` as offsets of every partition; raises ConfigInvalid for offsets that Kafka does not have."""
         marks = self.watermarks(self.partitions())
         if isinstance(start, Offsets):
             return _checked(start, marks)
         return Offsets.of({tp: mark.low if start is StartAt.EARLIEST else mark.high for tp, mark in marks.items()})
 
     def retention(self, topic: str) -> Retention:
-        """How long `topic` keeps its messages."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         futures = self._admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)
         entries = self._answer(futures[resource])
@@ -167,7 +164,7 @@ class Broker:
         return found[0] if found and found[0].position == position else None
 
     def last_before(self, tp: TopicPartition, start: int, end: int) -> LastMessage | None:
-        """What identifies the last message of `start` to `end`; None: the last offsets hold none, or are deleted."""
+        """Identity of the last message from `start` to `end`; None: the last offsets hold none, or are deleted."""
         for first in {max(start, end - 1): None, max(start, end - LOOK_BACK_OFFSETS): None}:
             try:
                 found = self.messages(Position(*tp, first), end - first)
@@ -184,9 +181,9 @@ class Broker:
             behind = position._replace(offset=position.offset + 1)
             try:
                 with self._reading:
-                    self.close()  # a consumer that has read the partition before does not look
+                    self.close()  # a consumer that has read the partition before does not check
                     self._messages(behind, 1, FETCH_TIMEOUT_SECONDS, leader_epoch)
-            except OffsetMissing as error:  # librdkafka gives the same code for both
+            except OffsetMissing as error:  # librdkafka's code for both
                 if self.watermarks([position.tp])[position.tp].low <= behind.offset:
                     raise LogTruncated.of(error.message) from error
 
@@ -208,7 +205,7 @@ class Broker:
             error = message.error()
             if error is None:
                 found.append(raw(message))
-            elif error.code() == KafkaError._PARTITION_EOF:  # the name the library gives it
+            elif error.code() == KafkaError._PARTITION_EOF:  # librdkafka's name
                 break
             else:
                 raise self._refused(error)
@@ -216,7 +213,7 @@ class Broker:
         return found
 
     def _client(self) -> dict[str, Any]:
-        """No log lines: twenty a second while a broker is away. What they say comes with our error."""
+        """Logging is off: twenty lines a second while a broker is away. Our error has the last of them."""
         return {**self._config, "error_cb": self._complaint.note, "log_level": 0}
 
     def _reader(self) -> Consumer:
@@ -224,9 +221,9 @@ class Broker:
             own = {
                 "group.id": f"surelane-{id(self):x}",  # never joined: partitions are assigned, nothing is committed
                 **ASSIGNED,
-                "fetch.wait.max.ms": "50",  # the end of a partition is news, too: say so at once
+                "fetch.wait.max.ms": "50",  # report the end of a partition at once, too
                 "fetch.queue.backoff.ms": "5",  # with a full queue the next fetch waits so long: a second by default
-                "queued.min.messages": "1",  # a few messages are asked for, so do not fetch 64 MB ahead
+                "queued.min.messages": "1",  # a few messages are needed, so do not fetch 64 MB ahead
                 "fetch.message.max.bytes": "262144",
             }
             self._consumer = Consumer({**self._client(), **own})
@@ -251,7 +248,8 @@ class Broker:
         return list(self._source.topics)
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        """After an election librdkafka goes on asking with the term of before (its #4620) until it has looked again."""
+        """After an election librdkafka requests with the old leader epoch (its #4620) until it reads the metadata
+        again."""
         end, pause = time.monotonic() + REQUEST_TIMEOUT_SECONDS, 0.0
         while True:
             futures = self._admin.list_offsets(
@@ -264,7 +262,7 @@ class Broker:
             time.sleep(pause)
             pause = min(2 * pause, 1.0) or ELECTION_LOOK_SECONDS
             if not {tp.topic for tp in partitions} <= set(self._existing()):
-                break  # a topic that is gone gets no leader
+                break  # a deleted topic gets no leader
         return {TopicPartition(tp.topic, tp.partition): self._answer(future).offset for tp, future in futures.items()}
 
     def _answer(self, future: "concurrent.futures.Future[_T]") -> _T:
@@ -272,7 +270,7 @@ class Broker:
             result = future.result()
         except KafkaException as error:
             raise self._refused(error.args[0]) from error
-        self._admin.poll(0)  # hands over complaints; without it they pile up
+        self._admin.poll(0)  # calls `error_cb`; without it errors pile up
         self._complaint.text = ""
         return result
 
@@ -293,7 +291,7 @@ class Broker:
 
 
 def raw(message: Message) -> RawMessage:
-    """A message that librdkafka gave, without an error."""
+    """Convert librdkafka's message, which has no error."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     if topic is None or partition is None or offset is None:
         raise AssertionError("librdkafka gave a message without a position")
@@ -321,7 +319,7 @@ def _limit(text: str | None) -> int | None:
 
 
 def _checked(start: Offsets, marks: Mapping[TopicPartition, Watermarks]) -> Offsets:
-    """The given offsets if they are complete and Kafka has them."""
+    """The given offsets; raises ConfigInvalid unless they are complete and Kafka has them."""
     problems = [f"{tp}: not given (Kafka has {mark.low}..{mark.high})" for tp, mark in marks.items() if tp not in start]
     for tp, offset in start.items():
         mark = marks.get(tp)

@@ -1,4 +1,4 @@
-"""What a client of librdkafka is told to come to the source's cluster."""
+"""librdkafka's configuration for the source's cluster."""
 
 import gc
 import threading
@@ -13,7 +13,7 @@ from app.kafka.security import java_options
 
 
 def client_config(source: SourceSettings) -> dict[str, Any]:
-    """Servers and security, as `source.security` or `source.options` say; raises ConfigInvalid."""
+    """Servers and security, from `source.security` or `source.options`; raises ConfigInvalid."""
     security = source.security
     if security.protocol is SecurityProtocol.MSK_IAM:
         return librdkafka_config(source.bootstrap_servers, source.options) | _iam(security)
@@ -21,11 +21,11 @@ def client_config(source: SourceSettings) -> dict[str, Any]:
 
 
 def _iam(security: SecuritySettings) -> dict[str, Any]:
-    """librdkafka knows nothing of AWS: it asks for a token whenever the last one is about to end."""
+    """librdkafka does not know AWS: it requests a token by a callback whenever the last one is about to expire."""
     region = security.region or aws.default_region()
     if region is None:
         raise ConfigInvalid("source.security.region: not given, and AWS' settings have none", hint="add the region")
-    aws.msk_token(region)  # without an identity every connection would fail, with librdkafka's words instead of ours
+    aws.msk_token(region)  # without an AWS identity every connection would fail, with librdkafka's error, not ours
     trust = {} if security.ca is None else {"ssl.ca.location": security.ca}
     return {"security.protocol": "SASL_SSL", "sasl.mechanisms": "OAUTHBEARER", "oauth_cb": _token(region), **trust}
 
@@ -39,8 +39,8 @@ def _token(region: str) -> Callable[[str], tuple[str, float]]:
 
 
 class _NoCollection:
-    """Nothing is collected inside. librdkafka asks for tokens in a thread of its own, and a client that is freed there,
-    because it happened to be garbage, ends the process (abort)."""
+    """No garbage is collected inside. librdkafka requests tokens in a thread of its own, and a client that happens to
+    be collected there ends the process (abort)."""
 
     def __init__(self) -> None:
         self._inside, self._was_on, self._counting = 0, False, threading.Lock()

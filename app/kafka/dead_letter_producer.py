@@ -1,6 +1,6 @@
-"""The topic that `guard.dead_letter` names: written one message at a time, so that nothing gets before what failed.
+"""Writes the topic of `guard.dead_letter` one message at a time, so that none overtakes one that failed.
 
-The topic has to exist: asking Kafka for one by its name may make it, with whatever partitions and retention.
+The topic has to exist: a request for it by name may create it, with any number of partitions and any retention.
 """
 
 from types import TracebackType
@@ -15,14 +15,14 @@ from app.model.message import RawMessage
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
 REQUEST_TIMEOUT_SECONDS = 10.0
-#: for one message; after that it is tried anew
+#: for one message; then it is tried again
 SEND_TIMEOUT_SECONDS = 10.0
-#: the client's own report comes first
+#: longer than the client's timeout: its report comes first
 _FLUSH_SECONDS = SEND_TIMEOUT_SECONDS + 5.0
-#: what an operator may set otherwise
+#: an operator may override these
 _DEFAULTS = {
     "partitioner": "murmur2_random",  # as Java's clients do, Kafka Connect among them
-    "message.max.bytes": "1000000000",  # what is too large is for the broker to say
+    "message.max.bytes": "1000000000",  # the broker decides what is too large
     "linger.ms": "0",
 }
 _OURS = {
@@ -35,11 +35,11 @@ _OURS = {
 class DeadLetterTopic:
     """Connection to the topic; use as a context manager or call `close`."""
 
-    def __init__(self, source: SourceSettings, told: DeadLetterSettings) -> None:
+    def __init__(self, source: SourceSettings, config: DeadLetterSettings) -> None:
         """Raises ConfigInvalid for options that the client does not know."""
-        self.name = told.topic
+        self.name = config.topic
         self._servers = source.bootstrap_servers
-        self._config: dict[str, Any] = {**client_config(source), **_DEFAULTS, **told.options, **_OURS}
+        self._config: dict[str, Any] = {**client_config(source), **_DEFAULTS, **config.options, **_OURS}
         self._complaint = ""
         self._producer: Producer | None = self._connect()
 
@@ -50,14 +50,14 @@ class DeadLetterTopic:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; what is still on its way may arrive or not."""
+        """Close the connection; a message in flight may arrive or not."""
         producer, self._producer = self._producer, None
         if producer is not None:
             producer.purge()
             producer.flush(0)
 
     def check(self) -> None:
-        """Whether the topic is there: raises EnvironmentMissing or Unreachable."""
+        """Raises EnvironmentMissing where the topic does not exist, or Unreachable."""
         try:
             found = self._connected().list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics
         except KafkaException as error:
@@ -71,7 +71,7 @@ class DeadLetterTopic:
             )
 
     def send(self, message: RawMessage) -> None:
-        """Returns when Kafka has the message; its position is not looked at. Raises what is wrong, and may have sent it
+        """Returns when Kafka has the message; its position is not used. When it raises, the message may have been sent
         all the same."""
         refused: list[KafkaError] = []
 
@@ -94,7 +94,7 @@ class DeadLetterTopic:
             self.close()
             raise self._refused(error.args[0]) from error
         if left or refused:
-            self.close()  # a client that has lost its place may refuse everything else
+            self.close()  # a producer that has lost its sequence may refuse everything else
             raise self._refused(refused[0]) if refused else self._unreachable("no report in time")
 
     def _connect(self) -> Producer:
@@ -125,9 +125,9 @@ class DeadLetterTopic:
         return self._unreachable(error.str())
 
     def _unreachable(self, what: str) -> Unreachable:
-        said = f" ({self._complaint})" if self._complaint else ""
+        complaint = f" ({self._complaint})" if self._complaint else ""
         self._complaint = ""
         return Unreachable(
-            f"topic {self.name} at {self._servers} was not written: {what}{said}",
+            f"topic {self.name} at {self._servers} was not written: {what}{complaint}",
             hint="is the broker up, and may this user write the topic (guard.dead_letter.options)?",
         )

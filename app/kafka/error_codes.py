@@ -1,4 +1,4 @@
-"""What librdkafka's errors mean, for whoever asks it."""
+"""What librdkafka's error codes mean."""
 
 from confluent_kafka import KafkaError
 
@@ -6,11 +6,11 @@ from app.errors import Unreachable
 
 #: codes for an offset that is not in the log, or not any more
 GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
-#: code for a log that ended, in the term of what was read last, before where it was read to (KIP-320)
+#: code for a log that ended, in the leader epoch that was read last, before the position read to (KIP-320)
 TRUNCATED = KafkaError._LOG_TRUNCATION
-#: codes for a partition without a leader, with another one than the client knows, or with the same for another term
+#: codes for a partition without a leader, with another one than the client knows, or with another leader epoch
 ELECTED = (
-    KafkaError._NOENT,  # none of the partitions asked for has a leader just now
+    KafkaError._NOENT,  # none of the requested partitions has a leader just now
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -19,10 +19,10 @@ ELECTED = (
 
 
 class Complaint:
-    """What librdkafka last complained of, for the error message.
+    """librdkafka's last error, for the error message.
 
-    An object of its own: were it the owner of the client that is called back, owner and client would be a cycle, freed
-    by whichever thread the garbage collector happens to run in. In one of librdkafka's own that is the process' end.
+    A separate object: if the client's owner had the callback, owner and client would be a cycle, freed by the thread in
+    which the garbage collector happens to run. In a thread of librdkafka that ends the process.
     """
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Complaint:
 
 
 def unreachable(servers: str, what: str, complaint: str) -> Unreachable:
-    """No answer; `complaint`: what librdkafka said of it last, "" for nothing."""
-    said = f" ({complaint})" if complaint else ""
+    """The error for a missing answer; `complaint`: librdkafka's last error, "" for none."""
+    detail = f" ({complaint})" if complaint else ""
     return Unreachable(
-        f"Kafka at {servers} does not answer: {what}{said}",
+        f"Kafka at {servers} does not answer: {what}{detail}",
         hint="is the broker up, the address right, and security set as the broker wants it (source.security)?",
     )

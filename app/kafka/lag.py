@@ -1,7 +1,7 @@
 """Lag: what Kafka has that the target does not, in messages and in the age of the oldest of them.
 
-Offsets have gaps, so their difference is only an upper bound, and a partition may seem to lag though nothing but
-transaction markers is left. The first message not applied settles that, and its timestamp is the age.
+Offsets have gaps, so their difference is only an upper bound, and a partition may seem to lag though only transaction
+markers are left. So the first message not applied is read, and its timestamp gives the age.
 """
 
 import time
@@ -23,12 +23,12 @@ class Lag:
 
     @property
     def messages(self) -> int:
-        """Over all partitions; never less than the real number."""
+        """Sum of all partitions; never less than the real number."""
         return sum(self.by_partition.values())
 
 
 def measure(broker: Broker, position: Offsets, partitions: set[TopicPartition] | None = None) -> Lag:
-    """The lag of `position`; partitions it does not name count from their first message."""
+    """The lag of `position`; a partition that it does not name counts from its first message."""
     marks = broker.watermarks(broker.partitions() if partitions is None else partitions)
     first = {tp: _first_behind(broker, tp, position.get(tp, mark.low), mark) for tp, mark in marks.items()}
     return Lag(

@@ -1,8 +1,8 @@
 """Kafka client options for librdkafka, which names some of them differently from Java's client (Spark's).
 
-One configuration has to serve both: Spark reads the messages with the Java client, this process asks for watermarks
-and lag with librdkafka. Options without a meaning here (`max.poll.records`) are left out; those that would make the
-two connect differently (a Java keystore, MSK's IAM mechanism) are refused with the alternative.
+One configuration has to serve both: Spark plans epochs with the Java client, and messages, watermarks and lag are read
+with librdkafka. Options without a meaning here (`max.poll.records`) are left out; those that would make the two connect
+differently (a Java keystore, MSK's IAM mechanism) are refused with the alternative.
 """
 
 import re
@@ -29,7 +29,7 @@ RENAMED = {
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
     "ssl.keystore.key": "ssl.key.pem",
 }
-#: of a consumer that is told what to read: it joins no group and commits nothing
+#: of a consumer with assigned partitions: it joins no group and commits nothing
 ASSIGNED = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -37,13 +37,13 @@ ASSIGNED = {
     "isolation.level": "read_committed",
     "enable.partition.eof": "true",  # offsets at a partition's end may hold no message
 }
-#: mechanisms librdkafka logs in with by name and password, or by Kerberos ticket
+#: mechanisms with which librdkafka logs in by name and password, or by Kerberos ticket
 MECHANISMS = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI"})
 _JAAS = re.compile(r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 
 
 def librdkafka_config(bootstrap_servers: str, options: Mapping[str, str]) -> dict[str, str]:
-    """librdkafka's configuration for `source.options`; raises ConfigInvalid for what it has no equal of."""
+    """librdkafka's configuration for `source.options`; raises ConfigInvalid for options without an equivalent."""
     kafka = {name.removeprefix("kafka."): value for name, value in options.items() if name.startswith("kafka.")}
     config = {"bootstrap.servers": bootstrap_servers}
     config |= {name: value for name, value in kafka.items() if name in SAME}

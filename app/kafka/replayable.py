@@ -10,15 +10,15 @@ from app.model.offsets import Offsets, Position, TopicPartition
 
 @dataclass(frozen=True, kw_only=True)
 class Replayable:
-    """How it is at one moment."""
+    """Whether a position is replayable, at one moment."""
 
-    #: partitions of which something is deleted already that nobody else keeps, with the first offset that is left
+    #: partitions with deleted messages that are kept nowhere else -> first offset that is left
     gone: dict[TopicPartition, int]
-    #: the same, kept elsewhere
+    #: partitions with deleted messages that are kept elsewhere -> first offset that is left
     elsewhere: dict[TopicPartition, int]
     #: offsets between the position and the end
     messages: int
-    #: at least so long will all of it be there; infinite without a limit, not-a-number when nobody can tell
+    #: all of it stays at least so long; infinite without a limit, not-a-number when that is unknown
     headroom_seconds: float
 
     @property
@@ -27,10 +27,10 @@ class Replayable:
 
 
 def replayable(broker: Broker, position: Offsets, kept_until: Offsets | None = None) -> Replayable:
-    """Look at the partitions of `position`; raises EnvironmentMissing when one is not there.
+    """Check the partitions of `position`; raises EnvironmentMissing when one does not exist.
 
-    `kept_until`: up to where the archive has everything from the position on (`app.recover.archive_reach`): Kafka is
-    asked for what comes behind that.
+    `kept_until`: the archive has everything from the position up to there (`app.recover.archive_reach`), so Kafka needs
+    only what comes behind.
     """
     marks = broker.watermarks(position)
     needed = {tp: max(offset, (kept_until or position).get(tp, 0)) for tp, offset in position.items()}
@@ -46,7 +46,8 @@ def replayable(broker: Broker, position: Offsets, kept_until: Offsets | None = N
 
 
 def _headroom(broker: Broker, tp: TopicPartition, offset: int, mark: Watermarks) -> float:
-    """Kafka deletes whole segments, by their newest message: never earlier than this."""
+    """Seconds, not-a-number where unknown. Kafka deletes whole segments, by their newest message: never earlier than
+    this."""
     kept = broker.retention(tp.topic)
     if kept.compacted or kept.bytes is not None:
         return math.nan  # depends on what is written

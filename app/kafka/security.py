@@ -1,7 +1,7 @@
-"""`source.security` in the words of the Java client (Spark's); `app.kafka.client` has librdkafka's.
+"""`source.security` as options of the Java client (Spark's); `app.kafka.client` has librdkafka's.
 
-Certificates and keys are given as text, not as paths: Spark's executors need not have the files. A password is asked
-for whenever a client is made, so a lane that opens again logs in with the new one.
+Certificates and keys are passed as text, not as paths: Spark's executors need not have the files. A password is looked
+up whenever a client is made, so a lane that opens again logs in with the new one.
 """
 
 from pathlib import Path
@@ -17,7 +17,8 @@ _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def java_options(security: SecuritySettings) -> dict[str, str]:
-    """Options of Spark's Kafka source, `kafka.` in front; they hold secrets. Raises what looking a password up does."""
+    """Options of Spark's Kafka source, `kafka.` in front; they contain secrets. Raises as looking a password up
+    does."""
     match security.protocol:
         case SecurityProtocol.PLAINTEXT:
             return {}

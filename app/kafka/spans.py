@@ -1,4 +1,4 @@
-"""Reading exact spans of topics with librdkafka, one after the other; what lies behind a span is fetched ahead."""
+"""Reads exact spans of topics with librdkafka, one after the other; what lies behind a span is fetched ahead."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +19,15 @@ from app.kafka.librdkafka import ASSIGNED
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 
-#: longest wait for messages that ought to be there
+#: longest wait for messages that should exist
 STALL_SECONDS = 30.0
-#: longest wait of one call: whoever wants to stop has to be heard
+#: longest wait of one call: between calls a read may be abandoned
 _WAIT_SECONDS = 0.5
 #: messages of one call
 _AT_ONCE = 10_000
-#: ends of what was read of a partition, whose last messages are remembered
+#: reads of a partition whose last message is remembered
 _REMEMBERED = 256
-#: behind every offset
+#: larger than every offset
 _FAR = 1 << 62
 _OPTIONS = {
     **ASSIGNED,
@@ -53,14 +53,13 @@ class Batch:
     last: Message | None = None
 
     def add(self, offset: int, message: Message) -> None:
-        """One more."""
         self.offsets.append(offset)
         self.last = message
         self._take((message,))
 
     def add_all(self, messages: Sequence[Message], end: int) -> bool:
-        """What was given at once: messages of this partition alone, without any error, before `end`; false, with
-        nothing done, where it is not so."""
+        """Add messages of this partition alone that came in one call; false, with nothing done, where one is an error,
+        or the last is not before `end`."""
         # by type: a KafkaError that is compared with None leaves an exception behind
         if not {NoneType}.issuperset(map(type, map(Message.error, messages))):
             return False
@@ -82,7 +81,7 @@ B = TypeVar("B", bound=Batch)
 
 @dataclass
 class WholeBatch(Batch):
-    """The messages themselves, for those who keep them; nothing is taken out of them."""
+    """Keeps the messages themselves, without taking keys and values out of them."""
 
     messages: list[Message] = field(default_factory=list)
 
@@ -91,7 +90,7 @@ class WholeBatch(Batch):
 
 
 class SpanReader(Generic[B]):
-    """A consumer that belongs to no group. Used by one thread at a time."""
+    """A consumer without a group. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -99,34 +98,34 @@ class SpanReader(Generic[B]):
         batch: Callable[[TopicPartition], B] = Batch,
         is_unwanted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`batch`: what messages are gathered in; `is_unwanted`: asked again and again while one waits for messages,
-        who reads gives up then."""
+        """`batch`: makes what messages are gathered in; `is_unwanted`: called again and again while a read waits for
+        messages, which gives up when it is true."""
         self._batch, self._is_unwanted = batch, is_unwanted
         self._servers = source.bootstrap_servers
         self._complaint = ""
         config = {**client_config(source), **_OPTIONS, "log_level": 0}
         self._consumer = Consumer({**config, "group.id": f"surelane-{id(self):x}", "error_cb": self._complain})
         self._abandoned = Event()
-        #: the next offset that the consumer will give
+        #: the next offset that the consumer will return
         self._at: dict[TopicPartition, int] = {}
-        #: given already, but behind the span that was asked for
+        #: returned already, but behind the requested span
         self._left: dict[TopicPartition, list[Message]] = {}
-        #: behind the last message that a reader may see, as far as the consumer has come to it
+        #: end of what a reader may see, once the consumer has reached it
         self._ends: dict[TopicPartition, int] = {}
-        #: by where a read ended: the last message before it
+        #: end of a read -> the last message before it
         self._lasts: dict[TopicPartition, dict[int, LastMessage]] = {}
 
     def abandon(self) -> None:
-        """Whoever reads gives up, with Unreachable. From any thread."""
+        """Make reads give up, with Unreachable. From any thread."""
         self._abandoned.set()
 
     def close(self) -> None:
-        """End the connections; when nobody reads any more."""
+        """Close the connections; when no thread reads any more."""
         self._consumer.close()
 
     def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int] | None = None) -> None:
-        """What is read next begins here: it is fetched from now on. `terms`: leader epoch of the message before it;
-        a log in which that one ended earlier raises LogTruncated when it is read."""
+        """Begin the next read here: it is fetched from now on. `terms`: leader epoch of the message before it; a log in
+        which that epoch ended earlier raises LogTruncated when it is read."""
         self._at, self._left, self._ends = dict(start), {}, {}
         places = [
             KafkaPartition(tp.topic, tp.partition, offset, leader_epoch=(terms or {}).get(tp, -1))
@@ -149,14 +148,15 @@ class SpanReader(Generic[B]):
         try:
             self._fill(batches, span.end)
         except SurelaneError:
-            self._at.clear()  # wherever it is now: the next one says where to go
+            self._at.clear()  # its position is unknown: the next read sets it
             raise
         for tp, batch in batches.items():
             self._remember(batch, span.start[tp], span.end[tp])
         return list(batches.values())
 
     def more(self, tp: TopicPartition, limit: int, wait_seconds: float) -> B:
-        """What comes next of a partition: `limit` messages at most, those that are there. Raises what `read` raises."""
+        """The next messages of a partition: at most `limit`, those that come within `wait_seconds`. Raises as
+        `read`."""
         batch, end = self._batch(tp), Offsets.of({tp: _FAR})
         self._from_left(batch, _FAR)
         try:
@@ -173,7 +173,7 @@ class SpanReader(Generic[B]):
         return batch
 
     def _remember(self, batch: Batch, start: int, end: int) -> None:
-        """A read without a message leaves the last one what it was."""
+        """Remember the last message before `end`: without a message in between, that before `start`."""
         known = self._lasts.setdefault(batch.tp, {})
         last = known.get(start) if batch.last is None else identity(batch.last)
         known.pop(end, None)
@@ -203,7 +203,8 @@ class SpanReader(Generic[B]):
             self._at[tp] = end[tp]
 
     def _take(self, messages: Sequence[Message], batches: Mapping[TopicPartition, Batch], end: Offsets) -> None:
-        """Sort what was given. One partition alone, which is the rule, is taken as a whole: a tenth of the time."""
+        """Add messages to their batches. One partition alone, which is the rule, is added at once: a tenth of the
+        time."""
         if len(self._at) == 1:
             ((tp, _),) = self._at.items()
             if tp in batches and batches[tp].add_all(messages, end[tp]):
@@ -231,7 +232,7 @@ class SpanReader(Generic[B]):
             self._at[tp] = max(self._at[tp], end.get(tp, 0))
 
     def _from_left(self, batch: Batch, end: int) -> bool:
-        """Take what was given before; whether that is all."""
+        """Add messages that an earlier call gave; whether that is all."""
         left = self._left.pop(batch.tp, [])
         for at, message in enumerate(left):
             offset = message.offset()
@@ -251,8 +252,8 @@ class SpanReader(Generic[B]):
         return self._unreachable(error.str() if error is not None else "a message without a position")
 
     def _missing(self, error: KafkaError, tp: TopicPartition | None) -> SurelaneError:
-        """An offset that is not in the log: deleted where the log begins behind it; else the log ended before it once,
-        which librdkafka finds by the leader epoch and gives the same code."""
+        """The error for an offset that is not in the log: deleted where the log begins behind it; else the log once
+        ended before it, which librdkafka finds by the leader epoch and gives the same code."""
         places = {tp: self._at[tp]} if tp is not None and tp in self._at else self._at
         try:
             is_deleted = any(offset < self._low(at) for at, offset in places.items())
@@ -272,5 +273,5 @@ class SpanReader(Generic[B]):
 
 
 def identity(message: Message) -> LastMessage:
-    """Of a message that came without an error."""
+    """Identity of a message without an error."""
     return raw(message).last

@@ -1,4 +1,4 @@
-"""What lies in Kafka behind what a lane has read: how far it goes, and which place in the source it begins at."""
+"""What Kafka has behind what a lane has read: where it ends, and from which place in the source on it is."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from app.model.message import RawMessage
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import SEQUENCE
 
-#: messages that are looked at for one with a place; what has none (a heartbeat, a tombstone) stays with the one before
+#: messages that are searched for one with a place; one without (a heartbeat, a tombstone) stays with the one before
 _LOOK = 20
 
 #: (commit lsn before, lsn): Debezium's `source.sequence`
@@ -21,26 +21,27 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class First:
-    """The first unread message of a topic that says where in the source it is from."""
+    """The first unread message of a topic that has a place in the source."""
 
-    #: None: none of the first messages says so
+    #: None: none of the first messages has one
     place: Place | None
     #: whether it is a row of a snapshot
     is_read: bool
 
 
 class UnreadMessages:
-    """Asks the broker. The messages are not decoded: they are not under guard."""
+    """Reads from the broker. The messages are not decoded: they are not under guard."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The next offset of each that a read_committed reader will see."""
+        """Next offset of each partition that a read_committed reader will see."""
         return self._broker.ends(partitions)
 
     def first(self, start: Position, end: int) -> First | None:
-        """Of the messages from `start` up to `end`; None where there are none (offsets have gaps)."""
+        """First message from `start` up to `end` that has a place, else the first one; None where there are none
+        (offsets have gaps)."""
         messages = self._broker.messages(start, min(_LOOK, end - start.offset))
         found = [one for one in map(_first, messages) if one.place is not None]
         if found:
@@ -49,7 +50,7 @@ class UnreadMessages:
 
 
 def place_of(sequence: str | None) -> Place | None:
-    """Of `source.sequence`; None for none, and for what does not look like one."""
+    """Parse `source.sequence`; None for none, and for what does not look like one."""
     found = re.match(SEQUENCE, sequence or "", re.ASCII)
     return (int(found["commit"] or 0), int(found["lsn"] or 0)) if found else None
 

@@ -1,6 +1,6 @@
-"""What a lane has read and not applied yet: an epoch applies what was held before it and what Spark planned for it, up
-to the last place where it may end (`app.align`). What lies behind is held: it is read again, unless its rows are in
-memory."""
+"""Messages that a lane has read and not applied yet: an epoch applies those held before it and those that Spark planned
+for it, up to the last position where it may end (`app.align`). Later ones are held: they are read again, unless their
+rows are in memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from app.poison.epoch_rows import EpochRows
 
 
 class Alignment:
-    """What one lane has read and not applied. Used by the lane's thread only."""
+    """The held messages of one lane. Used by the lane's thread only."""
 
     def __init__(self, lane: str, limit: int | None, order: CommitOrder | None = None) -> None:
-        """`limit`: messages that may be held for their transaction; None: epochs end where Spark has planned it, but
-        for a changed key and for `order`, which is None where nothing is known of unread messages."""
+        """`limit`: messages that may be held for their transaction; None: epochs end where Spark planned it, except for
+        a changed key and for `order`, which is None where nothing is known of unread messages."""
         self._cutter = Cutter(lane, limit, order)
-        #: every message between the last epoch's end and what was read; None: to be read again
+        #: rows between the last epoch's end and the end of what was read; None: to be read again
         self._rows: pa.Table | None = None
 
     @property
     def order(self) -> CommitOrder | None:
-        """Between topics."""
+        """The commit order between topics."""
         return self._cutter.order
 
     @order.setter
@@ -36,34 +36,35 @@ class Alignment:
         self._cutter.order = order
 
     def span(self, last: EpochRecord, planned: Span) -> Span:
-        """What there is to apply: what Spark planned, and what was held before it."""
+        """The span to apply: what Spark planned, and what is held before it."""
         start = {tp: last.span.end.get(tp, offset) for tp, offset in planned.start.items()}
         return Span(start=Offsets.of(start), end=planned.end)
 
     def source(self, source: EpochRows, span: Span, planned: Span) -> EpochRows:
-        """Where the messages of `span` come from, when `source` has those of `planned`."""
+        """A source of the messages of `span`, made from `source`, which has those of `planned`."""
         if span == planned:
             return source
-        if span.end != planned.end:  # an epoch once more that did not come to the end of what was planned
-            return _Source(source, lambda: source.part(span))
+        if span.end != planned.end:  # a repeated epoch that ended before what was planned
+            return _ReadEpoch(source, lambda: source.part(span))
         before = Span(start=span.start, end=planned.start)
         held = self._rows
-        return _Source(source, lambda: pa.concat_tables([source.part(before) if held is None else held, source.all()]))
+        return _ReadEpoch(
+            source, lambda: pa.concat_tables([source.part(before) if held is None else held, source.all()])
+        )
 
     def cut(self, rows: pa.Table, span: Span, source: EpochRows) -> Cut:
-        """See `Cutter.cut`."""
         return self._cutter.cut(rows, span, source.message)
 
     def keep(self, held: pa.Table | None, end: Offsets) -> None:
-        """An epoch is written up to `end`; `held` is what the next one begins with, None: it is to be read again."""
+        """Note that an epoch is written up to `end`. `held`: rows that begin the next one; None: to be read again."""
         self._rows = held
         if self.order is not None:
             self.order.keep(end)
 
 
 @dataclass(frozen=True)
-class _Source:
-    """The messages of an epoch that is not quite what Spark planned."""
+class _ReadEpoch:
+    """The messages of an epoch whose span is not the one that Spark planned."""
 
     planned: EpochRows
     read: Callable[[], pa.Table]

@@ -1,11 +1,11 @@
-"""Applying an epoch under guard: whole while nothing is suspected; else in parts, each in a subtransaction.
+"""Applies an epoch under guard: whole while nothing is suspected; else in parts, each in a subtransaction.
 
 A part that the target refuses is split until one message is refused. That one is tried again, and left out when it is
 condemned, with the later changes of its key if they are to follow it; everything else is applied in its place.
 
-Deferred constraints wait for the epoch's end: a source transaction may satisfy them later in the epoch. What they
-refuse then is undone and searched for its culprit (`app.lane.deferred_constraint_search`), which is tried and condemned
-like any other; then the rest is applied once more, as often as there are culprits.
+Deferred constraints are checked at the epoch's end: a source transaction may satisfy them later in the epoch. Where
+they fail, the changes are undone and searched for the culprit (`app.lane.deferred_constraint_search`), which is tried
+and condemned like any other message; then the rest is applied once more, once for each culprit.
 """
 
 from dataclasses import dataclass, field, replace
@@ -29,14 +29,14 @@ class EpochApplication:
     """Applies one epoch, inside its transaction."""
 
     sending: GuardedApply
-    #: the epoch's own, whatever of it was read
+    #: the epoch's span, however much of it could be read
     span: Span
     _counts: Counts = field(default_factory=Counts)
-    #: where the rows begin that were sent since deferred constraints were last seen to hold
+    #: first ordinal that was sent since deferred constraints held for the last time
     _unsettled: int = 0
 
     def run(self) -> Applied:
-        """Apply it, but for what is skipped; raises what the target says that is no message's fault."""
+        """Apply the epoch without skipped messages; raises errors of the target that are no message's fault."""
         applied = self._run()
         skipped = int(self.sending.skips.left_out.sum())
         return replace(applied, counts=applied.counts + Counts(consumed=skipped, quarantined=skipped))
@@ -61,7 +61,7 @@ class EpochApplication:
         return Applied(counts=self._counts, plan=OrderPlan.NARROWED)
 
     def _settles(self, parts: list[Rows], first: int, deferred: Deferred) -> bool:
-        """Apply the parts from ordinal `first` on; nothing of it is left if deferred constraints do not hold then."""
+        """Apply the parts from ordinal `first` on; return false, with all undone, if deferred constraints fail."""
         counts, end = self._counts, len(self.sending.epoch)
         self._unsettled = first
 
@@ -113,7 +113,7 @@ class EpochApplication:
             self._applied(result, ordinal + 1, deferred)
 
     def _applied(self, result: Applied, end: int, deferred: Deferred) -> None:
-        """Deferred constraints are asked at once, only to know what is in progress if one of them kills."""
+        """Count, and check deferred constraints now: only so that the guard has the span if one of them kills."""
         self._counts += result.counts
         if self.sending.violation((self._unsettled, end), deferred) is None:
             self._unsettled = end

@@ -1,20 +1,21 @@
-"""Which message deferred constraints fail for: each change passes, and the epoch as a whole does not.
+"""Finds the message that deferred constraints fail for: each change passes, and the epoch as a whole does not.
 
-Let f(k) say whether they hold after the epoch's first k messages. After the last k for which it is true a violation
-begins, and until the end there is always one. Either it stays, and that message is the culprit. Or it is mended later
-(a child before its parent), but not before another one has begun: then the culprit is the first message behind that
-whose own changes do not hold at the epoch's end. So
+Let f(k) be whether they hold after the epoch's first k messages. After the last k for which f is true a violation
+begins, and until the end there is always one. Either it stays, and that message is the culprit. Or it is repaired later
+(a child before its parent), but not before another one has begun: then the culprit is the first later message whose own
+changes violate a constraint at the epoch's end. So
 
     1. `_last_held`: the last such k, by FAN_OUT parts: the part after the last end where f is true is cut again.
-       f may be true within a later part, too: if only few messages are left, it is asked for after each of them.
-    2. `_first_failing`: the first message from there on whose changes fail at the end, by marks between FAN_OUT parts.
-    3. `_tried`: it is asked at the end of the epoch as often as a message may fail.
+       f may be true within a later part, too: if few messages are left, f is computed after each of them.
+    2. `_first_failing`: the first message from there on whose changes fail at the end, by probes between FAN_OUT parts.
+    3. `_tried`: that message is tried, at the end of the epoch, as often as a message may fail.
 
-What is before the place that 1. finds stays applied, so the search goes forward only; what is behind it is applied anew
-without the culprit, which may have mended something itself. A message whose violation is mended is never condemned; but
-one whose violation another message begins anew, before all constraints have held for a moment, is taken for that one.
+Messages before the one that 1. finds stay applied, so the search goes forward only; later ones are applied anew without
+the culprit, which may have repaired something itself. A message whose violation is repaired is never condemned, but for
+one case: if another message begins the same violation anew, before all constraints have held for a moment, the first
+one is taken for the other.
 
-The guard knows of each pass; what kills in the midst is narrowed down when the epoch is applied again.
+The guard records each pass; a message that kills the process in one is narrowed down when the epoch is applied again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,22 +32,22 @@ from app.poison.guard import Failure
 from app.poison.narrowing import FAN_OUT, Rows, single, split_rows
 from app.poison.try_until_condemned import try_until_condemned
 
-#: asked for one by one they take about a second
+#: checked one by one, so many take about a second
 FEW_MESSAGES = FAN_OUT**2
 
 
 @dataclass
 class DeferredConstraintSearch:
-    """The search in one epoch, from a place on where the constraints hold."""
+    """The search in one epoch, from an ordinal on where the constraints hold."""
 
     sending: GuardedApply
     deferred: Deferred
-    #: of what was applied on the way
+    #: of the messages that the search left applied
     counts: Counts = field(default_factory=Counts)
 
     def run(self, rows: Rows) -> tuple[int, int, Suspect | None]:
-        """Where the constraints held for the last time, the culprit, and what is held against it (None: it holds by
-        now). All rows before the first of the two are applied then, and no other one.
+        """Returns the ordinal where the constraints held for the last time, the culprit's ordinal, and the culprit as a
+        suspect (None: the constraints hold by now). All rows before the first ordinal are applied then, and no others.
         """
         end = rows[1]
         held = self._last_held(rows)
@@ -54,7 +55,7 @@ class DeferredConstraintSearch:
             return end, end, None
         with self.sending.connection.begin_nested() as inside:
             at, counts = self._first_failing(held, end)
-            if at == end:  # in other parts nothing fails: all of it stays applied
+            if at == end:  # cut into other parts nothing fails: all of it stays applied
                 self.counts += counts
                 return end, end, None
             suspect = self._tried(at, end)
@@ -73,7 +74,7 @@ class DeferredConstraintSearch:
         return at
 
     def _to_last_held(self, first: int, ends: Sequence[int], end: int) -> Rows:
-        """Apply everything up to the last of these ends where the constraints hold; what is between it and the next."""
+        """Apply all up to the last of these ends where the constraints hold. Returns the rows from it to the next."""
         held = first
         with discarded(self.sending.connection):
             for reached, result in self._sent(first, ends):
@@ -85,7 +86,7 @@ class DeferredConstraintSearch:
         return self.sending.first_applied(held, end), next((one for one in ends if one > held), held)
 
     def _first_failing(self, at: int, end: int) -> tuple[int, Counts]:
-        """Everything before it is applied; counts of that."""
+        """The ordinal of the message, with everything before it applied, and the counts of that."""
         ends, counts = [at + 1, *_ends(at + 1, end)], Counts()
         while at < end:
             reached = self._holding_at_end(at, ends, end)
@@ -117,7 +118,7 @@ class DeferredConstraintSearch:
         return max((one for one in ends if one <= holding), default=first)
 
     def _tried(self, at: int, end: int) -> Suspect | None:
-        """Tried until it is condemned; None when it holds."""
+        """Try the message until it is condemned; None when the constraints hold."""
         guard, span, alone = self.sending.guard, single(self.sending.epoch.position(at)), (at, at + 1)
         suspect = guard.suspect(span, AttemptStage.APPLY)
         if suspect is not None and guard.condemns(suspect):
@@ -155,7 +156,7 @@ class DeferredConstraintSearch:
         return self.deferred.violation(self.sending.connection)
 
     def _sent(self, first: int, ends: Sequence[int]) -> Iterator[tuple[int, Applied | Exception]]:
-        """Send what is before each of these ends. What is refused goes with what follows: that may mend it."""
+        """Send the rows before each of these ends. Refused ones go again with the next ones, which may repair them."""
         if ends and self.sending.first_applied(first, ends[-1]) < ends[-1]:
             self.sending.begin((first, ends[-1]))
         for end in ends:

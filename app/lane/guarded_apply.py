@@ -1,4 +1,4 @@
-"""Rows of one epoch on their way to the target: told to the guard before, each time in a subtransaction."""
+"""Sends rows of one epoch to the target, each time in a subtransaction; before, the guard records them."""
 
 import time
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from app.poison.guard import Guard
 from app.poison.narrowing import Rows, span_of
 from app.quarantine.epoch_skips import EpochSkips
 
-#: seconds that a connection has to hold without the message in progress; applying one message takes some milliseconds
+#: seconds that a connection has to last without the message in progress; applying one message takes milliseconds
 CONTROL_SECONDS = 2.0
 _WAIT = text("select pg_sleep(0.1)")
 
 
 @dataclass(frozen=True)
 class GuardedApply:
-    """Sends what is not skipped of one epoch, inside the transaction of `connection`."""
+    """Sends the messages of one epoch that are not skipped, inside the transaction of `connection`."""
 
     connection: Connection
     applier: Applier
@@ -35,16 +35,16 @@ class GuardedApply:
     epoch: EpochBatch
     shapes: dict[int, TablePlan]
     skips: EpochSkips
-    #: between topics; None: unread messages of other topics mean nothing
+    #: the commit order between topics; None: unread messages of other topics do not matter
     order: CommitOrder | None = None
 
     def begin(self, rows: Rows) -> None:
-        """Tell the guard that these rows, one of which is to be applied, are in progress."""
+        """Have the guard record that these rows, at least one of them to be applied, are in progress."""
         self.guard.begin(self.number, span_of(self.skips.rest(*rows).rows), AttemptStage.APPLY)
 
     def control(self, suspect: Suspect) -> Suspect:
-        """Wait on the same connection without the message: where that is lost or the process is killed, the guard finds
-        the control failed when the lane opens again."""
+        """Wait on the same connection without the message: if the connection is lost or the process killed meanwhile,
+        the guard finds that the control failed when the lane opens again."""
         self.guard.begin(self.number, suspect.span, AttemptStage.CONTROL)
         self.guard.doing(Activity.SERVER)
         end = time.monotonic() + CONTROL_SECONDS
@@ -53,7 +53,7 @@ class GuardedApply:
         return self.guard.control_passed(suspect)
 
     def attempt(self, rows: Rows, *, settle: bool = False) -> Applied | Exception:
-        """What came of it; the target's error when a message may be its cause. Nothing of it is left then."""
+        """Apply the rows. Returns the target's error, with all undone, when a message may be its cause."""
 
         def send() -> Applied:
             with self.connection.begin_nested():
@@ -62,19 +62,19 @@ class GuardedApply:
         return unless_refused(send)
 
     def check_order(self, ordinal: int, error: Exception) -> None:
-        """Raises ComesEarly where this message, which is refused, may wait for one that is still unread."""
+        """Raises ComesEarly where this message, which was refused, may depend on one that is still unread."""
         if self.order is not None and self.order.is_early(self.epoch, ordinal, error):
             raise ComesEarly(self.epoch.position(ordinal))
 
     def violation(self, unsettled: Rows, deferred: Deferred) -> Exception | None:
-        """What deferred constraints say; `unsettled`: the rows that were sent since they said nothing."""
+        """The violation of deferred constraints, if any; `unsettled`: the rows that were sent since they last held."""
         if not deferred.names:
             return None
         self.begin(unsettled)
         return deferred.violation(self.connection)
 
     def marks(self, deferred: Deferred) -> ConstraintProbes:
-        """To be made in a subtransaction that is undone."""
+        """Probes; make them in a subtransaction that is undone."""
         return ConstraintProbes(self.connection, self.applier.schema, self.applier.lane, deferred)
 
     def first_applied(self, first: int, end: int) -> int:

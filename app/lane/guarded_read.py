@@ -1,8 +1,8 @@
-"""Reading an epoch under guard: whole while nothing is suspected, else in parts, so that less is suspected later.
+"""Reads an epoch under guard: whole while nothing is suspected, else in parts, so that less is suspected later.
 
-A part is decoded, and all that is computed of an epoch until it is written is computed of the part alone: whatever
-fails in that is narrowed to one message here. When all parts have passed, the record covers the epoch as a whole again
-(`Stage.ASSEMBLE`): what fails then is no single message's fault.
+A part is decoded, and all that is computed of an epoch before it is written is computed of the part alone: a failure in
+that is narrowed to one message here. When all parts have passed, the guard's record covers the epoch as a whole again
+(`AttemptStage.ASSEMBLE`): what fails then is no single message's fault.
 """
 
 import itertools
@@ -33,12 +33,12 @@ log = structlog.get_logger()
 _BAD = (RowKind.MALFORMED, RowKind.FAILED)
 #: bytes that must be free before a single message is believed not to fit into memory
 BALLAST_BYTES = 64 << 20
-#: times that a span is asked of tasks that die for a reason that nobody knows, or for none that has to do with it
+#: tries to read a span by tasks that die: for an unknown reason; for a reason that has nothing to do with the span
 _TRIES, _PATIENT_TRIES = 1, 20
-#: where in an epoch another message is taken from, as a share of its offsets
+#: where in an epoch another message is taken from for a control, as a share of its offsets
 _ELSEWHERE = (0.5, 0.75, 1.0, 0.25)
 
-#: decodes a message in a process of its own; what ended that process, None where it survived
+#: decodes a message in a separate process; returns what ended that process, None where it survived
 Trial = Callable[[RawMessage], str | None]
 
 
@@ -51,13 +51,13 @@ class GuardedRead:
     number: int
     #: of this lane, for error messages
     lane: str = ""
-    #: a message before the given one that is known to be well, as other work to compare with; None where there is none
+    #: returns an earlier message that is known to be good, as other work to compare with; None where there is none
     neighbour: Callable[[Position], Position | None] = lambda _: None
-    #: None: messages cannot be tried in a process of their own
+    #: None: messages cannot be tried in a separate process
     trial: Trial | None = None
     skipped: list[SkippedMessage] = field(default_factory=list)
     _tables: list[pa.Table] = field(default_factory=list)
-    #: the epoch's
+    #: the epoch's span
     _span: Span = field(default_factory=lambda: Span(start=Offsets(), end=Offsets()))
     #: whether the epoch is read in parts
     _cut: bool = False
@@ -83,13 +83,13 @@ class GuardedRead:
         return self._tables[0] if len(self._tables) == 1 else pa.concat_tables(self._tables or [NO_ROWS])
 
     def all_before(self, end: Offsets) -> bool:
-        """Leave what is skipped behind `end` to a later epoch; whether there was none of it."""
+        """Leave messages skipped from `end` on to a later epoch; returns whether there were none."""
         before = [one for one in self.skipped if one.message.position.offset < end[one.message.position.tp]]
         left, self.skipped = len(self.skipped) - len(before), before
         return not left
 
     def sound(self, rows: pa.Table) -> EpochBatch:
-        """What was read, in the lane's order and without those messages that are condemned or malformed."""
+        """The rows in the lane's order, without messages that are condemned or malformed."""
         return self._without_bad(EpochBatch.arrange(rows))
 
     def _whole(self, span: Span) -> None:
@@ -130,7 +130,7 @@ class GuardedRead:
             self.skipped.append(SkippedMessage(message=message, suspect=condemned))
 
     def _tried_elsewhere(self, position: Position, suspect: Suspect | None) -> str | None:
-        """What ended a process of the message's own, where deaths beside it are not explained."""
+        """Try the message in a separate process, if deaths beside it are unexplained. Returns what ended that one."""
         if self.trial is None or suspect is None or not self.guard.wants_trial(suspect):
             return None
         message = self.source.message(position)
@@ -140,8 +140,8 @@ class GuardedRead:
         return cause
 
     def _control(self, position: Position, suspect: Suspect) -> Suspect:
-        """Other work: what passes it, and fails with the message alone, fails for the message. If the process dies here
-        the guard finds that at the next start; raises Unattributed if a neighbour fails and the process lives."""
+        """Do other work: if it passes, a failure with the message alone is the message's fault. If the process dies
+        here, the guard finds that at the next start. Raises Unattributed if a neighbour fails and the process lives."""
         self.guard.begin(self.number, suspect.span, AttemptStage.CONTROL)
         if suspect.stage is AttemptStage.MEMORY:
             _fill_memory()
@@ -154,8 +154,8 @@ class GuardedRead:
         return self.guard.control_passed(suspect)
 
     def _neighbour(self, position: Position, suspect: Suspect) -> Position | None:
-        """The message read last before it in this process, else one that the lane is past, else another one of its
-        partition's part of the epoch: each time another, for that one may kill, too."""
+        """The message read last before it in this process, else one that the lane has passed, else another one of its
+        partition in the epoch: a different one each time, because that one may kill, too."""
         for table in reversed(self._tables):
             if table.num_rows:
                 return Position(*(table[name][table.num_rows - 1].as_py() for name in ("topic", "partition", "offset")))
@@ -175,9 +175,9 @@ class GuardedRead:
             del self._tables[kept:]
 
     def _failure(self, read: Callable[[], pa.Table], *, rehearse: bool = True) -> SurelaneError | None:
-        """Keep what is read; the error, if one of the messages may be the cause.
+        """Keep the rows that are read. Returns the error, if one of the messages may be the cause.
 
-        `rehearse`: what is computed of an epoch is computed of these rows alone.
+        `rehearse`: compute of these rows alone what is computed of an epoch.
         """
         try:
             rows = self._by_a_task(read)
@@ -193,13 +193,13 @@ class GuardedRead:
             return error
         except MemoryError as error:
             raise OutOfMemory from error
-        except Exception as error:  # noqa: BLE001  # whatever fails in these rows is about one of these messages
+        except Exception as error:  # noqa: BLE001  # one of these messages causes whatever fails in these rows
             return JobFailed(f"an epoch cannot be made of it: {type(error).__name__}: {error}")
         return None
 
     def _by_a_task(self, read: Callable[[], pa.Table]) -> pa.Table:
-        """What it gives; asked again where a task has died for a reason that nobody knows. Raises TaskDied where that
-        may be the doing of these messages; where it cannot be, Unreachable in the end."""
+        """The rows; read again where a task died for a reason that has nothing to do with them. Raises TaskDied where
+        these messages may be the cause; where they cannot be, Unreachable in the end."""
         for tried in itertools.count(1):
             try:
                 return read()
@@ -209,7 +209,7 @@ class GuardedRead:
                         raise Unreachable(died.message, hint="find out what ends Spark's tasks") from died
                     case (
                         DeathEvidence.FAILURE | DeathEvidence.MEMORY
-                    ):  # a task has its memory for itself: parts are smaller
+                    ):  # a task does not share its memory: parts need less
                         raise
                     case DeathEvidence.UNEXPLAINED if tried >= _TRIES:
                         raise
@@ -218,8 +218,7 @@ class GuardedRead:
         raise AssertionError("it counts without an end")
 
     def _without_bad(self, epoch: EpochBatch) -> EpochBatch:
-        """Messages that are malformed, or that the transform raised for, are read again until they are well or
-        condemned."""
+        """Read malformed messages, and those that the transform raised for, again until they are good or condemned."""
         bad = epoch.of_kind(*_BAD)
         while len(bad):
             condemned: list[int] = []
@@ -239,14 +238,14 @@ class GuardedRead:
         known = self.guard.suspect(single(position), stage)
         if known is not None and self.guard.condemns(known):
             return known
-        said = epoch.rows["line"][ordinal].as_py() if failed else ""
-        failure = Failure(f"the transform raised {said}", said.partition(":")[0]) if failed else MALFORMED
+        raised = epoch.rows["line"][ordinal].as_py() if failed else ""
+        failure = Failure(f"the transform raised {raised}", raised.partition(":")[0]) if failed else MALFORMED
         return self.guard.failed(single(position), stage, failure)
 
     def _read_again(self, epoch: EpochBatch, bad: Indices, condemned: list[int]) -> EpochBatch:
         """The epoch with its bad rows read once more, the condemned ones left out.
 
-        All at once, unless the epoch had to be cut: what lies between them may be deadly then.
+        One fetch reads them all; once the epoch was split, one fetch each, because a neighbour may kill the process.
         """
         doubtful = sorted(set(bad.tolist()) - set(condemned))
         rest = epoch.without(bad)
@@ -262,7 +261,7 @@ class GuardedRead:
         return EpochBatch.arrange(pa.concat_tables([rest.rows, found]))
 
     def _once_more(self, span: Span) -> pa.Table | None:
-        """Its rows; None when they cannot even be read now."""
+        """The rows of the span; None when they cannot be read now."""
         self.guard.cover(self.number, span, AttemptStage.DECODE)
         try:
             return self._by_a_task(lambda: self.source.part(span))
@@ -275,6 +274,6 @@ class GuardedRead:
 
 
 def _fill_memory() -> None:
-    """Take memory, page by page, and give it back."""
+    """Allocate memory, touch each page, and free it."""
     ballast = bytearray(BALLAST_BYTES)
     ballast[::4096] = b"x" * len(range(0, BALLAST_BYTES, 4096))

@@ -55,7 +55,7 @@ log = structlog.get_logger()
 PRUNE_EVERY_EPOCHS = 1000
 
 
-#: messages before a suspect that are looked through for one that was not skipped
+#: messages before a suspect that are searched for one that was not skipped
 _NEIGHBOURS = 1000
 
 
@@ -63,7 +63,7 @@ _NEIGHBOURS = 1000
 SourceTimes = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
-#: what a span's changes are in once tasks have staged them; None where its rows are needed
+#: has tasks stage a span; returns None where its rows are needed
 Stager = Callable[[Span], StagedSpan | None]
 
 
@@ -88,12 +88,12 @@ class _Unpublished:
     record: EpochRecord
     steps: dict[str, float]
     source_times: SourceTimes
-    #: why messages of it were skipped, a word for each
+    #: the reason of each skipped message, in one word
     reasons: Sequence[str] = ()
 
 
 class Lane:
-    """The writer of one lane. Used by one thread at a time; `published` may be called by another."""
+    """The writer of one lane. Used by one thread at a time; `publish` may be called by another."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Lane:
         trial: Trial | None = None,
         stage: LaneStage | None = None,
     ) -> None:
-        """`stage`: who has its epochs staged by tasks; None: nobody."""
+        """`stage` has tasks stage the epochs; None: none are staged."""
         self.name, self.stage = name, stage
         self._trial = trial
         self.committer = committer
@@ -122,7 +122,7 @@ class Lane:
         self._guard, self._keeping, self._releasing = guard, keeping, releasing
         self._metrics, self._alignment = metrics, alignment
         self._unpublished: _Unpublished | None = None
-        #: what the last epoch has merged
+        #: the staged span that the last epoch merged
         self._staged: StagedSpan | None = None
         self._until_prune = 0
         with translated(f"lane {name}: reading ledger and quarantine"), connection.begin():
@@ -136,18 +136,18 @@ class Lane:
 
     @property
     def position(self) -> Offsets:
-        """Up to where messages are applied."""
+        """The end of what is applied."""
         return self._last.span.end
 
     @property
     def read(self) -> Offsets:
-        """Up to where they were read, which is where the next epoch has to start."""
+        """The end of what was read, where the next epoch has to start."""
         return self._last.read
 
     def process_epoch(self, number: int, planned: Span, source: EpochRows, stage: Stager | None = None) -> None:
-        """Apply one epoch. Returning means pre-committed; raising means that nothing of it is left.
+        """Apply one epoch. When this returns it is pre-committed; when this raises nothing of it is left.
 
-        `source` gives the messages of exactly `planned`; `stage` has them staged by tasks, None: they are read here.
+        `source` has the messages of exactly `planned`; `stage` has tasks stage them, None: they are read here.
         """
         with self._guarded():
             if self._alignment.order is not None:
@@ -160,7 +160,7 @@ class Lane:
         self._guard.passed(self.position)
 
     def apply_as_planned(self) -> None:
-        """Epochs end where they are planned, whatever is unread in other topics; until the lane is opened again."""
+        """End epochs where they are planned, whatever is unread in other topics, until the lane is opened again."""
         self._alignment.order = None
 
     def waits(self, goal: Mapping[TopicPartition, int]) -> bool:
@@ -169,15 +169,15 @@ class Lane:
         return any(offset < goal.get(tp, 0) for tp, offset in waiting.items())
 
     def close(self) -> None:
-        """End what it has beside the writer's connection."""
+        """Close what the lane has beside the writer's connection."""
         if self.stage is not None:
             if self._staged is not None and self.committer.pending is None:
                 self._staged.release()
             self.stage.close()
 
     def release(self) -> None:
-        """Apply what operators want released, if anything; only while no epoch is in progress, pending or to be
-        replayed."""
+        """Apply the messages that operators want released, if any; call it only while no epoch is in progress, pending
+        or to be replayed."""
         if not self._releasing.wanted.is_set():
             return
         with self._guarded(), translated(f"lane {self.name}: releasing", discreet=self._guard.discreet):
@@ -186,12 +186,12 @@ class Lane:
 
     @property
     def wants_release(self) -> bool:
-        """Whether somebody may have asked for a release."""
+        """Whether an operator may have requested a release."""
         return self._releasing.wanted.is_set()
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """The guard records how what is done inside has failed."""
+        """Have the guard record a failure inside."""
         try:
             yield
         except SurelaneError as error:
@@ -206,7 +206,7 @@ class Lane:
             raise
 
     def _begin(self, number: int, planned: Span, steps: Steps) -> bool:
-        """Make room for an epoch; whether the target has it already."""
+        """Finish the epoch before, and release messages. Returns whether the target has this epoch already."""
         # 1. Settle: the epoch before has its checkpoint entry by now.
         with steps.of("settle"):
             self.committer.commit()
@@ -222,7 +222,7 @@ class Lane:
         return known
 
     def _comes_early(self, number: int, planned: Span, source: EpochRows, steps: Steps, *, known: bool) -> bool:
-        """Process an epoch; true, with nothing of it left, where it has to be cut in front of one more message."""
+        """Process an epoch. Returns true, with nothing of it left, where it has to be cut before one more message."""
         try:
             self._process(number, planned, source, steps, known=known)
         except ComesEarly as early:
@@ -232,8 +232,8 @@ class Lane:
         return False
 
     def _process_staged(self, number: int, planned: Span, source: EpochRows, stage: Stager, steps: Steps) -> bool:
-        """Process an epoch of which no row is looked at here: tasks stage it. False, with nothing of it left, where the
-        rows are needed."""
+        """Process an epoch that tasks stage: its rows do not come here. Returns false, with nothing of it left, where
+        the rows are needed."""
         if self._guard.is_suspicious:
             return False
         # 3. Have it staged, under guard; it may have been staged ahead.
@@ -266,9 +266,9 @@ class Lane:
         return True
 
     def _process(self, number: int, planned: Span, source: EpochRows, steps: Steps, *, known: bool) -> None:
-        # 3. Read, under guard, part by part where something is suspected; here the rows come into order.
+        # 3. Read, under guard, part by part where something is suspected, and put the rows in order.
         if self.stage is not None:
-            self.stage.ask([])  # a span that waits for tables would keep the process that is to read
+            self.stage.ask([])  # a span that waits for tables would block the process that has to read
         whole = self._last.span if known else self._alignment.span(self._last, planned)
         reader = GuardedRead(
             self._guard,
@@ -314,7 +314,7 @@ class Lane:
         steps: Steps,
         apply: Callable[[], tuple[EpochRecord, SourceTimes, Sequence[str]]],
     ) -> None:
-        """Apply the messages of `span` and record that, in one transaction. `apply` gives the epoch's ledger row, and
+        """Apply the messages of `span` and record that, in one transaction. `apply` returns the epoch's ledger row, and
         for the metrics source times and reasons of skips."""
         gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
         with translated(doing, discreet=self._guard.discreet), self.committer.transaction(Work(gid=gid, span=span)):
@@ -328,7 +328,7 @@ class Lane:
                 record = replace(record, last={**self._last.last, **source.identified(span)})
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
-            # 7. StageConfig when it is visible: at once, or by whoever commits the prepared transaction.
+            # 7. Publish when it is visible: at once, or when the prepared transaction is committed.
             self._unpublished = _Unpublished(record, steps.seconds, source_times, reasons)
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
@@ -340,8 +340,8 @@ class Lane:
             self.publish()
 
     def _read(self, reader: GuardedRead, whole: Span, source: EpochRows, *, known: bool) -> "_Read":
-        """Read the epoch and put it in order; message by message where it fails as a whole. Raises Unattributed for one
-        that fails though each of its messages passes."""
+        """Read the epoch and put it in order; message by message where it fails as a whole. Raises Unattributed where
+        the epoch fails though each of its messages passes."""
         rows = reader.read(whole)
         try:
             return self._ordered(reader, rows, whole, source, known=known)
@@ -368,11 +368,11 @@ class Lane:
         cut = Cut.nowhere(rows, whole.end) if known else self._alignment.cut(rows, whole, source)
         held = cut.held if reader.all_before(cut.end) and not known else None
         epoch = reader.sound(cut.rows)
-        epoch.source_times()  # what fails in it fails here, where a message is looked for
+        epoch.source_times()  # a failure in it is raised here, where the message at fault is searched for
         return _Read(cut, held, epoch)
 
     def _neighbour(self, position: Position) -> Position | None:
-        """The nearest message before it that the lane is past and did not skip."""
+        """The nearest message before it that the lane has passed and did not skip."""
         last = min(position.offset, self.position.get(position.tp, 0))
         first = max(0, last - _NEIGHBOURS)
         with translated(f"lane {self.name}: reading the quarantine"), self._connection.begin():
@@ -389,7 +389,7 @@ class Lane:
         unread: list[SkippedMessage],
         shapes: dict[int, TablePlan],
     ) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
-        """Apply what was read, put away what is skipped; see `_write`."""
+        """Apply what was read, quarantine what is skipped; see `_write`."""
         skips = self._keeping.begin(self._connection, epoch, source, unread)
         sending = GuardedApply(
             self._connection, self._applier, self._guard, number, epoch, shapes, skips, self._alignment.order
@@ -404,7 +404,7 @@ class Lane:
         return record, epoch.source_times(), skips.reasons()
 
     def _merged(self, number: int, span: Span, staged: StagedSpan) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
-        """Apply what is staged; see `_write`. Raises _NotMergedError where the target does not take it as a whole."""
+        """Merge what is staged; see `_write`. Raises _NotMergedError where the target does not take it as a whole."""
         self._keeping.drop()
         self._guard.cover(number, span, AttemptStage.APPLY)
         receipt = staged.receipt
@@ -439,7 +439,7 @@ class Lane:
         )
 
     def _prune(self) -> None:
-        """At the first epoch of a process, too: one that restarts often may never come to PRUNE_EVERY_EPOCHS."""
+        """Prune, also at a process' first epoch: one that restarts often may never reach PRUNE_EVERY_EPOCHS."""
         self._until_prune -= 1
         if self._until_prune < 0:
             self._until_prune = PRUNE_EVERY_EPOCHS - 1
@@ -447,11 +447,11 @@ class Lane:
                 self._ledger.prune(self._connection)
 
     def _is_applied(self, planned: Span) -> bool:
-        """A new checkpoint begins at the position: what it plans there was read before, and not applied."""
+        """Whether the target has this epoch. A new checkpoint begins at the position: what it plans is not applied."""
         return self.read == planned.end and planned.start not in (self.read, self.position)
 
     def _skip_epoch(self, number: int, consumed: int) -> None:
-        """The target has this epoch: count it as duplicate, in a ledger row of its own."""
+        """Count an epoch that the target has already as duplicate, in a separate ledger row."""
         counts = Counts(consumed=consumed, duplicate=consumed)
         last = self._last
         record = EpochRecord(
@@ -471,7 +471,8 @@ class Lane:
         self.publish()
 
     def _check_continuity(self, number: int, last: EpochRecord | None, planned: Span) -> None:
-        """Nothing may lie between what was read and what is read next; a new checkpoint reads what was held again."""
+        """Raises Diverged where messages would be lost or applied twice. A plan begins at the end of what was read, or,
+        with a new checkpoint, at the end of what was applied: held messages are read again."""
         if last is not None and (_extends(last.read, planned.start) or _extends(last.span.end, planned.start)):
             return
         if self.committer.reapplies and last is not None and last.read == planned.end:
@@ -501,14 +502,14 @@ class Lane:
 
 
 def _extends(end: Offsets, start: Offsets) -> bool:
-    """Whether `start` is `end`, but for partitions that are new, which begin at 0."""
+    """Whether `start` equals `end`, except for new partitions, which begin at 0."""
     return all(start.get(tp) == offset for tp, offset in end.items()) and not any(
         offset for tp, offset in start.items() if tp not in end
     )
 
 
 def _check_span(lane: str, rows: pa.Table, span: Span) -> None:
-    """Every row has to come from the span that the checkpoint planned."""
+    """Raises Diverged for a row that is not in the span that the checkpoint planned."""
     if not rows.num_rows:
         return
     found = span_of(rows)

@@ -12,12 +12,11 @@ class Steps:
         self.seconds: dict[str, float] = {}
 
     def add(self, name: str, seconds: float) -> None:
-        """Add to a step."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Measure what happens inside."""
+        """Measure the time inside, as a part of this step."""
         begin = time.perf_counter()
         try:
             yield

@@ -1,1 +1,1 @@
-"""The ledger: what the target database itself knows about its lanes."""
+"""The ledger: the lanes' positions and generations, recorded in the target database."""

@@ -1,4 +1,4 @@
-"""What the stage processes of one lane have in hand, in the target. Every method works in the caller's transaction."""
+"""The target's rows of one lane's spans in flight. Every method works in the caller's transaction."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,9 +24,9 @@ from app.db.sql import run
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Span
 
-#: a process without a span
+#: state of a process without a span
 IDLE = "idle"
-#: their process may be gone
+#: states of spans whose process may have ended
 _ANSWERED = (SpanState.STAGED, SpanState.ANSWERED)
 
 
@@ -52,8 +52,8 @@ class InFlightRows:
         )
 
     def replace(self, connection: Connection, generation: int, seen: InFlightView) -> None:
-        """Of this generation, in place of its own rows and of those of older ones."""
-        run(connection, "set local synchronous_commit = off")  # what a crash takes of them is of no use after it
+        """Replace the rows of this generation and of older ones."""
+        run(connection, "set local synchronous_commit = off")  # rows that a crash loses are obsolete after it
         self.clear(connection, generation)
         if values := [{"lane": self._lane, "generation": generation, **one} for one in _values(seen)]:
             ages = [one.pop("age") for one in values]
@@ -64,12 +64,12 @@ class InFlightRows:
             )
 
     def clear(self, connection: Connection, generation: int) -> None:
-        """Nothing of it, or of an older one, is in flight any more."""
+        """Delete the rows of this generation and of older ones."""
         mine = (self._table.c.lane == self._lane, self._table.c.generation <= generation)
         connection.execute(delete(self._table).where(*mine))
 
     def read(self, connection: Connection, generation: int) -> InFlightView:
-        """As it was written last."""
+        """The rows of this generation as a view."""
         age = func.extract("epoch", func.clock_timestamp() - self._table.c.since).label("age")
         mine = (self._table.c.lane == self._lane, self._table.c.generation == generation)
         rows = connection.execute(select(self._table, age).where(*mine).order_by(self._table.c.number)).all()

@@ -1,4 +1,4 @@
-"""SQLAlchemy tables of the `surelane` schema; the DDL and its comments are in migrations/."""
+"""SQLAlchemy tables of the ledger; the DDL with comments is in migrations/."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ COUNTS = ("consumed", "applied", "compacted", "filtered", "duplicate", "quaranti
 
 @dataclass(frozen=True)
 class LedgerTables:
-    """The tables, bound to one schema name."""
+    """The tables in one schema."""
 
     lane: Table
     generation: Table
@@ -20,7 +20,7 @@ class LedgerTables:
 
     @classmethod
     def in_schema(cls, schema: str) -> "LedgerTables":
-        """Tables of the schema that `target.schema` names."""
+        """Tables in `schema`, which is `target.schema`."""
         metadata = MetaData(schema=schema)
 
         def name() -> Column[str]:
@@ -67,5 +67,5 @@ class LedgerTables:
 
 
 def lanes_of(column: ColumnElement[str], lane: str, *, several: bool) -> ColumnElement[bool]:
-    """Rows of `lane`; with `several` (`source.order: partition`) those of its lanes `<lane>.<partition>`."""
+    """Condition for rows of `lane`; with `several` (`source.order: partition`) of its lanes `<lane>.<partition>`."""
     return column.startswith(f"{lane}.", autoescape=True) if several else column == lane

@@ -1,8 +1,8 @@
-"""Bring the ledger's schema to the newest form, with Alembic and without an `alembic.ini`.
+"""Migrates the ledger's schema to the newest revision, with Alembic and without an `alembic.ini`.
 
-Everything happens in one transaction on one connection: lock, schema, tables, version. Two processes that migrate at
-the same time take turns, and a crash leaves either all of it or nothing. The version table stands in the ledger's own
-schema, so several installations can share a database.
+One transaction on one connection has all steps: lock, schema, tables, version. Concurrent migrations wait for each
+other, and a crash leaves all of a migration or nothing. The version table is in the ledger's schema, so several
+installations can share a database.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ _SEARCH_PATH = text("select set_config('search_path', quote_ident(:schema), true
 
 
 def upgrade(engine: Engine, schema: str) -> None:
-    """Make the schema if it is missing and run what is missing of the migrations; does nothing when all is there."""
+    """Create the schema if it is missing, and run the missing migrations."""
     with engine.begin() as connection:
         connection.execute(_LOCK, {"schema": schema})
         if connection.execute(_EXISTS, {"schema": schema}).first() is None:
@@ -34,19 +34,19 @@ def upgrade(engine: Engine, schema: str) -> None:
 
 
 def current(engine: Engine, schema: str) -> str | None:
-    """The revision the schema is at, None when it was never migrated."""
+    """The revision of the schema; None when it was never migrated."""
     with engine.connect() as connection:
         return current_revision(connection, schema)
 
 
 def current_revision(connection: Connection, schema: str) -> str | None:
-    """As `current`, on a connection that is there already."""
+    """As `current`, on an open connection."""
     opts = {"version_table": VERSION_TABLE, "version_table_schema": schema}
     return MigrationContext.configure(connection, opts=opts).get_current_revision()
 
 
 def head() -> str:
-    """The newest revision this version of Surelane knows."""
+    """The newest revision of this version of Surelane."""
     revision = ScriptDirectory(str(MIGRATIONS)).get_current_head()
     if revision is None:
         raise AssertionError(f"no migrations in {MIGRATIONS}")
@@ -54,7 +54,7 @@ def head() -> str:
 
 
 def trouble(revision: str | None, schema: str) -> tuple[str, str] | None:
-    """What is wrong with a schema at this revision, and what to do; None: nothing."""
+    """Problem and hint for a schema at this revision; None when it is up to date."""
     newest = head()
     if revision == newest:
         return None
@@ -67,7 +67,7 @@ def trouble(revision: str | None, schema: str) -> tuple[str, str] | None:
 
 
 def check_revision(connection: Connection, schema: str) -> None:
-    """Raises TargetMismatch for a schema that is not of this version."""
+    """Raises TargetMismatch for a schema at another revision than this version's."""
     if found := trouble(current_revision(connection, schema), schema):
         raise TargetMismatch(f"{found[0]} (in the target)", hint=found[1])
 
@@ -78,7 +78,7 @@ def is_known(revision: str) -> bool:
 
 
 def _config(connection: Connection, schema: str) -> Config:
-    """What `migrations/env.py` reads."""
+    """The configuration that `migrations/env.py` reads."""
     config = Config(attributes={"connection": connection, "schema": schema, "version_table": VERSION_TABLE})
     config.set_main_option("script_location", str(MIGRATIONS))
     return config

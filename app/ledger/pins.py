@@ -1,4 +1,4 @@
-"""Whether cluster and topics are those that a lane is pinned to."""
+"""Compares cluster and topics with the pins of a lane."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,7 @@ from app.errors import TopicChanged
 
 
 def check_pins(lane: str, cluster: tuple[str | None, str], pinned: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Raises TopicChanged where one is not. `cluster`: id when it was pinned (None: not yet), and now."""
+    """Raises TopicChanged where cluster or a topic has another id. `cluster`: pinned id (None: not pinned), and now."""
     was, is_ = cluster
     if was not in (None, is_):
         raise TopicChanged.of(f"pinned to Kafka cluster {was}, source.bootstrap_servers names cluster {is_}", lane=lane)

@@ -1,4 +1,4 @@
-"""Reading and writing the ledger of one lane. Every method works in the caller's transaction and never ends it."""
+"""Reads and writes the ledger of one lane. Every method works in the caller's transaction and never ends it."""
 
 import datetime
 import os
@@ -20,11 +20,11 @@ from app.model.gid import Gid
 from app.model.last import from_nested, nested
 from app.model.offsets import Offsets, Span
 
-#: rows of the ledger that are kept for one lane; older ones are only history
+#: rows of the ledger that are kept for each lane; older ones are only history
 KEEP_EPOCHS = 100_000
-#: generations of one lane that are kept, whether or not the ledger has a row of theirs
+#: generations that are kept for each lane, even without a row in the ledger
 KEEP_GENERATIONS = 1000
-#: rows that one pruning deletes at most: what an earlier version left goes away in several steps
+#: most rows that one pruning deletes: a backlog of an earlier version is deleted in several steps
 PRUNE_AT_ONCE = 10_000
 #: in place of a checkpoint id: the next start begins a new checkpoint at the ledger's end
 FROM_LEDGER = ""
@@ -32,7 +32,7 @@ FROM_LEDGER = ""
 
 @dataclass(frozen=True, kw_only=True)
 class LaneState:
-    """What the writer last said of itself."""
+    """The last state that the writer recorded."""
 
     state: str
     last_error: str | None
@@ -60,7 +60,7 @@ class Ledger:
         self._tables = LedgerTables.in_schema(schema)
 
     def last(self, connection: Connection) -> EpochRecord | None:
-        """The newest row, whose end is where the lane goes on; None for a lane that never started."""
+        """The newest row, at whose end the lane continues; None for a lane that never started."""
         ledger = self._tables.ledger
         row = connection.execute(
             select(ledger).where(ledger.c.lane == self.lane).order_by(desc("generation"), desc("epoch")).limit(1)
@@ -68,14 +68,14 @@ class Ledger:
         return _record(row) if row else None
 
     def counted(self, connection: Connection) -> Counts:
-        """Of all the rows together."""
+        """The sums over all rows."""
         ledger = self._tables.ledger
         sums = (func.coalesce(func.sum(ledger.c[count]), 0) for count in COUNTS)
         row = connection.execute(select(*sums).where(ledger.c.lane == self.lane)).one()
         return Counts(**{name: int(value) for name, value in zip(COUNTS, row, strict=True)})
 
     def plans(self, connection: Connection, epochs: int) -> dict[str, int]:
-        """How many of the last epochs took each plan."""
+        """Number of the last `epochs` epochs by plan."""
         ledger = self._tables.ledger
         newest = select(ledger.c.plan).where(ledger.c.lane == self.lane, ledger.c.epoch > GENESIS)
         taken = newest.order_by(desc("generation"), desc("epoch")).limit(epochs).subquery()
@@ -91,7 +91,7 @@ class Ledger:
         return _record(row) if row else None
 
     def numbered(self, connection: Connection, epoch: int) -> list[EpochRecord]:
-        """The rows of all epochs of this number, one for each generation that has it, in their order."""
+        """The rows with this epoch number, one for each generation that has it, in the order of generations."""
         ledger = self._tables.ledger
         mine = select(ledger).where(ledger.c.lane == self.lane, ledger.c.epoch == epoch)
         return [_record(row) for row in connection.execute(mine.order_by("generation"))]
@@ -105,7 +105,7 @@ class Ledger:
         return _record(row) if row else None
 
     def record(self, connection: Connection, record: EpochRecord) -> None:
-        """Write the epoch's row. A second row for one (lane, generation, epoch) is refused by the primary key."""
+        """Insert the epoch's row. The primary key refuses a second row for (lane, generation, epoch)."""
         connection.execute(
             insert(self._tables.ledger).values(
                 lane=record.lane,
@@ -123,10 +123,10 @@ class Ledger:
         )
 
     def prune(self, connection: Connection) -> None:
-        """Forget rows of this lane, whichever generation they are of, that are older than the newest KEEP_EPOCHS;
-        then generations older than the newest KEEP_GENERATIONS that have no row, and no prepared transaction.
+        """Delete rows of this lane, of any generation, that are older than the newest KEEP_EPOCHS; then generations
+        older than the newest KEEP_GENERATIONS that have neither a row nor a prepared transaction.
 
-        At most PRUNE_AT_ONCE rows of each table.
+        Deletes at most PRUNE_AT_ONCE rows of each table.
         """
         ledger = self._tables.ledger
         mine = select(ledger.c.generation, ledger.c.epoch).where(ledger.c.lane == self.lane)
@@ -156,7 +156,7 @@ class Ledger:
         )
 
     def hold(self, connection: Connection, generation: int) -> None:
-        """Fence: keep the lane row as it is until this transaction ends; raises Fenced if it has a newer writer."""
+        """Fence: lock the lane row FOR SHARE until the transaction ends; raises Fenced for another generation."""
         lane = self._tables.lane
         current = connection.execute(
             select(lane.c.generation).where(lane.c.lane == self.lane).with_for_update(read=True)
@@ -165,13 +165,15 @@ class Ledger:
             raise self._fenced(connection, generation, current)
 
     def claim(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
-        """Take the next generation, above all earlier ones and `at_least`; older writers are fenced from its commit on.
+        """Claim the next generation, above all earlier ones and `at_least`; its commit fences older writers.
 
         Does not wait for an epoch that an older writer left prepared.
         """
         table = self._tables.generation
         quote = connection.dialect.identifier_preparer.format_table
-        run(connection, f"lock table {quote(table)} in share row exclusive mode")  # two claims at once take turns
+        run(
+            connection, f"lock table {quote(table)} in share row exclusive mode"
+        )  # concurrent claims wait for each other
         generation = max(self.newest_generation(connection), at_least) + 1
         connection.execute(
             insert(table).values(
@@ -186,13 +188,13 @@ class Ledger:
         return generation
 
     def newest_checkpoint(self, connection: Connection) -> str | None:
-        """Checkpoint id of the newest generation; FROM_LEDGER if an operator asked for a new one, None for no lane."""
+        """Checkpoint id of the newest generation; FROM_LEDGER if an operator requested a new one, None without one."""
         table = self._tables.generation
         newest = select(table.c.checkpoint).where(table.c.lane == self.lane).order_by(desc("generation")).limit(1)
         return connection.execute(newest).scalar_one_or_none()
 
     def activate(self, connection: Connection, generation: int, checkpoint: str) -> None:
-        """Make `generation` the one whose epochs the target takes; raises Fenced if a newer one was claimed."""
+        """Make `generation` the one whose epochs the target accepts; raises Fenced if a newer one was claimed."""
         self.check_newest(connection, generation)
         lane, table = self._tables.lane, self._tables.generation
         connection.execute(
@@ -204,13 +206,13 @@ class Ledger:
         connection.execute(statement.on_conflict_do_update(index_elements=["lane"], set_={"generation": generation}))
 
     def newest_generation(self, connection: Connection) -> int:
-        """The highest generation that was ever claimed, 0 for none."""
+        """The highest claimed generation; 0 for none."""
         table = self._tables.generation
         newest = select(func.coalesce(func.max(table.c.generation), 0)).where(table.c.lane == self.lane)
         return connection.execute(newest).scalar_one()
 
     def check_newest(self, connection: Connection, generation: int) -> None:
-        """Raise Fenced if somebody claimed a generation after this one."""
+        """Raise Fenced if a newer generation was claimed."""
         newest = self.newest_generation(connection)
         if newest != generation:
             raise self._fenced(connection, generation, newest)
@@ -222,14 +224,14 @@ class Ledger:
         )
 
     def claimant(self, connection: Connection, generation: int) -> Claimant | None:
-        """Which process claimed a generation; None when there is no such generation."""
+        """The process that claimed a generation; None when there is no such generation."""
         table = self._tables.generation
         mine = (table.c.lane == self.lane, table.c.generation == generation)
         row = connection.execute(select(table).where(*mine)).first()
         return Claimant(host=row.host, pid=row.pid, since=row.started_at) if row else None
 
     def checkpoints(self, connection: Connection) -> dict[int, str]:
-        """Checkpoint id of every generation: tells which checkpoint a gid's epoch number belongs to."""
+        """Checkpoint id of each generation, which identifies the checkpoint of a gid's epoch number."""
         table = self._tables.generation
         rows = connection.execute(select(table.c.generation, table.c.checkpoint).where(table.c.lane == self.lane))
         return {row.generation: row.checkpoint for row in rows}
@@ -240,7 +242,7 @@ class Ledger:
         return connection.execute(select(lane).where(lane.c.lane == self.lane)).first()
 
     def pin(self, connection: Connection, cluster_id: str, topic_ids: dict[str, str]) -> None:
-        """Pin cluster and topics at their first sight; raises TopicChanged when one is not what it was."""
+        """Pin cluster and topics that are not pinned yet; raises TopicChanged when a pinned one has another id."""
         lane, topic = self._tables.lane, self._tables.topic
         row = self.lane_row(connection)
         pinned = self.pinned_topics(connection)
@@ -253,13 +255,13 @@ class Ledger:
                 connection.execute(statement.on_conflict_do_nothing())
 
     def pinned_topics(self, connection: Connection) -> dict[str, str]:
-        """The id of each topic that the lane is pinned to."""
+        """The pinned id of each topic."""
         topic = self._tables.topic
         rows = connection.execute(select(topic.c.topic, topic.c.topic_id).where(topic.c.lane == self.lane))
         return {row.topic: row.topic_id for row in rows}
 
     def pin_anew(self, connection: Connection, cluster_id: str, topic_ids: dict[str, str]) -> None:
-        """Pin these and nothing else, whatever was pinned before."""
+        """Replace all pins by these."""
         lane, topic = self._tables.lane, self._tables.topic
         connection.execute(lane.update().where(lane.c.lane == self.lane).values(cluster_id=cluster_id))
         connection.execute(delete(topic).where(topic.c.lane == self.lane))
@@ -267,13 +269,13 @@ class Ledger:
         connection.execute(insert(topic), values)
 
     def set_state(self, connection: Connection, state: str, last_error: str | None = None) -> None:
-        """Say what the writer is doing; for people and `status`, nothing depends on it."""
+        """Record the writer's state, for `surelane status` only."""
         values = {"state": state, "last_error": last_error, "changed_at": func.clock_timestamp()}
         statement = insert(self._tables.state).values(lane=self.lane, **values)
         connection.execute(statement.on_conflict_do_update(index_elements=["lane"], set_=values))
 
     def state(self, connection: Connection) -> LaneState | None:
-        """What the writer last said."""
+        """The last recorded state, or None."""
         state = self._tables.state
         row = connection.execute(select(state).where(state.c.lane == self.lane)).first()
         return LaneState(state=row.state, last_error=row.last_error) if row else None

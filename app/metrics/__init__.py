@@ -1,1 +1,1 @@
-"""What Prometheus scrapes and what a health check asks. `families` names every metric."""
+"""Metrics for Prometheus and health checks. `families` defines every metric."""

@@ -1,4 +1,4 @@
-"""Every metric by name, once for each registry: the lanes of one application share them, told apart by a label."""
+"""Every metric by name, once for each registry: the lanes of a process share them, distinguished by a label."""
 
 import threading
 import weakref
@@ -9,16 +9,16 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 
 from app.metrics.freshness import Freshness
 
-#: seconds; an epoch once warm takes some tenths of a second
+#: upper bounds in seconds; a warm epoch takes some tenths of a second
 STEP_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 PREFIX = "surelane"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """One of them, as docs/METRICS.md shows it."""
+    """A metric family, as docs/METRICS.md shows it."""
 
-    #: as Prometheus has it; of a histogram without `_bucket`, `_sum` and `_count`
+    #: name in Prometheus; for a histogram without `_bucket`, `_sum` and `_count`
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
@@ -26,7 +26,7 @@ class Family:
 
     @property
     def series(self) -> tuple[str, ...]:
-        """Names that can be asked for."""
+        """Names of its series in Prometheus."""
         ends = ("_bucket", "_sum", "_count") if self.kind == "histogram" else ("",)
         return tuple(f"{self.name}{end}" for end in ends)
 
@@ -35,7 +35,7 @@ class Families:
     """The metric families of one registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        #: every one of them, in the order of their making
+        #: all families in the order of their definition
         self.all: list[Family] = []
 
         def noted(name: str, kind: Literal["counter", "gauge", "histogram"], text: str, *labels: str) -> str:
@@ -201,6 +201,6 @@ _lock = threading.Lock()
 
 def families_of(registry: CollectorRegistry) -> Families:
     """The families of `registry`, made at the first call."""
-    disable_created_metrics()  # a series more for each counter, which nobody asks for
+    disable_created_metrics()  # else each counter has an additional, unused series
     with _lock:
         return _by_registry.get(registry) or _by_registry.setdefault(registry, Families(registry))

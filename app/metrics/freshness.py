@@ -1,7 +1,7 @@
 """Freshness: time from the source's commit to the moment a reader of the target sees the change.
 
-Every message counts, and there may be a hundred thousand a second: an epoch is added as one numpy array, which the
-client library's own Histogram (one call an observation) could not keep up with.
+Each message counts, at up to a hundred thousand a second: an epoch is added as one numpy array. The client library's
+Histogram, with a call for each observation, is too slow.
 """
 
 import threading
@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-#: upper bounds in seconds: fine around the promised second, coarse for catching up after an outage
+#: upper bounds in seconds: fine up to the promised second, coarse for catching up after an outage
 BOUNDS = (
     0.05,
     0.1,
@@ -41,14 +41,14 @@ _LABELS = [*(f"{bound}" for bound in BOUNDS), "+Inf"]
 
 @dataclass
 class _Lane:
-    """Counts by bucket (not cumulative) and the sum of all values."""
+    """Counts of each bucket (not cumulative) and the sum of all values."""
 
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(_LABELS), np.int64))
     total_seconds: float = 0.0
 
 
 class Freshness(Collector):
-    """A histogram, by lane, that takes arrays."""
+    """A histogram for each lane, filled with arrays."""
 
     text = "Source commit to visible in the target, every change"
 
@@ -59,7 +59,7 @@ class Freshness(Collector):
         registry.register(self)
 
     def add(self, lane: str, seconds: NDArray[np.float64]) -> None:
-        """Count each value; not-a-number (a message without a source time) is left out, clocks that disagree give 0."""
+        """Count each value but NaN (a message without a source time); negative values (clock skew) count as 0."""
         known = np.maximum(seconds[~np.isnan(seconds)], 0.0)
         counts = np.bincount(np.searchsorted(BOUNDS, known, side="left"), minlength=len(_LABELS))
         with self._lock:
@@ -68,7 +68,7 @@ class Freshness(Collector):
             mine.total_seconds += float(known.sum())
 
     def describe(self) -> list[HistogramMetricFamily]:
-        """The name, so that a second one is refused."""
+        """The name, so that the registry refuses a second collector."""
         return [self._family()]
 
     def collect(self) -> Iterator[HistogramMetricFamily]:

@@ -1,7 +1,7 @@
-"""Health: what /healthz and /readyz answer.
+"""Health: the answers of /healthz and /readyz.
 
-Live: nothing is broken that a restart of the process would mend. Ready: every lane applies messages. A lane that waits
-for a restarting database is live and not ready; one that gave up is neither.
+Live: no failure that a restart of the process would repair. Ready: every lane applies messages. A lane that waits for a
+restarting database is live and not ready; one that gave up is neither.
 """
 
 import threading
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class HealthAnswer:
-    """Yes or no, and why."""
+    """The result of a check, with its reason."""
 
     ok: bool
     reason: str
@@ -24,14 +24,14 @@ class _Report:
 
 
 class Health:
-    """What the lanes of this process last said of themselves."""
+    """The last report of each lane of this process; safe to use from any thread."""
 
     def __init__(self) -> None:
         self._reports: dict[str, _Report] = {}
         self._lock = threading.Lock()
 
     def report(self, lane: str, *, ready: bool, reason: str, live: bool = True) -> None:
-        """Say how a lane is, for example `report("orders", ready=False, reason="starting")`."""
+        """Set the state of a lane, for example `report("orders", ready=False, reason="starting")`."""
         with self._lock:
             self._reports[lane] = _Report(live=live, ready=ready, reason=reason)
 

@@ -1,4 +1,4 @@
-"""What a lane tells Prometheus, in the lane's own words."""
+"""The metrics of a lane for Prometheus."""
 
 import datetime
 import math
@@ -28,20 +28,20 @@ class LaneMetrics:
     def __init__(
         self, lane: str, registry: CollectorRegistry | None = None, *, restarts: Mapping[str, int] | None = None
     ) -> None:
-        """`restarts`: those before this process, by cause."""
+        """`restarts`: number of restarts before this process, by cause."""
         self._lane = lane
         self._families = families_of(registry or REGISTRY)
-        #: begin of the attempt in progress, monotonic
+        #: monotonic start of the attempt in progress
         self._begun_at: float | None = None
         for counter in (self._families.epochs, self._families.consumed, self._families.lost):
-            counter.labels(lane)  # a counter is there before it counts: else its first increase is none
+            counter.labels(lane)  # create each counter with 0, else Prometheus does not see its first increase
         for outcome in OUTCOMES:
             self._outcome(outcome)
         for reason in ForDriver:
             self._families.for_driver.labels(lane, reason.value)
         for cause in (*(one.value for one in Cause), TASK_GONE):
             self._families.stage_deaths.labels(lane, cause)
-        #: of stage processes
+        #: hosts of stage processes
         self._hosts: set[str] = set()
         self._families.attempt_seconds.labels(lane).set_function(self._attempt_seconds)
         self.set_state("starting")
@@ -51,7 +51,7 @@ class LaneMetrics:
     def epoch_done(
         self, record: EpochRecord, steps: Mapping[str, float], freshness_seconds: NDArray[np.float64]
     ) -> None:
-        """An epoch became visible: its ledger row, seconds by step, and the freshness of each change."""
+        """Count a visible epoch: its ledger row, seconds by step, and the freshness of each change."""
         families = self._families
         families.epochs.labels(self._lane).inc()
         for outcome, count in record.counts.as_dict().items():
@@ -65,17 +65,17 @@ class LaneMetrics:
         self.set_position(record.span.end)
 
     def set_position(self, position: Offsets) -> None:
-        """Where the lane goes on."""
+        """Set the position, where the lane continues."""
         for tp, offset in position.items():
             self._at(self._families.position, tp).set(offset)
 
     def set_held(self, messages: int) -> None:
-        """Messages that are read and not applied yet; see `app.lane.alignment`."""
+        """Set the number of messages that are read and not applied yet; see `app.lane.alignment`."""
         self._families.held.labels(self._lane).set(messages)
 
     def set_stage(self, seen: InFlightView, *, processes: Mapping[str, int], tasks: int, limit: int) -> None:
-        """What is in flight of this lane; connected processes by host, and how many there are to be; bytes that may be
-        staged ahead."""
+        """Set the lane's spans in flight, connected `processes` by host, the configured number of `tasks`, and the
+        `limit` of bytes staged ahead."""
         families, spans = self._families, seen.by_state
         families.stage_tasks.labels(self._lane).set(tasks)
         families.stage_ahead.labels(self._lane).set(seen.ahead_bytes)
@@ -92,36 +92,36 @@ class LaneMetrics:
         self._hosts = hosts
 
     def stage_died(self, cause: str) -> None:
-        """A stage process is gone; `cause` is a short word, not a message."""
+        """Count the death of a stage process; `cause` is a label of low cardinality."""
         self._families.stage_deaths.labels(self._lane, cause).inc()
 
     def for_driver(self, reason: ForDriver) -> None:
-        """The driver processes a span that tasks could have staged."""
+        """Count a span that the driver processes though tasks could have staged it."""
         self._families.for_driver.labels(self._lane, reason.value).inc()
 
     def set_lag(self, messages: Mapping[TopicPartition, int], seconds: float | None) -> None:
-        """Offsets still to apply, and the age of the oldest of them; None when that is not known."""
+        """Set the offsets still to apply, and the age of the oldest one; None when it is unknown."""
         for tp, count in messages.items():
             self._at(self._families.lag_messages, tp).set(count)
         self._families.lag_seconds.labels(self._lane).set(math.nan if seconds is None else seconds)
 
     def monitored(self, at: float) -> None:
-        """Everything was looked at, at that Unix time."""
+        """Set the Unix time of the last complete monitor round."""
         self._families.monitored_at.labels(self._lane).set(at)
 
     def set_in_doubt(self, count: int, age_seconds: float) -> None:
-        """Prepared transactions of this lane, and the age of the oldest."""
+        """Set the number of prepared transactions of this lane, and the age of the oldest."""
         self._families.in_doubt.labels(self._lane).set(count)
         self._families.in_doubt_age.labels(self._lane).set(age_seconds)
 
     def set_prepared_slots(self, used: int, limit: int) -> None:
-        """Prepared transactions on the server, and how many it takes."""
+        """Set the number of prepared transactions on the server, and its limit."""
         self._families.slots_used.labels(self._lane).set(used)
         self._families.slots_limit.labels(self._lane).set(limit)
 
     def set_guard(self, *, suspects: int, narrowing: int, depth: int, begun_at: float | None) -> None:
-        """Spans that are suspected; offsets of the part in progress and how often the epoch was cut to come to it, 0
-        while it goes as a whole; when the attempt in progress was begun (monotonic), None when there is none."""
+        """Set the number of suspects. `narrowing`: offsets of the part in progress; `depth`: number of its cuts; both
+        are 0 for a whole epoch. `begun_at`: monotonic start of the attempt in progress, None without one."""
         self._begun_at = begun_at
         self._families.suspects.labels(self._lane).set(suspects)
         self._families.narrowing.labels(self._lane).set(narrowing)
@@ -129,58 +129,58 @@ class LaneMetrics:
         self._families.attempts.labels(self._lane).set(begun_at is not None)
 
     def lost(self, seconds: float) -> None:
-        """So much time went to what was suspected."""
+        """Count the time that suspects took."""
         self._families.lost.labels(self._lane).inc(seconds)
 
     def set_quarantine(self, open_entries: Mapping[str, int], parked_keys: int) -> None:
-        """Entries by state that wait for somebody, and keys that are held."""
+        """Set the number of open quarantine entries by state, and of parked keys."""
         for state, count in open_entries.items():
             self._families.open.labels(self._lane, state).set(count)
         self._families.parked_keys.labels(self._lane).set(parked_keys)
 
     def set_breaker(self, messages: int, limit: int) -> None:
-        """Messages that count for the breaker now, and how many it allows."""
+        """Set the number of messages that count for the breaker, and its limit."""
         self._families.breaker_messages.labels(self._lane).set(messages)
         self._families.breaker_limit.labels(self._lane).set(limit)
 
     def quarantined(self, reason: str) -> None:
-        """A message was skipped; `reason` is a class of failures, not a message."""
+        """Count a skipped message; `reason` is a class of failures."""
         self._families.quarantined.labels(self._lane, reason).inc()
 
     def dead_letter_sent(self) -> None:
-        """A copy of a skipped message is in its topic."""
+        """Count a dead letter that is in its topic."""
         self._families.letters.labels(self._lane).inc()
 
     def dead_letter_failed(self) -> None:
-        """None is sent for a while."""
+        """Count a failure, after which sending pauses."""
         self._families.letter_failures.labels(self._lane).inc()
 
     def set_dead_letters_waiting(self, count: int) -> None:
-        """Skipped messages that were not sent."""
+        """Set the number of skipped messages that are not sent yet."""
         self._families.letters_waiting.labels(self._lane).set(count)
 
     def set_verified(self, at: datetime.datetime, differing: int) -> None:
-        """When the target was last compared with another database, and how many keys differed."""
+        """Set the time and the number of differing keys of the last `surelane verify`."""
         self._families.verified_at.labels(self._lane).set(at.timestamp())
         self._families.verify_differences.labels(self._lane).set(differing)
 
     def set_snapshot(self, at: datetime.datetime, position: Offsets) -> None:
-        """When the newest snapshot of the target was begun, and up to where it reaches at least."""
+        """Set the start time of the newest snapshot of the target, and the position that it contains at least."""
         self._families.snapshot_at.labels(self._lane).set(at.timestamp())
         for tp, offset in position.items():
             self._at(self._families.snapshot_position, tp).set(offset)
 
     def set_replayable(self, ok: bool, headroom_seconds: float) -> None:
-        """Whether Kafka still has what comes after it, and for how long."""
+        """Set whether all messages after the newest snapshot are available, and for how long they will be."""
         self._families.snapshot_replayable.labels(self._lane).set(ok)
         self._families.snapshot_headroom.labels(self._lane).set(headroom_seconds)
 
     def set_generation(self, generation: int) -> None:
-        """The generation that writes now."""
+        """Set the generation that writes now."""
         self._families.generation.labels(self._lane).set(generation)
 
     def set_state(self, state: str) -> None:
-        """One of STATES."""
+        """Set the state; raises ValueError for one that is not in STATES."""
         if state not in STATES:
             raise ValueError(f"{state!r} is not a state of a lane")
         for one in STATES:
@@ -188,11 +188,11 @@ class LaneMetrics:
         self._families.up.labels(self._lane).set(state == "running")
 
     def restarted(self, cause: str) -> None:
-        """The lane started again; `cause` is a short word, not a message."""
+        """Count a restart of the lane; `cause` is a label of low cardinality."""
         self._families.restarts.labels(self._lane, cause).inc()
 
     def fallback(self, plan: str) -> None:
-        """An epoch had to take a slower plan."""
+        """Count an epoch that had to take a slower plan."""
         self._families.fallbacks.labels(self._lane, plan).inc()
 
     def _attempt_seconds(self) -> float:
@@ -207,10 +207,10 @@ class LaneMetrics:
 
 
 class AllMetrics(dict[str, LaneMetrics]):
-    """The metrics of every lane of this process by name, made when they are first asked for."""
+    """The metrics of every lane of this process by name, created on first access."""
 
     def __init__(self, restarts: Mapping[str, int], registry: CollectorRegistry | None = None) -> None:
-        """`restarts` of the whole process, so of each of its lanes."""
+        """`restarts`: of the whole process, so of each of its lanes."""
         super().__init__()
         self._restarts, self._registry = restarts, registry
 

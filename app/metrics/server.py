@@ -1,4 +1,4 @@
-"""A small HTTP server for /metrics, /healthz and /readyz, in threads of its own."""
+"""A small HTTP server for /metrics, /healthz and /readyz, in its own threads."""
 
 import errno
 import http.server
@@ -16,16 +16,16 @@ from prometheus_client.exposition import choose_encoder
 from app.errors import EnvironmentMissing
 from app.metrics.health import Health, HealthAnswer
 
-#: seconds a client may take to send its request: a stuck one must not keep a thread for ever
+#: seconds that a client may take for its request: a stuck client must not keep a thread
 REQUEST_TIMEOUT_SECONDS = 10
-#: connections, and threads, at one time; a scrape takes milliseconds
+#: concurrent connections and threads; a scrape takes milliseconds
 MAX_CONNECTIONS = 16
-#: seconds that a new connection waits for the thread of the oldest one to end
+#: seconds that a new connection waits for the thread of the evicted one to end
 _EVICTION_SECONDS = 1.0
 
 
 class _Server(http.server.ThreadingHTTPServer):
-    """At most MAX_CONNECTIONS: the oldest one gives way, which of all is the least likely to be a scrape."""
+    """Serves at most MAX_CONNECTIONS: a new one evicts the oldest, which is least likely to be a scrape."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -40,7 +40,7 @@ class _Server(http.server.ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread, as soon as there is one."""
+        """Process the request in a thread, after evicting the oldest connection where all slots are in use."""
         if len(self._open) >= MAX_CONNECTIONS:
             self._end(next(iter(self._accepted()), None))
         if not self._slots.acquire(timeout=_EVICTION_SECONDS):
@@ -61,14 +61,14 @@ class _Server(http.server.ThreadingHTTPServer):
             self._forget(request)
 
     def service_actions(self) -> None:
-        """Each half second: end what takes too long, a request that comes byte by byte, too."""
+        """Each half second: end connections older than REQUEST_TIMEOUT_SECONDS, even if bytes still arrive."""
         latest = time.monotonic() - REQUEST_TIMEOUT_SECONDS
         for request, at in self._accepted().items():
             if at < latest:
                 self._end(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone is no news."""
+        """Ignore errors of closed connections."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
@@ -77,7 +77,7 @@ class _Server(http.server.ThreadingHTTPServer):
             return dict(self._open)
 
     def _end(self, request: socket.socket | None) -> None:
-        with suppress(OSError):  # it has ended by itself
+        with suppress(OSError):  # the connection has ended already
             if request is not None:
                 request.shutdown(socket.SHUT_RDWR)
 
@@ -91,7 +91,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: _Server  # pyright: ignore[reportIncompatibleVariableOverride]  # only _Server makes these
     timeout = REQUEST_TIMEOUT_SECONDS
 
-    def do_GET(self) -> None:  # the name http.server looks for
+    def do_GET(self) -> None:  # name required by http.server
         path = self.path.partition("?")[0]
         if path == "/metrics":
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
@@ -115,11 +115,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the signature of http.server
-        """A scrape every few seconds is no news."""
+        """Log no requests: there is a scrape every few seconds."""
 
 
 class MetricsServer:
-    """A running server; `port` is the real one when 0 was asked for."""
+    """A running server; `port` is the actual one when 0 was requested."""
 
     def __init__(self, server: _Server) -> None:
         self._server = server

@@ -1,1 +1,1 @@
-"""Values of the lane: names, positions, counts. Pure, frozen, no I/O."""
+"""Values of a lane: names, positions, counts. Immutable, without I/O."""

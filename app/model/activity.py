@@ -1,4 +1,4 @@
-"""What a lane's thread is doing with the span that is in progress; a death is weighed by it."""
+"""The activity of a lane's thread on its span in progress; evidence for the guard after a death."""
 
 import enum
 
@@ -6,12 +6,12 @@ import enum
 class Activity(enum.StrEnum):
     """One step of the work on a span."""
 
-    FETCH = "fetch"  #: waits for Kafka, or for the archive
+    FETCH = "fetch"  #: waits for Kafka or the archive
     DECODE = "decode"  #: reads the bytes of the messages, in this process or in Spark's tasks
     FUNCTION = "function"  #: runs the user's function
-    ARRANGE = "arrange"  #: puts the rows in order
-    SERVER = "server"  #: waits for an answer of a database
+    ARRANGE = "arrange"  #: orders the rows
+    SERVER = "server"  #: waits for a database
 
 
-#: a message can be the cause of what happens now; in the others the process waits for somebody else's machine
+#: activities in which a message can cause a failure; in the others the process waits for another machine
 OWN_WORK = frozenset({Activity.DECODE, Activity.FUNCTION, Activity.ARRANGE})

@@ -1,4 +1,4 @@
-"""What Arrow and numpy do not say to a type checker."""
+"""Types of Arrow and numpy that their packages do not declare."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-#: functions that Arrow makes at import
+#: functions that Arrow creates at import
 compute: Any = pyarrow.compute
-#: ordinals, or indices into something else
+#: ordinals, or indices into another array
 Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 

@@ -1,4 +1,4 @@
-"""Accounting of one epoch: every message read is in exactly one of the other counts."""
+"""Accounting of one epoch: each consumed message is in exactly one other count."""
 
 from dataclasses import dataclass, fields
 
@@ -9,15 +9,15 @@ class Counts:
 
     #: messages read from Kafka
     consumed: int = 0
-    #: their row change was sent to the target
+    #: messages whose row change was sent to the target
     applied: int = 0
-    #: a later change of the same key in the same epoch made them unnecessary
+    #: messages replaced by a later change of the same key in the same epoch
     compacted: int = 0
-    #: carry no row change for this target: tombstones, heartbeats, transaction markers, tables left out
+    #: messages without a row change for this target: tombstones, heartbeats, transaction markers, ignored tables
     filtered: int = 0
-    #: had been applied before (the epoch was found in the ledger)
+    #: messages applied before (the ledger has the epoch)
     duplicate: int = 0
-    #: skipped and kept in quarantine
+    #: messages skipped and kept in quarantine
     quarantined: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":

@@ -1,4 +1,4 @@
-"""An epoch as the ledger records it."""
+"""The ledger's record of an epoch."""
 
 import datetime
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from app.model.counts import Counts
 from app.model.last import LastMessages
 from app.model.offsets import Offsets, Span
 
-#: the epoch number of a lane's first ledger row: where the lane was told to start, before anything was applied
+#: epoch number of a lane's first ledger row, the configured start, before anything was applied
 GENESIS = -1
 
 
@@ -16,24 +16,24 @@ class EpochRecord:
     """One row of the ledger."""
 
     lane: str
-    #: incarnation of the lane that applied the epoch
+    #: generation of the lane that applied the epoch
     generation: int
     #: Spark's batch id within the generation's checkpoint; GENESIS for the start row
     epoch: int
-    #: what was applied
+    #: the applied messages
     span: Span
-    #: end of what was read, where messages behind the span are held; None: the span's end
+    #: end of the read messages, where some behind the span are held; None: the span's end
     read_end: Offsets | None = None
     counts: Counts = field(default_factory=Counts)
-    #: how the changes were merged: see `app.apply.order_plan`
+    #: in which order changes were merged, see `app.apply.order_plan`
     plan: str = "none"
-    #: oldest and newest source commit among the epoch's changes (UTC), None when it had none
+    #: oldest and newest source commit among the epoch's changes (UTC); None without one
     source_from: datetime.datetime | None = None
     source_to: datetime.datetime | None = None
-    #: of each partition the last message before the span's end, as far as it is known
+    #: the last message of each partition before the span's end, where it is known
     last: LastMessages = field(default_factory=dict, hash=False)
 
     @property
     def read(self) -> Offsets:
-        """Up to where messages were read; the checkpoint goes on there."""
+        """End of the read messages, where the checkpoint continues."""
         return self.span.end if self.read_end is None else self.read_end

@@ -1,17 +1,17 @@
-"""Why the driver processes a span that tasks could have staged."""
+"""Reasons why the driver processes a span that tasks could have staged."""
 
 import enum
 
 
 class ForDriver(enum.StrEnum):
-    """A few words, fit to count by."""
+    """Labels of low cardinality for metrics."""
 
-    IRREGULAR = "irregular"  #: it has changes that cannot be compacted, or messages that are malformed
+    IRREGULAR = "irregular"  #: it has changes that cannot be compacted, or malformed messages
     HELD = "held"  #: it has changes of keys that wait in quarantine
-    FAILED = "failed"  #: an error ended its staging: of Kafka, of a message, of the target
+    FAILED = "failed"  #: an error of Kafka, a message or the target ended its staging
     CANCELLED = "cancelled"  #: its process waited too long for tables
     NO_PROCESS = "no-process"  #: no stage process has connected
-    LOST = "lost"  #: its process is gone
+    LOST = "lost"  #: its process has died
     CHANGED = "changed"  #: the target's tables have changed since it was staged
-    REFUSED = "refused"  #: the target does not take it as it is staged
-    PAUSED = "paused"  #: one of the spans right before it was for the driver
+    REFUSED = "refused"  #: the target refuses the staged rows
+    PAUSED = "paused"  #: the driver had to process one of the spans directly before it

@@ -1,4 +1,4 @@
-"""Name of a prepared transaction. It tells whom the transaction belongs to, so that nobody touches a foreign one."""
+"""Name of a prepared transaction. It identifies the owner, so that a lane never ends a foreign transaction."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Self
 
 PREFIX = "surelane"
 LANE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
-#: a number as `str` writes it: a gid that reads as ours but is spelt differently is somebody else's
+#: a number as `str` writes it: a gid with another spelling is foreign
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _GID = re.compile(rf"{PREFIX}:({LANE_NAME.pattern}(?:\.{_NUMBER})?):({_NUMBER}):({_NUMBER})")
 
@@ -21,7 +21,7 @@ class Gid:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The gid in `text`, or None when it is somebody else's transaction."""
+        """The gid in `text`; None for a foreign transaction."""
         match = _GID.fullmatch(text)
         return cls(match[1], int(match[2]), int(match[3])) if match else None
 

@@ -1,4 +1,4 @@
-"""What stage processes have in hand, as it is seen from outside."""
+"""A view of the requests at stage processes, for metrics and `surelane status`."""
 
 import enum
 from collections import Counter
@@ -8,7 +8,7 @@ from app.model.offsets import Span
 
 
 class SpanState(enum.StrEnum):
-    """Where a span is on its way to a receipt: before, in each activity (`app.model.activity`), and after."""
+    """State of a span until its receipt: before, during each activity (`app.model.activity`), and after staging."""
 
     WAITING = "waiting"  #: no process has begun it
     FETCH = "fetch"
@@ -16,18 +16,18 @@ class SpanState(enum.StrEnum):
     FUNCTION = "function"
     ARRANGE = "arrange"
     SERVER = "server"
-    STAGED = "staged"  #: its rows are in staging tables, and wait for their turn
-    ANSWERED = "answered"  #: its answer, of another kind, has not been taken yet
-    CANCELLED = "cancelled"  #: nobody wants it; its process has not done with it
+    STAGED = "staged"  #: its rows are in staging tables and wait for their epoch
+    ANSWERED = "answered"  #: its answer, other than staged rows, has not been taken yet
+    CANCELLED = "cancelled"  #: the request was cancelled; its process still works on it
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class StageProcess:
-    """One that is connected."""
+    """A connected stage process."""
 
-    #: of its executor
+    #: host of its executor
     host: str
-    #: of the resident job that keeps it
+    #: number of the resident task that keeps it
     slot: int
     pid: int
 
@@ -36,44 +36,44 @@ class StageProcess:
 class InFlight:
     """One request to a stage process."""
 
-    #: within its driver
+    #: unique within its driver
     number: int
     lane: str
-    #: None: there was no process yet
+    #: None: no process has it yet
     process: StageProcess | None
-    #: without partitions: of messages that were kept
+    #: without partitions for stored messages
     span: Span
     state: SpanState
-    #: seconds since it came into this state; no two looks have the same
+    #: seconds since it entered this state; differs in each view, so it is not compared
     age_seconds: float = field(compare=False)
-    #: bytes of its decoded rows, as `stage.ahead_bytes` counts them; 0 until it is staged
+    #: bytes of its decoded rows, as in `stage.ahead_bytes`; 0 until it is staged
     size: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class InFlightView:
-    """One look at all of them."""
+    """All requests at one moment."""
 
     processes: tuple[StageProcess, ...] = ()
     spans: tuple[InFlight, ...] = ()
 
     @property
     def idle(self) -> tuple[StageProcess, ...]:
-        """Processes that have nothing in hand."""
+        """Processes without a request."""
         busy = {span.process for span in self.spans if span.state not in (SpanState.STAGED, SpanState.ANSWERED)}
         return tuple(process for process in self.processes if process not in busy)
 
     @property
     def ahead_bytes(self) -> int:
-        """Of what is staged and waits for its turn."""
+        """Bytes that are staged and wait for their epoch."""
         return sum(span.size for span in self.spans if span.state is SpanState.STAGED)
 
     @property
     def by_host(self) -> Counter[str]:
-        """Processes."""
+        """Number of processes by host."""
         return Counter(process.host for process in self.processes)
 
     @property
     def by_state(self) -> Counter[tuple[str, SpanState]]:
-        """Spans by host and state; those without a process have an empty host."""
+        """Number of spans by host and state; the host is empty without a process."""
         return Counter((span.process.host if span.process else "", span.state) for span in self.spans)

@@ -1,6 +1,6 @@
-"""What identifies the last message that a lane has applied of a partition.
+"""Identifies the last message of a partition that a lane has applied.
 
-An offset alone does not: a log that lost its end (an unclean leader election, a disk) gives it to another message.
+An offset is not enough: a log that lost its end (unclean leader election, lost disk) reuses it for another message.
 """
 
 import hashlib
@@ -15,26 +15,26 @@ _DIGEST_BYTES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class LastMessage:
-    """Where it is, and what Kafka says of it."""
+    """Offset of a message, with the attributes that identify it."""
 
     offset: int
-    #: term of the leader that appended it; None: not known (an archived message, an old format)
+    #: leader epoch of its append; None: unknown (an archived message, an old format)
     leader_epoch: int | None
-    #: milliseconds since 1970, None when the topic has none
+    #: milliseconds since 1970; None when the topic has no timestamps
     timestamp_ms: int | None
-    #: of key and value
+    #: hash of key and value, in hex
     digest: str
 
     @classmethod
     def of(
         cls, offset: int, key: bytes | None, value: bytes | None, *, timestamp_ms: int | None, leader_epoch: int | None
     ) -> Self:
-        """Of a message as it lies in Kafka."""
+        """From a message of Kafka; a negative leader epoch is unknown."""
         known = leader_epoch if leader_epoch is not None and leader_epoch >= 0 else None
         return cls(offset=offset, leader_epoch=known, timestamp_ms=timestamp_ms, digest=_digest(key, value))
 
     def is_other(self, now: "LastMessage") -> bool:
-        """Whether `now`, at the same offset, is another message; what one of them does not have is not compared."""
+        """Whether `now`, at the same offset, is another message; attributes that one of them lacks are not compared."""
         pairs = (
             (self.digest, now.digest),
             (self.timestamp_ms, now.timestamp_ms),
@@ -59,13 +59,13 @@ def nested(last: LastMessages) -> dict[str, dict[str, Any]]:
 
 
 def from_nested(found: Mapping[str, Mapping[str, Any]] | None) -> dict[TopicPartition, LastMessage]:
-    """What `nested` gave; a row of an older version has none."""
+    """Inverse of `nested`; None, in a row of an older version, gives an empty map."""
     each = (found or {}).items()
     return {TopicPartition(topic, int(p)): LastMessage(**one) for topic, parts in each for p, one in parts.items()}
 
 
 def _digest(key: bytes | None, value: bytes | None) -> str:
-    """Lengths are part of it, so that no byte can move from key to value unseen."""
+    """Includes the lengths, so that moving a byte from key to value changes the digest."""
     made = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for part in (key, value):
         made.update(b"-" if part is None else b"%d:" % len(part) + part)

@@ -1,4 +1,4 @@
-"""A message of Kafka, as a value: who has it need not have a Kafka client."""
+"""A message of Kafka as a value, without a Kafka client."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,19 @@ from app.model.offsets import Position
 
 @dataclass(frozen=True, kw_only=True)
 class RawMessage:
-    """One message as it lies in Kafka."""
+    """One message of Kafka, not decoded."""
 
     position: Position
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
-    #: milliseconds since 1970, None when the topic has none
+    #: milliseconds since 1970; None when the topic has no timestamps
     timestamp_ms: int | None
-    #: term of the leader that appended it; None: not known
+    #: leader epoch of its append; None: unknown
     leader_epoch: int | None = None
 
     @property
     def last(self) -> LastMessage:
-        """What identifies it."""
         return LastMessage.of(
             self.position.offset,
             self.key,

@@ -1,4 +1,4 @@
-"""Times as people type them."""
+"""Parses times that an operator types."""
 
 import datetime
 import re
@@ -9,7 +9,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 def moment(text: str) -> datetime.datetime:
-    """A time (UTC unless it says otherwise), or how long ago; raises ValueError."""
+    """Parse a time (UTC unless it has an offset), or a duration ago; raises ValueError."""
     if ago := _AGO.fullmatch(text):
         try:
             return datetime.datetime.now(datetime.UTC) - datetime.timedelta(**{_UNITS[ago[2]]: int(ago[1])})

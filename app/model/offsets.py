@@ -1,8 +1,8 @@
-"""Offsets: one Kafka offset for each topic-partition, the position of a lane.
+"""Offsets: a Kafka offset for each topic-partition, the position of a lane.
 
 An offset is the *next* message to read (Kafka's and Spark's convention), so the end of one epoch is the start of the
 next. The JSON form is Spark's own (`offsets/N`, `startingOffsets`): `{"topic": {"0": 42}}`.
-Offsets have gaps (transaction markers, log compaction): their difference is no message count.
+Offsets have gaps (transaction markers, log compaction): a difference is no message count.
 """
 
 import json
@@ -29,7 +29,7 @@ class Offsets(Mapping[TopicPartition, int]):
 
     @classmethod
     def of(cls, offsets: Mapping[TopicPartition, int]) -> Self:
-        """Make offsets from any mapping; raises ValueError for a negative offset."""
+        """From any mapping; raises ValueError for a negative offset."""
         negative = {str(tp): offset for tp, offset in offsets.items() if offset < 0}
         if negative:
             raise ValueError(f"offsets must not be negative: {negative}")
@@ -48,7 +48,7 @@ class Offsets(Mapping[TopicPartition, int]):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """From Spark's JSON; raises ValueError if it is not of that shape."""
+        """From Spark's JSON; raises ValueError for another shape."""
         nested = json.loads(text)
         if not isinstance(nested, dict) or not all(isinstance(value, dict) for value in nested.values()):
             raise ValueError(f"not an offset map: {text[:200]}")
@@ -62,20 +62,20 @@ class Offsets(Mapping[TopicPartition, int]):
         return result
 
     def to_json(self) -> str:
-        """As Spark's JSON, one stable text for equal offsets."""
+        """As Spark's JSON; equal offsets give equal text."""
         return json.dumps(self.nested(), sort_keys=True)
 
     def only(self, partitions: set[TopicPartition]) -> "Offsets":
-        """The part of these offsets that belongs to `partitions`."""
+        """The offsets of `partitions`."""
         return Offsets(tuple(pair for pair in self._by_partition if pair[0] in partitions))
 
     @classmethod
     def joined(cls, each: "Iterable[Offsets]") -> Self:
-        """Those of lanes that have no partition in common; of one that several have, the last."""
+        """The union of several offsets; for a common partition the last one applies."""
         return cls.of({tp: offset for one in each for tp, offset in one.items()})
 
     def updated(self, newer: Mapping[TopicPartition, int]) -> "Offsets":
-        """These offsets with those of `newer` in place of the old ones."""
+        """These offsets, overridden by `newer`."""
         return Offsets.of({**self, **newer})
 
     def __getitem__(self, key: TopicPartition) -> int:
@@ -95,7 +95,7 @@ class Offsets(Mapping[TopicPartition, int]):
 
 
 class Position(NamedTuple):
-    """Where one message is."""
+    """Position of one message."""
 
     topic: str
     partition: int
@@ -103,7 +103,6 @@ class Position(NamedTuple):
 
     @property
     def tp(self) -> TopicPartition:
-        """Whose offset it is."""
         return TopicPartition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -112,17 +111,17 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """What an epoch reads: from `start` (inclusive) to `end` (exclusive)."""
+    """A range of positions from `start` (inclusive) to `end` (exclusive)."""
 
     start: Offsets
     end: Offsets
 
     @classmethod
     def of(cls, tp: TopicPartition, start: int, end: int) -> Self:
-        """Of one partition."""
+        """A span of one partition."""
         return cls(start=Offsets.of({tp: start}), end=Offsets.of({tp: end}))
 
     def has(self, position: Position) -> bool:
-        """Whether that message is in it."""
+        """Whether `position` is in the span."""
         tp = position.tp
         return tp in self.end and self.start.get(tp, 0) <= position.offset < self.end[tp]

@@ -1,20 +1,20 @@
-"""The decoded epoch: the Arrow table that decoding hands to the lane.
+"""A decoded epoch: the Arrow table that decoding passes to the lane.
 
 One row for each Kafka message, in no particular order:
 
-    topic      string   only meaningful together with partition and offset
+    topic      string   with partition and offset: the position
     partition  int32
     offset     int64
     layout     string   kind, schema hash, source schema, source table, column names; joined by SEPARATOR
-    key        string   the message key as text; equal for equal primary keys; null if the message had none
+    key        string   the message key as text, equal for equal primary keys; null if the message has none
     line       string   COPY text line (tab separated, `\\N`, ends in a newline) of the columns in `layout`; "" if none
-    ts_ms      int64    source commit time, milliseconds since 1970, 0 to MOST_TS_MS; null if the message carries none
+    ts_ms      int64    source commit time, milliseconds since 1970, 0 to MOST_TS_MS; null if the message has none
     sequence   string   Debezium's source.sequence, `["commit lsn before", "lsn"]`; null if none
-    is_read    bool     whether it is a row of a snapshot, which has every value; null for messages that are no change
-    transaction struct  the source transaction it is of; null for a message of none, or where nobody asks for them:
+    is_read    bool     whether it is a row of a snapshot, with all values; null for messages that are no change
+    transaction struct  the source transaction; null for a message without one, or where it is not requested:
         id      string  equal for all its messages
-        place   int64   place of a change among its changes, 1 the first; null for its markers
-        parts   string  of the marker of its end: Debezium's `data_collections`, how many changes each table has
+        place   int64   ordinal of a change in the transaction, from 1; null for its markers
+        parts   string  only for the end marker: Debezium's `data_collections`, number of changes of each table
 """
 
 import enum
@@ -28,13 +28,13 @@ import pyarrow as pa
 from app.model.arrow import compute
 from app.model.offsets import TopicPartition
 
-#: milliseconds since 1970 that a source commit time may be: up to the end of the year 9999. What is beyond is no time
-#: (microseconds in a field of milliseconds, say), and the row is decoded without one
+#: largest source commit time in milliseconds since 1970: the end of the year 9999. A larger value is no time
+#: (microseconds in a field of milliseconds, for example), and the row is decoded without one
 MOST_TS_MS = 253_402_300_799_999
-#: Debezium's `source.sequence`, `["commit lsn before", "lsn"]`; a part that is not known is null. 18 digits always fit
-#: into 64 bits with a sign, which is how they are sorted
+#: Debezium's `source.sequence`, `["commit lsn before", "lsn"]`; an unknown part is null. 18 digits always fit into a
+#: signed 64-bit integer, by which they are sorted
 SEQUENCE = r'^\s*\[\s*(?:"(?P<commit>\d{1,18})"|null)\s*,\s*(?:"(?P<lsn>\d{1,18})"|null)\s*\]\s*$'
-#: between the parts of a layout; not a character that names have
+#: separates the parts of a layout; no name contains it
 SEPARATOR = "\x1f"
 
 _TEXTS = ("layout", "key", "line")
@@ -56,12 +56,12 @@ NO_ROWS = SCHEMA.empty_table()
 
 
 def is_of(rows: pa.Table, tp: TopicPartition) -> pa.ChunkedArray:
-    """For each row whether it is of this partition."""
+    """Whether each row is of this partition."""
     return compute.and_(compute.equal(rows["topic"], tp.topic), compute.equal(rows["partition"], tp.partition))
 
 
 def is_behind(rows: pa.Table, firsts: Mapping[TopicPartition, int]) -> pa.ChunkedArray:
-    """For each row whether its offset is one of these topics' first ones or behind it; `firsts` is not empty."""
+    """Whether each row is of a partition in `firsts`, at that offset or behind it; `firsts` is not empty."""
     each = (
         compute.and_(compute.equal(rows["topic"], tp.topic), compute.greater_equal(rows["offset"], first))
         for tp, first in firsts.items()
@@ -70,25 +70,25 @@ def is_behind(rows: pa.Table, firsts: Mapping[TopicPartition, int]) -> pa.Chunke
 
 
 class RowKind(enum.StrEnum):
-    """What a message asks for."""
+    """The change that a message requires."""
 
     UPSERT = "upsert"  #: op c, u, r: the whole row after the change
-    PATCH = "patch"  #: op u that leaves large values as they are: the other columns of the row
+    PATCH = "patch"  #: op u without unchanged TOAST values: the other columns of the row
     DELETE = "delete"  #: op d: the row's key
     TRUNCATE = "truncate"  #: op t
     FILTERED = "filtered"  #: tombstone, heartbeat, transaction marker, schema change, logical message
-    MALFORMED = "malformed"  #: not JSON, not UTF-8 or not a Debezium message; `schema` says which
-    FAILED = "failed"  #: the user's transform raised; `line` says what
-    UNFIT = "unfit"  #: the user's SQL names columns that the message has not: those in the layout
+    MALFORMED = "malformed"  #: not JSON, not UTF-8 or not a Debezium message; `schema` has which
+    FAILED = "failed"  #: the user's transform raised; `line` has the error
+    UNFIT = "unfit"  #: the user's SQL names columns that the message lacks; the layout has them
     KEYLESS = "keyless"  #: op d without key and without before image: replica identity nothing
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a decoded line contains; few of them in an epoch, whatever its size."""
+    """Describes decoded lines; an epoch of any size has few layouts."""
 
     kind: RowKind
-    #: hash of the message's schema envelope, "" without one
+    #: hash of the message's schema envelope; "" without one
     schema_hash: str
     schema: str
     table: str
@@ -96,16 +96,16 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From the `layout` column."""
+        """From a value of the `layout` column."""
         kind, schema_hash, schema, table, *columns = text.split(SEPARATOR)
         return cls(RowKind(kind), schema_hash, schema, table, tuple(columns))
 
     @property
     def text(self) -> str:
-        """As in the `layout` column."""
+        """The value in the `layout` column."""
         return SEPARATOR.join([self.kind, self.schema_hash, self.schema, self.table, *self.columns])
 
     @property
     def source(self) -> str:
-        """`schema.table` at the source, for people."""
+        """`schema.table` at the source, for messages."""
         return f"{self.schema}.{self.table}"

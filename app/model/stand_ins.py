@@ -1,6 +1,6 @@
-"""What Debezium writes instead of a large (TOASTed) value that an update left as it was.
+"""Debezium's placeholders for a large (TOASTed) value that an update left unchanged.
 
-As its UnchangedToastedPlaceholder makes them, with the default `unavailable.value.placeholder`.
+They equal those of its UnchangedToastedPlaceholder with the default `unavailable.value.placeholder`.
 """
 
 import base64
@@ -13,9 +13,9 @@ _HEX = _TEXT.encode().hex()
 _NUMBERS = ",".join(map(str, _TEXT.encode()))
 #: Java's UUID.nameUUIDFromBytes
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_TEXT.encode(), usedforsecurity=False).digest(), version=3))
-#: each stand-in has one of them in it
+#: each placeholder contains one of them
 MARKS = tuple(mark.encode() for mark in (_TEXT, _BASE64, _HEX, _NUMBERS, _UUID))
-#: of text, of bytea in three handling modes, of arrays of numbers, texts, bytea and uuid, of hstore
+#: placeholders of text, bytea in three handling modes, arrays of numbers, texts, bytea and uuid, and hstore
 STAND_INS = frozenset(
     {
         *(_TEXT, _BASE64, _HEX, f"[{_NUMBERS}]"),

@@ -1,7 +1,7 @@
 """The guard's tables of one lane, written on a connection of their own that commits each statement at once.
 
-Nothing that happens to the epoch's transaction, to the worker or to the target (when `guard.url` is another database)
-takes back what was written here before a span was begun.
+What is written here before a span begins survives a rollback of the epoch's transaction, the death of the worker, and
+the loss of the target (when `guard.url` names another database).
 """
 
 import enum
@@ -29,14 +29,14 @@ from app.poison.storable_text import storable
 class AttemptStage(enum.StrEnum):
     """What is being done with a span."""
 
-    EPOCH = "epoch"  #: all of it: nothing is suspected yet
+    EPOCH = "epoch"  #: the whole epoch: nothing is suspected yet
     DECODE = "decode"  #: reading and decoding
-    MESSAGE = "message"  #: one message was found to be malformed: nothing else failed with it
+    MESSAGE = "message"  #: one message is malformed; nothing else failed with it
     TRANSFORM = "transform"  #: the user's transform raised for one message
     APPLY = "apply"  #: writing to the target
-    MEMORY = "memory"  #: of a suspect: there was not enough memory for it
-    ASSEMBLE = "assemble"  #: the epoch as a whole, after each part of it was read by itself
-    CONTROL = "control"  #: other work than the suspect's, to see whether it passes
+    MEMORY = "memory"  #: of a suspect: it did not fit into memory
+    ASSEMBLE = "assemble"  #: the whole epoch, after each of its parts was read by itself
+    CONTROL = "control"  #: work without the suspect, to see whether it passes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,17 +58,17 @@ class Suspect:
     span: Span
     #: failures that count against it
     attempts: int = 0
-    #: connections to the target lost while it was in progress
+    #: connections to the target that were lost while it was in progress
     losses: int = 0
     #: of `attempts`: failures that ended the process
     deaths: int = 0
     #: deaths whose cause is not known
     unexplained: int = 0
-    #: failures of this one message by itself, whatever they count for
+    #: failures while this one message was in progress by itself, whatever they count for
     alone: int = 0
-    #: whether a control has passed, and failures since then count for condemning
+    #: whether a control has passed: only then can deaths, losses and failed reads condemn it
     controlled: bool = False
-    #: controls that did not pass
+    #: controls that failed
     control_failures: int = 0
     #: of the last failure
     cause: str = ""
@@ -77,7 +77,7 @@ class Suspect:
 
 
 class Attempts:
-    """Attempts and suspects of `lane`. Raises Unreachable when the guard's database is away."""
+    """Attempts and suspects of `lane`. Methods raise Unreachable when the guard's database is away."""
 
     def __init__(
         self,
@@ -88,8 +88,8 @@ class Attempts:
         discreet: bool = False,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`discreet`: keep no words of an error, which may repeat what the message says; `waiting`: entered for as long
-        as the database is waited for."""
+        """`discreet`: do not store error texts, which may repeat values of the message; `waiting`: a context that is
+        entered while a statement runs."""
         self._waiting = waiting
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self.lane, self.discreet = lane, discreet
@@ -98,7 +98,7 @@ class Attempts:
         self._connection: Connection | None = None
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection, if one is open."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
@@ -127,13 +127,13 @@ class Attempts:
             raise Fenced.out(f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work")
 
     def finish(self, generation: int) -> None:
-        """Nothing is in progress any more."""
+        """Mark the span in progress as finished, if `generation` began it."""
         table = self._attempt
         where = (table.c.lane == self.lane, table.c.generation == generation)
         self._execute(update(table).where(*where).values(finished=True))
 
     def last(self) -> Attempt | None:
-        """The span begun last."""
+        """The span that was begun last, finished or not; None if there is none."""
         row = self._execute(select(self._attempt).where(self._attempt.c.lane == self.lane)).first()
         if row is None:
             return None
@@ -146,7 +146,6 @@ class Attempts:
         )
 
     def suspects(self) -> list[Suspect]:
-        """Everything that is suspected."""
         rows = self._execute(select(self._suspect).where(self._suspect.c.lane == self.lane)).all()
         return [
             Suspect(
@@ -162,8 +161,8 @@ class Attempts:
         ]
 
     def trouble_seconds(self, *, in_progress: bool) -> float:
-        """How long ago the first of the attempts was begun that led to what is suspected; `in_progress`: and to what is
-        not finished. By the clock of the database, since they may be several processes' attempts."""
+        """Seconds since the first attempt that led to a suspect began; `in_progress`: or the unfinished attempt. By the
+        database's clock, since the attempts may be of several processes."""
         suspect, attempt = self._suspect, self._attempt
         first = select(func.min(suspect.c.trouble_at)).where(suspect.c.lane == self.lane).scalar_subquery()
         last = select(attempt.c.begun_at).where(attempt.c.lane == self.lane, ~attempt.c.finished).scalar_subquery()
@@ -172,7 +171,7 @@ class Attempts:
         return max(0.0, float(found or 0))
 
     def suspect(self, suspect: Suspect, trouble_seconds: float = 0.0) -> None:
-        """Write a suspect, or what is new of it. The trouble that led to it began so long ago."""
+        """Insert or update a suspect. A new row records that its trouble began `trouble_seconds` ago."""
         key: dict[str, Any] = {
             "lane": self.lane,
             "stage": suspect.stage,
@@ -192,7 +191,6 @@ class Attempts:
         self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news))
 
     def clear_suspect(self, suspect: Suspect) -> None:
-        """Forget a suspect."""
         table = self._suspect
         self._execute(
             delete_from(table).where(
@@ -204,12 +202,12 @@ class Attempts:
         )
 
     def forget(self) -> None:
-        """Everything: its offsets are of a topic that is no more."""
+        """Delete all rows of the lane: their offsets belong to a topic that does not exist any more."""
         for table in (self._suspect, self._attempt):
             self._execute(delete_from(table).where(table.c.lane == self.lane))
 
     def _execute(self, statement: Any) -> Any:
-        """Execute on the guard's connection, on a new one when it has died meanwhile."""
+        """Execute on the guard's connection; on a new one if it died."""
         with self._waiting(), translated(f"lane {self.lane}: the guard's tables"):
             if self._connection is not None:
                 try:
@@ -224,5 +222,4 @@ class Attempts:
 
 
 def span_of(row: Row[Any]) -> Span:
-    """The span of a row of either table."""
     return Span(start=Offsets.from_nested(row.span_start), end=Offsets.from_nested(row.span_end))

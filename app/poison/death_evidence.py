@@ -1,14 +1,14 @@
-"""What the death of a worker says of the span that was in progress. Pure.
+"""What a worker's death counts for against the span that was in progress. Pure.
 
-    the lane waited for Kafka or a database     nothing: the span is not even suspected
-    killed by the kernel for want of memory     memory: the epoch is made smaller
-    a signal of its own making (SIGSEGV, ...)   a failure of the span
-    an exit without a word (`os._exit`)         a failure of the span
+    killed by the kernel for want of memory     memory: the next epochs are smaller
+    the lane waited for Kafka or a database     nothing: the span is not suspected
+    a signal of its own fault (SIGSEGV, ...)    a failure of the span
+    an exit without an exception (`os._exit`)   a failure of the span
     hung in its own work                        a failure of the span
     everything else                             unexplained: SIGKILL from outside, the JVM gone, no report at all
 
-An exception that ends the worker is recorded by the lane that raised it (`Guard.unforeseen`); one that was raised
-elsewhere in the process has nothing to do with the span.
+The lane records an exception that it raised and that ends the worker (`Guard.unforeseen`); an exception raised
+elsewhere in the process does not count against the span.
 """
 
 import enum
@@ -18,30 +18,28 @@ from app.errors import SparkGone
 from app.model.activity import OWN_WORK
 from app.model.death import Cause, Death
 
-#: signals that a process gets for what it does itself
+#: signals that a process's own fault raises
 _OWN_SIGNALS = frozenset(
     getattr(signal, name).name for name in ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
 )
 
 
 class DeathEvidence(enum.Enum):
-    """What a death counts for."""
-
     NOTHING = "nothing"
-    UNEXPLAINED = "unexplained"  #: the span is narrowed; by itself this condemns no message
+    UNEXPLAINED = "unexplained"  #: narrows the span, but condemns no message
     FAILURE = "failure"
     MEMORY = "memory"
 
 
 def weigh(death: Death | None, lane: str) -> DeathEvidence:
-    """Of the worker that had begun a span of `lane`; None: no supervisor has reported how it ended."""
+    """Weigh the death of a worker that had a span of `lane` in progress; None: no supervisor reported how it ended."""
     if death is None:
         return DeathEvidence.UNEXPLAINED
     return _weighed(death, death.doing.get(lane))
 
 
 def evidence_of(death: Death) -> DeathEvidence:
-    """Of a process that did nothing else."""
+    """Weigh the death of a process that worked on one span only."""
     return _weighed(death, next(iter(death.doing.values()), None))
 
 
@@ -60,7 +58,7 @@ def _weighed(death: Death, activity: str | None) -> DeathEvidence:
 
 
 def _of_exit(detail: str) -> DeathEvidence:
-    """`detail`: the exception's class, or "status N" where the worker ended without a word."""
+    """`detail`: the exception's class, or "status N" where the worker ended without one."""
     if detail.startswith("status "):
         return DeathEvidence.FAILURE
     return DeathEvidence.UNEXPLAINED if detail == SparkGone.__name__ else DeathEvidence.NOTHING

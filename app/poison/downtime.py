@@ -1,40 +1,40 @@
-"""The time that is lost to what is suspected, over all the processes that it takes.
+"""The time that a lane loses to suspects, across all processes involved.
 
-    entered -> something of the epoch fails -> nothing is suspected any more: all since it was first entered is lost
-                                            -> given up, and nothing is suspected: none is
+    epoch entered -> a part of it fails -> no suspect is left: the time since the epoch was first entered is lost
+                                        -> given up without any suspect: no time is lost
 
-It is told as a whole at its end, by the process that gets there: what a process that dies has counted is gone with it.
+The process that clears the last suspect reports the whole time at once: what a dying process has counted dies with it.
 """
 
 import time
 
 
 class LostTime:
-    """Of one lane."""
+    """The lost time of one lane."""
 
     def __init__(self) -> None:
         self._entered: float | None = None
         self._since: float | None = None
 
     def enter(self) -> None:
-        """An epoch begins."""
+        """Record that an epoch begins."""
         self._entered = time.monotonic()
 
     def fail(self) -> None:
-        """Something of the epoch failed; it may have done so before."""
+        """Record that a part of the epoch failed, unless one has failed before."""
         if self._since is None:
             self._since = self._entered
 
     def resume(self, seconds: float) -> None:
-        """It began so long ago, in a process before this one or on a connection before this one."""
+        """Continue a loss that began `seconds` ago, in an earlier process or on an earlier connection."""
         self._since = time.monotonic() - seconds
 
     @property
     def seconds(self) -> float:
-        """Since the epoch was first entered, 0 while nothing of it has failed."""
+        """Seconds since the epoch was first entered; 0 while no part of it has failed."""
         return 0.0 if self._since is None else time.monotonic() - self._since
 
     def end(self) -> float:
-        """It is over; what was lost."""
+        """End the measurement and return the seconds lost."""
         seconds, self._entered, self._since = self.seconds, None, None
         return seconds

@@ -1,4 +1,4 @@
-"""The rows of one epoch, whole and in parts, for whoever narrows it down to one message."""
+"""The rows of one epoch, whole and in parts: what narrowing reads until one message is left."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,30 +10,28 @@ from app.model.message import RawMessage
 from app.model.offsets import Position, Span
 from app.poison.guard import Failure
 
-#: why a message that cannot be decoded is condemned
+#: the failure of a message that cannot be decoded
 MALFORMED = Failure("it is not a Debezium change event in JSON", "Malformed")
 
 
 class EpochRows(Protocol):
-    """Where the rows of one epoch come from."""
+    """A source of the rows of one epoch."""
 
     def all(self) -> pa.Table:
-        """Every row (`app.model.rows`); raises a SurelaneError, of verdict POISON where a message may be the cause."""
+        """Every row (`app.model.rows`). Raises a SurelaneError, with verdict POISON if a message may be the cause."""
         ...
 
-    def part(self, span: Span) -> pa.Table:
-        """The rows of a part of the epoch."""
-        ...
+    def part(self, span: Span) -> pa.Table: ...
 
     def message(self, position: Position) -> RawMessage | None:
-        """One message as it lies in Kafka; None where there is none (offsets have gaps)."""
+        """One message as Kafka has it; None where there is none (offsets have gaps)."""
         ...
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
-        """Several messages that were read before, in their order; None for one that was compacted away since."""
+        """Messages that were read before, in the given order; None for one that log compaction has removed since."""
         ...
 
     def identified(self, span: Span) -> LastMessages:
-        """What identifies the last message of each partition in the span, as far as it can be found; raises
-        TopicChanged, or Unreachable, when the topics are not known to be the pinned ones."""
+        """What identifies the last message of each partition in the span, where it can be found. Raises TopicChanged or
+        Unreachable when the topics are not known to be the pinned ones."""
         ...

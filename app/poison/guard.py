@@ -1,17 +1,16 @@
-"""One lane's guard: which spans are suspected, how often each has failed, and when one message is condemned.
+"""One lane's guard: it records suspects, counts their failures, and condemns single messages.
 
-Before a span is processed it is recorded (`begin`); what is recorded and not finished when the lane opens again was in
-progress at a death. `app.poison.death_evidence` weighs that death. Suspects are cut (`app.poison.narrowing`) until one
-is a single message, and only a single message is ever condemned:
+The guard records a span before the lane processes it (`begin`). A recorded span that is not finished when the lane
+opens again was in progress at a death, which `app.poison.death_evidence` weighs. Suspects are cut
+(`app.poison.narrowing`) until one is a single message. Only a single message is condemned:
 
-    refused, malformed, an exception     `max_attempts` times by itself, while the rest of the epoch passes
-    deaths and hangs                     the same, and a control (other work, in the same process) has passed before the
-                                         last of them
-    lost connections                     `max_losses` times, and a control has passed before the last of them
+    refused, malformed, an exception     after `max_attempts` failures by itself, while the rest of the epoch passes
+    deaths and hangs                     the same, if a control (other work, in the same process) passed before the last
+    lost connections                     after `max_losses`, if a control passed before the last
     unexplained deaths                   never; the message is tried in a process of its own (`app.lane.guarded_read`)
     too little memory                    epochs become smaller; a single message as for deaths
 
-A control that fails clears what counts against the message: the surroundings are the cause.
+A control that fails clears the message's counts: the environment is the cause.
 """
 
 import enum
@@ -37,16 +36,16 @@ from app.poison.narrowing import FAN_OUT, contains, depth, is_before, only_posit
 
 log = structlog.get_logger()
 
-#: epochs after a death without anything done ahead: what kills the process ahead of its turn is found in its own epoch
+#: epochs after a death in which nothing is staged ahead: a message that kills the process then does so in its own epoch
 CAUTIOUS_EPOCHS = 3
-#: deaths of an epoch as a whole before it is read in parts: most deaths have nothing to do with a message
+#: failures of a whole epoch before it is read in parts: most deaths are not caused by a message
 WHOLE_TRIES = 2
-#: messages of the smallest epoch that is kept once a smaller one has fitted into memory
+#: least limit of messages per epoch that stays once epochs fit into memory again
 FEWEST_MESSAGES = 100
 
 
 class Against(enum.Enum):
-    """What a failure counts as."""
+    """The counter that a failure adds to."""
 
     ATTEMPT = "attempt"
     DEATH = "death"
@@ -64,7 +63,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Failure:
-    """What went wrong."""
+    """The cause of a failure, as it is recorded."""
 
     cause: str
     error_class: str
@@ -72,39 +71,38 @@ class Failure:
 
     @classmethod
     def of(cls, error: Exception) -> "Failure":
-        """From an exception."""
         if isinstance(error, DBAPIError | psycopg2.Error):
             return cls(describe(error), type(driver_error(error)).__name__, sqlstate(error))
         return cls(error.message if isinstance(error, SurelaneError) else str(error), type(error).__name__)
 
     @classmethod
     def of_death(cls, death: Death | None) -> "Failure":
-        """From the end of the process that had begun it; None: nobody knows how that was."""
+        """From the death of the process that worked on the span; None: how it died is not known."""
         return cls(f"the worker died: {death}", death.label) if death else cls("the worker died", "unknown")
 
 
 class ProgressWatch(Protocol):
-    """Who looks after the time that a span takes."""
+    """Watches how long a span takes."""
 
     def begin(self, messages: int, lane: str) -> None:
-        """This thread begins a span of at most so many messages, in place of the one it began before."""
+        """This thread begins a span of at most `messages` messages; it replaces the thread's span before."""
         ...
 
     def doing(self, activity: Activity) -> None:
-        """What this thread does with its span from now on."""
+        """Report what this thread does with its span from now on."""
         ...
 
     def waited(self) -> bool:
-        """Whether this thread's span was seen to wait for a lock of another session."""
+        """Whether this thread's span has waited for a lock of another session."""
         ...
 
     def end(self) -> None:
-        """This thread is through."""
+        """This thread's span is over."""
         ...
 
 
 class Guard:
-    """The guard of one writer. Used by the lane's thread only."""
+    """The guard of one writer. Only the lane's thread calls it."""
 
     def __init__(
         self,
@@ -119,31 +117,31 @@ class Guard:
         self._current: Attempt | None = None
         #: monotonic
         self._begun_at = 0.0
-        #: offsets of the epoch that is processed; None between two
+        #: offsets in the epoch that is processed; None between epochs
         self._whole: int | None = None
         self._lost = LostTime()
-        #: how the span in progress failed, when this process has seen it
+        #: the error that failed the span in progress, if this process survived it
         self._seen: SurelaneError | None = None
-        #: whether the target has been told anything of the span in progress
-        self._told_target = False
+        #: whether SQL of the span in progress may have reached the target
+        self._target_contacted = False
         #: whether all of the epoch is in the target's transaction
         self._is_written = False
-        #: what was in progress at the death of the writer before, though the lane was past it: a release
+        #: a release that was in progress when the previous writer died: a span before the lane's position
         self._interrupted: Span | None = None
-        #: epochs until work may be done ahead again
+        #: epochs until the lane may stage ahead again
         self._cautious = 0
-        #: messages of an epoch that fit into memory, as far as is known; None: any number
+        #: messages of an epoch that are known to fit into memory; None: no limit is known
         self._fitting: int | None = None
 
     @property
     def discreet(self) -> bool:
-        """Whether there are values that no error may repeat."""
+        """Whether error texts must not repeat values of messages."""
         return self._attempts.discreet
 
     def open(self, generation: int, position: Offsets, death: Death | None) -> None:
-        """Begin to guard. What was in progress and has not passed `position` is suspected from here on.
+        """Start: a span that was in progress and is not before `position` becomes a suspect, if its end counts.
 
-        `death`: how the worker before this one ended.
+        `death`: how the previous worker ended.
         """
         before, self._generation = self._generation, generation
         self._suspects = self._attempts.suspects()
@@ -151,7 +149,7 @@ class Guard:
         self._seen = self._current = self._whole = None
         open_ = None if last is None or last.finished else last
         if open_ is not None and open_.generation == before and seen is None and death is None:
-            open_ = None  # this process lives, and could not say in time that nothing is in progress any more
+            open_ = None  # this process lives: it could not write that the span is finished
         past = open_ is not None and is_before(open_.span, position)
         self._interrupted = open_.span if open_ is not None and past else None
         in_doubt = open_ if not past else None
@@ -165,55 +163,55 @@ class Guard:
         self._attempts.finish(generation)
         self._forget(position)
         self._count_lost()
-        self._tell()
+        self._update_metrics()
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection to the guard's tables."""
         self._attempts.close()
 
     def take_interrupted(self) -> Span | None:
-        """The messages whose release the writer before did not survive; told once."""
+        """Return the messages whose release the previous writer did not survive; None from the second call on."""
         span, self._interrupted = self._interrupted, None
         return span
 
     def spans(self, *stages: AttemptStage) -> list[Span]:
-        """What is to be cut before one of these stages.
+        """The suspects along which to cut an epoch before one of these stages.
 
-        A whole epoch only after its second failure: most deaths have nothing to do with a message, and reading an epoch
-        in parts takes longer.
+        A whole epoch is among them only after its second failure: most deaths are not caused by a message, and reading
+        an epoch in parts takes longer.
         """
         return [one.span for one in self._suspects if one.stage in stages or _is_whole_and_failed_again(one)]
 
     @property
     def is_suspicious(self) -> bool:
-        """Whether nothing may be done ahead: something is suspected, or a process has died a few epochs ago."""
+        """Whether nothing may be staged ahead: there is a suspect, or a process died within the last epochs."""
         return bool(self._suspects) or self._cautious > 0
 
     @property
     def memory_limit(self) -> int | None:
-        """Messages that an epoch may have, where a larger one did not fit into memory; None: no limit is known."""
+        """Messages that an epoch may have, once a larger one did not fit into memory; None: no limit is known."""
         sizes = [size(one.span) for one in self._suspects if one.stage is AttemptStage.MEMORY]
         return -(-min(sizes) // FAN_OUT) if sizes else self._fitting
 
     def newest_generation(self) -> int:
-        """The generation of the newest attempt on record, 0 for none: a claim has to be above it, also where the target
-        was restored and has forgotten it."""
+        """The generation of the last recorded attempt, 0 for none. A claim has to exceed it, also when a restored
+        target does not know it any more."""
         last = self._attempts.last()
         return last.generation if last else 0
 
     def suspect(self, span: Span, stage: AttemptStage) -> Suspect | None:
-        """What is on record against exactly this span at this stage."""
+        """The suspect of exactly this span at this stage, as EPOCH, or as MEMORY."""
         stages = (AttemptStage.EPOCH, AttemptStage.MEMORY, stage)
         return next((one for one in self._suspects if one.span == span and one.stage in stages), None)
 
     def doing(self, activity: Activity) -> None:
-        """What the lane's thread does with its span from now on."""
+        """Report what the lane's thread does with its span from now on."""
         if self._watch is not None:
             self._watch.doing(activity)
 
     def enter(self, span: Span) -> None:
-        """An epoch is processed from here on, until it is `passed` or `epoch_failed`. Raises Unattributed for one that
-        has failed as a whole too often, though each of its parts passes; it is forgotten then, for the next start."""
+        """Begin an epoch; `passed` or `epoch_failed` ends it. Raises Unattributed, and clears the suspect for the next
+        start, if an epoch failed too often as a whole while its parts pass, or a control failed too often."""
         self._whole = size(span)
         self._lost.enter()
         for suspect in [one for one in self._suspects if self._is_unattributed(one)]:
@@ -225,33 +223,33 @@ class Guard:
             )
 
     def begin(self, epoch: int, span: Span, stage: AttemptStage) -> None:
-        """Record that the span is in progress, before anything of it is touched."""
+        """Record that the span is in progress, before it is read or applied."""
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
         self._attempts.begin(attempt)
         self._current, self._begun_at, self._is_written = attempt, time.monotonic(), False
-        self._told_target = stage is AttemptStage.APPLY
+        self._target_contacted = stage is AttemptStage.APPLY
         if self._narrowed() is not None:
             self._lost.fail()
         if self._watch is not None:
             self._watch.begin(size(span), self._attempts.lane)
             if stage is AttemptStage.APPLY:
                 self._watch.doing(Activity.SERVER)
-        self._tell()
+        self._update_metrics()
 
     def cover(self, epoch: int, span: Span, stage: AttemptStage) -> None:
-        """As `begin`, unless nothing is suspected: then the whole epoch is recorded as being in progress already."""
+        """Call `begin`, unless the whole epoch is on record as in progress and there is no suspect."""
         if self._current is None or self._current.stage is not AttemptStage.EPOCH or self._suspects:
             self.begin(epoch, span, stage)
 
     def wants_control(self, suspect: Suspect) -> bool:
-        """Whether other work has to pass before the message is tried for the last time."""
+        """Whether other work has to pass before the last attempt at the message."""
         if suspect.controlled or only_position(suspect.span) is None:
             return False
         by_attempts = _needs_control(suspect) and suspect.attempts >= self.limits.max_attempts - 1
         return by_attempts or 0 < suspect.losses >= self.limits.max_losses - 1
 
     def control_passed(self, suspect: Suspect) -> Suspect:
-        """Other work passes: from here on one more failure of the message condemns it."""
+        """Record that other work passes: one more failure then condemns the message."""
         return self._rewrite(
             suspect,
             controlled=True,
@@ -260,36 +258,36 @@ class Guard:
         )
 
     def wants_trial(self, suspect: Suspect) -> bool:
-        """Whether the message has to be tried in a process of its own: the deaths beside it are not explained."""
+        """Whether to try the message in a process of its own, since its deaths are unexplained."""
         return only_position(suspect.span) is not None and suspect.unexplained >= self.limits.max_attempts
 
     def trial_passed(self, suspect: Suspect) -> Suspect:
-        """A process of its own has survived the message."""
+        """Clear the unexplained deaths: a separate process survived the message."""
         return self._rewrite(suspect, unexplained=0)
 
     def written(self, epoch: int, span: Span) -> None:
-        """All of the epoch is in the target's transaction: from here on no part of it is in progress by itself."""
+        """Record that the whole epoch is in the target's transaction: a failure from now on is no single part's."""
         if self._narrowed() is not None:
             self.begin(epoch, span, AttemptStage.ASSEMBLE)
             self.doing(Activity.SERVER)
         self._is_written = True
 
     def tells_target(self) -> None:
-        """From here on a connection to the target that is lost may be the doing of the span in progress."""
-        self._told_target = True
+        """From now on count a lost connection to the target against the span in progress: SQL is sent."""
+        self._target_contacted = True
 
     def failed(self, span: Span, stage: AttemptStage, failure: Failure) -> Suspect:
-        """Count a failure of the span that this process survived; what is on record against the span now."""
+        """Count a failure of the span that this process survived, and return the suspect."""
         return self._record_failure(span, stage, failure, Against.ATTEMPT)
 
     def task_died(self, span: Span, stage: AttemptStage, death: Death) -> Suspect:
-        """Count the death of a task that worked on the span; what is on record against the span now."""
+        """Count the death of a task that worked on the span, and return the suspect."""
         is_explained = evidence_of(death) in (DeathEvidence.FAILURE, DeathEvidence.MEMORY)
         against = Against.DEATH if is_explained else Against.UNEXPLAINED
         return self._record_failure(span, stage, Failure.of_death(death), against)
 
     def unforeseen(self, error: Exception) -> None:
-        """An exception that is about to end the process was raised while the span in progress was processed."""
+        """Count an exception that ends the process against the span in progress."""
         if self._current is None:
             return
         if self._current.stage is AttemptStage.CONTROL:
@@ -303,13 +301,13 @@ class Guard:
         self._current = None
 
     def clear_suspect(self, suspect: Suspect) -> None:
-        """Hold nothing against it any more: it is to be tried again."""
+        """Delete the suspect: its span is tried again from scratch."""
         self._attempts.clear_suspect(suspect)
         self._suspects.remove(suspect)
-        self._tell()
+        self._update_metrics()
 
     def condemns(self, suspect: Suspect) -> bool:
-        """Whether the suspect is a single message that is to be skipped."""
+        """Whether the suspect is a single message that has failed as often as it may."""
         if only_position(suspect.span) is None or suspect.stage is AttemptStage.ASSEMBLE:
             return False
         is_controlled = suspect.controlled or not _needs_control(suspect)
@@ -317,27 +315,27 @@ class Guard:
         return by_attempts or (suspect.losses >= self.limits.max_losses and suspect.controlled)
 
     def passed(self, position: Offsets) -> None:
-        """An epoch has been processed: nothing is in progress, nothing before `position` is suspected."""
+        """End an epoch that passed: no span is in progress; delete the suspects before `position`."""
         self._end_watch()
         self._attempts.finish(self._generation)
         self._current = self._whole = None
         self._cautious = max(0, self._cautious - 1)
         self._forget(position)
         self._count_lost()
-        self._tell()
+        self._update_metrics()
 
     def epoch_failed(self, error: SurelaneError, *, lost_target: bool) -> None:
-        """The epoch was given up. Spark's death, and a connection to the target that was lost after it was told of the
-        span, are held against the span that was in progress, when the lane opens again; everything else has nothing to
-        do with it, nor has a connection that was lost once a lock of another session was in the way."""
+        """Record that the epoch failed. When the lane opens again, a JVM death, a lack of memory, and a connection lost
+        after SQL was sent count against the span in progress. Other errors do not, nor does a connection that was lost
+        after the span waited for a lock of another session."""
         waited = self._watch is not None and self._watch.waited()
         self._end_watch()
         self._whole = None
         if self._current is None or isinstance(error, SparkGone):
             return
-        lost = lost_target and not waited and self._told_target and error.verdict is Verdict.RETRY
+        lost = lost_target and not waited and self._target_contacted and error.verdict is Verdict.RETRY
         is_control = self._current.stage is AttemptStage.CONTROL
-        if is_control and isinstance(error, Unattributed):  # forgotten: the next start tries the same epoch again
+        if is_control and isinstance(error, Unattributed):  # cleared: the next start tries the same epoch again
             for suspect in [one for one in self._suspects if one.span == self._current.span]:
                 self.clear_suspect(suspect)
             is_control = False
@@ -348,10 +346,9 @@ class Guard:
             self._current = None
             if not self._suspects:
                 self._lost.end()
-            self._tell()
+            self._update_metrics()
 
-    def _tell(self) -> None:
-        """Keep the metrics up to date."""
+    def _update_metrics(self) -> None:
         if self._metrics is None:
             return
         part = self._narrowed()
@@ -363,13 +360,13 @@ class Guard:
         )
 
     def _narrowed(self) -> int | None:
-        """Size of the part in progress; None while an epoch goes as a whole, and between two."""
+        """Size of the part in progress; None while an epoch is processed as a whole, and between epochs."""
         if self._current is None or self._whole is None or self._current.stage is AttemptStage.EPOCH:
             return None
         return size(self._current.span)
 
     def _count_lost(self) -> None:
-        """Once nothing is suspected any more."""
+        """Add the lost time to the metrics, once no suspect is left."""
         if not self._suspects and (seconds := self._lost.end()) and self._metrics is not None:
             self._metrics.lost(seconds)
 
@@ -378,7 +375,7 @@ class Guard:
             self._watch.end()
 
     def _judge(self, attempt: Attempt, seen: SurelaneError | None, death: Death | None) -> None:
-        """Weigh what ended an attempt: an error that this process has seen, or the death of the one before."""
+        """Weigh what ended an attempt: an error that this process survived, or the death of the previous one."""
         if seen is None:
             evidence, failure = weigh(death, self._attempts.lane), Failure.of_death(death)
         else:
@@ -402,8 +399,8 @@ class Guard:
         )
 
     def _control_failed(self, span: Span, failure: Failure, *, counts: bool) -> None:
-        """Other work fails, too: nothing counts against the message any more. `counts`: too many of it stop the lane;
-        a server that goes away is waited for without an end."""
+        """Clear the suspect's counts: other work fails, too. `counts`: add to `control_failures`, too many of which
+        stop the lane; False for a lost server, which the lane waits for without limit."""
         cleared = dict.fromkeys(("attempts", "losses", "deaths", "unexplained"), 0)
         for one in [one for one in self._suspects if one.span == span]:
             failures = one.control_failures + counts
@@ -411,14 +408,14 @@ class Guard:
         log.warning("control failed", lane=self._attempts.lane, start=span.start.nested(), because=failure.error_class)
 
     def _rewrite(self, suspect: Suspect, **changes: Any) -> Suspect:
-        """Change what is on record of a suspect."""
+        """Change a suspect in the table and in memory."""
         changed = replace(suspect, **changes)
         self._attempts.suspect(changed, self._lost.seconds)
         self._suspects = [changed if one is suspect else one for one in self._suspects]
         return changed
 
     def _record_failure(self, span: Span, stage: AttemptStage, failure: Failure, against: Against) -> Suspect:
-        """Record a failure against the span, in place of every larger one that it is part of."""
+        """Record a failure of the span; its suspect replaces wider ones that contain it."""
         known = self.suspect(span, stage) or Suspect(stage=stage, span=span)
         suspect = replace(
             known,
@@ -439,7 +436,7 @@ class Guard:
             if (one.stage, one.span) != (suspect.stage, suspect.span):
                 self._attempts.clear_suspect(one)
         self._suspects = [one for one in self._suspects if one not in wider] + [suspect]
-        self._tell()
+        self._update_metrics()
         log.warning(
             "suspected",
             lane=self._attempts.lane,
@@ -455,10 +452,10 @@ class Guard:
         return suspect
 
     def _forget(self, position: Offsets) -> None:
-        """Drop suspects that the lane is past."""
+        """Delete the suspects before `position`."""
         passed = [one for one in self._suspects if is_before(one.span, position)]
         if any(one.stage is AttemptStage.MEMORY for one in passed):
-            # one message did not fit, and is skipped: epochs of any size do; else those of the present size do
+            # a single message that did not fit is skipped: lift the limit; else the present limit is known to fit
             is_found, limit = any(map(self.condemns, passed)), self.memory_limit
             self._fitting = None if is_found or limit is None else max(limit, FEWEST_MESSAGES)
         for suspect in passed:
@@ -472,11 +469,11 @@ def _is_whole_and_failed_again(suspect: Suspect) -> bool:
 
 
 def _needs_control(suspect: Suspect) -> bool:
-    """What the target refuses is refused while the rest of the epoch passes in the same transaction; where reading
-    fails or the process dies, other work has to pass first."""
+    """Whether other work has to pass first: after deaths and failed reads. A message that the target refuses needs no
+    control: the rest of the epoch passes in the same transaction."""
     return suspect.deaths > 0 or (suspect.stage is AttemptStage.DECODE and suspect.attempts > 0)
 
 
 def _weigh_error(error: SurelaneError) -> DeathEvidence:
-    """Of an error that this process has survived."""
+    """Weigh an error that this process survived."""
     return DeathEvidence.MEMORY if isinstance(error, OutOfMemory) else DeathEvidence.FAILURE

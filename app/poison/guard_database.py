@@ -1,4 +1,4 @@
-"""Where the guard's own tables are: in the target, or in the database that `guard.url` names."""
+"""The database of the guard's tables: the target, or the one that `guard.url` names."""
 
 from sqlalchemy import Engine
 
@@ -8,14 +8,14 @@ from app.poison.attempts import Attempts
 
 
 def guard_engine(settings: Settings, application_name: str) -> Engine:
-    """Engine of the guard's database. `target.owner_role` is a role of the target: elsewhere the login acts itself."""
+    """Engine of the guard's database. Only in the target does it set `target.owner_role`; elsewhere the login acts."""
     if settings.guard.url is not None:
         return make_engine(settings.guard.url, application_name=application_name)
     return make_engine(settings.target.url, settings.target.owner_role, application_name)
 
 
 def forget_suspects(settings: Settings, lane: str) -> None:
-    """Delete what is suspected of a lane; committed when this returns."""
+    """Delete the suspects and the attempt of a lane; committed when this returns."""
     attempts = Attempts(guard_engine(settings, "surelane recover"), settings.target.db_schema, lane)
     try:
         attempts.forget()

@@ -1,4 +1,4 @@
-"""The guard's tables as an operator reads them: what is in progress and what is suspected, lane by lane."""
+"""The guard's tables for an operator: the span in progress and the suspects, by lane."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from app.poison.guard_tables import AttemptTables
 
 @dataclass(frozen=True, kw_only=True)
 class GuardOverview:
-    """What the guard has on record of one lane: rows of its tables as they are."""
+    """The guard's rows of one lane."""
 
     lane: str
-    #: the span begun last; None for a lane that never began one
+    #: the attempt that was begun last; None if the lane never began one
     attempt: Row[Any] | None
-    #: in the order in which they were found
+    #: the oldest first
     suspects: Sequence[Row[Any]]
 
 
 def overview(connection: Connection, schema: str, lane: str, *, several: bool) -> list[GuardOverview]:
-    """Of `lane`, with `several` of its lanes `<lane>.<partition>` that ever began anything."""
+    """The rows of `lane`; `several`: of each of its lanes `<lane>.<partition>` that has any."""
     tables = AttemptTables.in_schema(schema)
     attempt, suspect = tables.attempt, tables.suspect
     begun = select(attempt).where(lanes_of(attempt.c.lane, lane, several=several))

@@ -1,4 +1,4 @@
-"""SQLAlchemy tables of the guard; the DDL, with its state machine, is in migrations/."""
+"""SQLAlchemy tables of the guard. migrations/ has the DDL and the triggers of the state machine."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,13 @@ SUSPECT_COUNTS = ("attempts", "losses", "deaths", "unexplained", "alone", "contr
 
 @dataclass(frozen=True)
 class GuardTables:
-    """The quarantine, in the target; bound to one schema name."""
+    """The quarantine's tables, in the target."""
 
     quarantine: Table
     event: Table
 
     @classmethod
     def in_schema(cls, schema: str) -> "GuardTables":
-        """Tables of the schema that `target.schema` names."""
         metadata = MetaData(schema=schema)
         return cls(
             quarantine=Table(
@@ -58,14 +57,13 @@ class GuardTables:
 
 @dataclass(frozen=True)
 class AttemptTables:
-    """What is in progress and what is suspected, in the database of `guard.url`; bound to one schema name."""
+    """Spans in progress and suspects, in the database of `guard.url`."""
 
     attempt: Table
     suspect: Table
 
     @classmethod
     def in_schema(cls, schema: str) -> "AttemptTables":
-        """Tables of the schema that `target.schema` names."""
         metadata = MetaData(schema=schema)
         return cls(
             attempt=Table(

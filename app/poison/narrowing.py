@@ -1,6 +1,6 @@
-"""Cutting an epoch along its suspects, so that at the next failure less is suspected. Pure functions.
+"""Cuts an epoch along its suspects, so that the next failure makes fewer messages suspect. Pure functions.
 
-A suspect of several messages is split into FAN_OUT parts; what lies before, between and after suspects stays whole.
+A suspect of several messages is split into FAN_OUT parts; the stretches before, between and after suspects stay whole.
 """
 
 import bisect
@@ -13,24 +13,23 @@ import pyarrow as pa
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import is_of
 
-#: parts of a suspect: 100,000 messages are narrowed to one in four steps
+#: parts that a suspect is split into: 100,000 messages are narrowed to one in four steps
 FAN_OUT = 18
-#: from (inclusive) to (exclusive) among an epoch's rows in their order
+#: ordinals of an epoch's rows: from (inclusive), to (exclusive)
 Rows = tuple[int, int]
 
 
 def size(span: Span) -> int:
-    """Offsets in the span; no fewer than its messages."""
+    """Number of offsets in the span; at least the number of its messages."""
     return sum(end - span.start[tp] for tp, end in span.end.items())
 
 
 def single(position: Position) -> Span:
-    """The span of one message."""
     return Span.of(TopicPartition(position.topic, position.partition), position.offset, position.offset + 1)
 
 
 def only_position(span: Span) -> Position | None:
-    """Where the one message of the span is; None for a span of several."""
+    """The position of the span's only message; None for a span of several."""
     if size(span) != 1:
         return None
     tp = next(tp for tp, end in span.end.items() if end > span.start[tp])
@@ -46,12 +45,12 @@ def contains(outer: Span, inner: Span) -> bool:
 
 
 def is_before(span: Span, position: Offsets) -> bool:
-    """Whether `position` is past the whole span."""
+    """Whether the whole span lies before `position`."""
     return all(end <= position.get(tp, 0) for tp, end in span.end.items())
 
 
 def depth(whole: int, part: int) -> int:
-    """How often `whole` messages have to be split until no part has more than `part`."""
+    """How often to split `whole` messages until no part has more than `part`."""
     cuts = 0
     while whole > max(part, 1):
         whole, cuts = -(-whole // FAN_OUT), cuts + 1
@@ -59,14 +58,14 @@ def depth(whole: int, part: int) -> int:
 
 
 def cut(span: Span, suspects: Sequence[Span]) -> list[Span]:
-    """The span in parts: suspects of several messages split, single ones by themselves; whole without any suspect."""
+    """The parts of the span: suspects of several messages split, single ones alone; the span itself without any."""
     if not any(_overlap(span, suspect) for suspect in suspects):
         return [span]
     return [part for tp in span.end for part in _cut_partition(tp, span, suspects)]
 
 
 def split(span: Span) -> list[Span]:
-    """FAN_OUT parts of about the same size (a few more when the span has several partitions)."""
+    """At most FAN_OUT parts of about the same size (a few more if the span has several partitions)."""
     step = max(1, -(-size(span) // FAN_OUT))
     return [
         Span.of(tp, first, min(first + step, end))
@@ -76,7 +75,7 @@ def split(span: Span) -> list[Span]:
 
 
 def cut_rows(rows: pa.Table, suspects: Sequence[Span]) -> list[Rows]:
-    """As `cut`, for rows that are in the lane's order (columns topic, partition, offset)."""
+    """Like `cut`, for rows in the lane's order (columns topic, partition, offset)."""
     count = rows.num_rows
     label = np.full(count, -1, np.int64)
     for index in sorted(range(len(suspects)), key=lambda index: -size(suspects[index])):
@@ -96,7 +95,7 @@ def split_rows(rows: Rows) -> list[Rows]:
 
 
 def keep_together(parts: Sequence[Rows], pairs: Mapping[int, int]) -> list[Rows]:
-    """Parts without a cut between the two rows of a pair (first -> last of it), but where one is all there is."""
+    """Move part borders so that both rows of a pair (first -> last) stay together, unless that leaves one part."""
     firsts = sorted(pairs)
     ends: list[int] = []
     for _, end in parts:
@@ -108,7 +107,7 @@ def keep_together(parts: Sequence[Rows], pairs: Mapping[int, int]) -> list[Rows]
 
 
 def span_of(rows: pa.Table) -> Span:
-    """The smallest span that has all of these rows."""
+    """The smallest span that contains these rows."""
     bounds = rows.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
     start = {TopicPartition(row["topic"], row["partition"]): row["offset_min"] for row in bounds}
     end = {TopicPartition(row["topic"], row["partition"]): row["offset_max"] + 1 for row in bounds}
@@ -116,7 +115,7 @@ def span_of(rows: pa.Table) -> Span:
 
 
 def _cut_partition(tp: TopicPartition, span: Span, suspects: Iterable[Span]) -> Iterator[Span]:
-    """One partition's part of the span."""
+    """The parts of the span in one partition."""
     at, end = span.start[tp], span.end[tp]
     ranges = sorted(
         (max(at, suspect.start[tp]), min(end, suspect.end[tp])) for suspect in suspects if tp in suspect.end
@@ -140,7 +139,7 @@ def _overlap(one: Span, other: Span) -> bool:
 
 
 def _membership(rows: pa.Table, span: Span) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows the span has."""
+    """A mask of the rows that are in the span."""
     found = np.zeros(rows.num_rows, bool)
     offsets = rows["offset"].to_numpy()
     for tp, end in span.end.items():

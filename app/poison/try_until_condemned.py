@@ -1,4 +1,4 @@
-"""One message, tried until it passes or is condemned."""
+"""Tries one message until it passes or is condemned."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -20,9 +20,9 @@ def try_until_condemned(
 ) -> T | Suspect:
     """The result of `attempt` once the message passes, else the condemned suspect.
 
-    `span` is the message's own. `attempt` tries it once, beside what is known of it so far: it returns a result, or the
-    suspect that the guard has recorded for the failure. `control` has other work done, and records that it passed. Both
-    raise what is no message's fault.
+    `span` is the message's. `attempt` gets what is on record against the message, tries it once, and returns a result
+    or the suspect that the guard recorded for the failure. `control` runs other work and records that it passed. Both
+    raise errors that no message causes.
     """
     suspect = guard.suspect(span, stage)
     while suspect is None or not guard.condemns(suspect):

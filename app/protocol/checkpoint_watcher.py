@@ -1,7 +1,7 @@
-"""Committing without waiting for the next epoch: a thread that watches Spark's `commits/` for the pending one.
+"""Commits the pending epoch without waiting for the next one: a thread watches Spark's `commits/`.
 
-Spark calls nobody when it has written `commits/N`; its listener comes 200 ms late. The last epoch before a quiet hour
-would stay invisible for that hour if only the next epoch finished it.
+Spark has no callback for a written `commits/N`; its listener runs 200 ms late. If only the next epoch committed the
+last one, the last epoch before a quiet hour would stay invisible for that hour.
 """
 
 import threading
@@ -11,15 +11,15 @@ from collections.abc import Callable
 from app.errors import SurelaneError, Verdict
 from app.protocol.committer import Committer
 
-#: seconds between two looks at the checkpoint, growing from the first to the second: a local disk answers in
-#: microseconds, an object store asks for money
+#: seconds between two reads of the checkpoint, growing from the first to the second value: a local disk answers in
+#: microseconds, an object store charges for each read
 LOOK_SECONDS = (0.002, 0.25)
 #: seconds between two tries of COMMIT PREPARED while the database is away
 RETRY_SECONDS = 0.5
 
 
 class CheckpointWatcher:
-    """Calls `commit` of every committer whose pending epoch has its `commits/` entry."""
+    """Calls `commit` of each committer whose pending epoch has its `commits/` entry."""
 
     def __init__(self, committers: Callable[[], list[Committer]], is_complete: Callable[[int], bool]) -> None:
         self._committers = committers
@@ -27,21 +27,20 @@ class CheckpointWatcher:
         self._stop = threading.Event()
         self._pending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="checkpoint-watcher", daemon=True)
-        #: why the thread ended by itself; the lane has to stop
+        #: the error that ended the thread; the lane has to stop
         self.failure: SurelaneError | None = None
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread; what is pending stays so and is settled by the next start."""
+        """Stop the thread. A pending epoch stays pending; the next start settles it."""
         self._stop.set()
         self._pending.set()
         self._thread.join()
 
     def notice(self) -> None:
-        """Something may be pending now."""
+        """Wake the thread: an epoch may be pending."""
         self._pending.set()
 
     def _watch(self) -> None:

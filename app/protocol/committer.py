@@ -1,4 +1,4 @@
-"""The committers behind one interface: in which order the participants of an epoch are asked, and what decides."""
+"""The committers: in which order they call the participants of an epoch, and what the decision is."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -16,41 +16,41 @@ log = structlog.get_logger()
 
 
 class Committer(Protocol):
-    """Ends epochs of one lane."""
+    """Ends the epochs of one lane."""
 
     #: whether an epoch that the ledger already has is applied again when Spark replays it
     reapplies: bool
 
     def transaction(self, work: Work) -> AbstractContextManager[None]:
-        """Transaction of one epoch; leaving it normally pre-commits, an exception rolls back."""
+        """The transaction of one epoch: a normal exit pre-commits, an exception rolls back."""
         ...
 
     def commit(self, only: Gid | None = None) -> bool:
-        """Commit what is pre-committed, now that its checkpoint entry exists; True if there was something.
+        """Commit the pre-committed epoch, whose checkpoint entry exists; True if there was one.
 
-        With `only` nothing but that: whoever saw the entry may be late, and the next epoch pre-committed by now.
-        Idempotent and safe from any thread. Raises Unreachable when it has to be tried again, Diverged when the
-        transaction is gone without having been committed.
+        `only`: commit no other epoch; the caller may be late, and the next epoch pre-committed by now. Idempotent and
+        thread-safe. Raises Unreachable if it has to be tried again, Diverged if the transaction is gone without having
+        been committed.
         """
         ...
 
     def abort(self) -> None:
-        """Roll back what is pre-committed and will never be decided, because Spark's query has ended.
+        """Roll back a pre-committed epoch that will never be decided, because Spark's query has ended.
 
-        Raises Unreachable when the server is away; the next start rolls back then.
+        Raises Unreachable if the server is away; then the next start rolls back.
         """
         ...
 
     @property
     def pending(self) -> Gid | None:
-        """What is pre-committed and waits for its checkpoint entry."""
+        """The epoch that is pre-committed and waits for its checkpoint entry."""
         ...
 
 
 class OnePhase:
-    """At-least-once and `commit: ledger`: the target's COMMIT decides, so everybody else is ready before it.
+    """At-least-once and `commit: ledger`: the target's COMMIT decides, so the others pre-commit before it.
 
-    They differ in what a replayed epoch does: at-least-once applies it again, the ledger mode finds its row and skips.
+    The modes differ in a replayed epoch: at-least-once applies it again, the ledger mode finds its row and skips it.
     """
 
     pending: Gid | None = None
@@ -61,8 +61,8 @@ class OnePhase:
 
     @contextmanager
     def transaction(self, work: Work) -> Iterator[None]:
-        """See Committer. What fails after the target was asked leaves the others as they are: nobody here knows what it
-        has answered, so the next opening asks the ledger."""
+        """See Committer. An error after COMMIT was sent leaves the others as they are: the outcome is unknown, so the
+        next opening settles them by the ledger."""
         with _undone(work, self._target, self._others):
             yield
             failpoint.reach("after-ledger")
@@ -74,16 +74,16 @@ class OnePhase:
             other.commit(work.gid)
 
     def commit(self, only: Gid | None = None) -> bool:
-        """Nothing is left to do."""
+        """Do nothing: the transaction's end has committed."""
         del only
         return False
 
     def abort(self) -> None:
-        """Nothing is left undecided."""
+        """Do nothing: no epoch stays undecided."""
 
 
 class TwoPhase:
-    """Everybody pre-commits before Spark's checkpoint entry, and commits after it."""
+    """Two-phase: all participants pre-commit before Spark's checkpoint entry, and commit after it."""
 
     reapplies = False
 
@@ -97,7 +97,7 @@ class TwoPhase:
 
     @contextmanager
     def transaction(self, work: Work) -> Iterator[None]:
-        """See Committer. The target last: until it has prepared, an epoch is undone without asking anybody."""
+        """See Committer. The target prepares last: until then every participant can simply abort."""
         with _undone(work, self._target, self._others):
             yield
             failpoint.reach("after-ledger")
@@ -108,7 +108,7 @@ class TwoPhase:
         failpoint.reach("after-pre-commit")
 
     def commit(self, only: Gid | None = None) -> bool:
-        """See Committer. The target first: its ledger tells the next start what the others have to do."""
+        """See Committer. The target commits first: the next start settles the others by its ledger."""
         with self._ending:
             gid = self.pending
             if gid is None or only not in (None, gid):
@@ -118,7 +118,7 @@ class TwoPhase:
                 participant.commit(gid)
             self.pending = None
             failpoint.reach("after-commit")
-            self._on_commit()  # under the lock: the next epoch, which waits for it, would take this one's place
+            self._on_commit()  # under the lock, or the next epoch could take this one's place before it
         return True
 
     def abort(self) -> None:
@@ -132,7 +132,7 @@ class TwoPhase:
 
 @contextmanager
 def _undone(work: Work, target: Participant, others: Sequence[Participant]) -> Iterator[None]:
-    """All begin; an exception inside undoes it for all."""
+    """Begin all participants; on an exception inside abort all that have begun."""
     begun: list[Participant] = []
     try:
         for participant in (target, *others):
@@ -143,6 +143,6 @@ def _undone(work: Work, target: Participant, others: Sequence[Participant]) -> I
         for participant in begun:
             try:
                 participant.abort(work.gid)
-            except SurelaneError as error:  # what went wrong first is what matters
+            except SurelaneError as error:  # the first error is raised
                 log.warning("left for the next start to settle", gid=str(work.gid), because=error.message)
         raise

@@ -1,7 +1,7 @@
-"""Fencing: from the state that the last writer left to lanes that may process their next epoch.
+"""Fencing: takes lanes over from their last writers, up to where they may process their next epoch.
 
-In this order: claim a generation (older writers are fenced from here on), take the lane's lock (their sessions are
-ended), settle what they prepared (`start_table`), read the ledger, choose the checkpoint, activate the generation.
+In this order: claim a generation (from here on older writers are fenced), take the lane's lock (end their sessions),
+settle what they prepared (`start_table`), read the ledger, choose the checkpoint, activate the generation.
 """
 
 import time
@@ -27,42 +27,42 @@ from app.spark.entries import CheckpointIdentity
 
 log = structlog.get_logger()
 
-#: seconds to wait for the lock after its holder was told to end
+#: seconds to wait for the lane's lock
 LOCK_WAIT_SECONDS = 30.0
 
 
 @dataclass(kw_only=True)
 class Writer:
-    """One lane's writer: its connection, its ledger, the participants of its epochs, and which partitions it has."""
+    """One lane's writer: its connection, its ledger, the participants of its epochs, and its partition."""
 
     name: str
     engine: Engine
     ledger: Ledger
     #: None: every partition of every topic
     partition: TopicPartition | None
-    #: the generation that it claimed last; 0 before the first opening
+    #: the generation claimed last; 0 before the first opening
     generation: int = 0
     connection: Connection | None = None
 
     @property
     def others(self) -> Sequence[Participant]:
-        """The participants of its epochs beside the target."""
+        """The participants of its epochs other than the target."""
         return ()
 
     def generation_elsewhere(self) -> int:
-        """The newest generation on record outside of the target, which a restored target may have forgotten; or 0."""
+        """The newest generation on record outside the target, since a restored target may lack it; 0 for none."""
         return 0
 
     def mine(self, offsets: Offsets) -> Offsets:
-        """The part of `offsets` that is this lane's."""
+        """The offsets of this lane's partitions."""
         return offsets if self.partition is None else offsets.only({self.partition})
 
     def prepared(self) -> PreparedTarget:
-        """The target as a participant with two phases, also where a lane of one phase was a lane of two before."""
+        """The target as a two-phase participant; also for a one-phase lane, which may have been two-phase before."""
         return PreparedTarget(_open(self), self.engine, self.ledger, self.generation)
 
     def close(self) -> None:
-        """Give the connection back, and with it the lock; what was not prepared is rolled back."""
+        """Close the other participants and the connection: this releases the lock and rolls back unprepared work."""
         for other in self.others:
             other.close()
         connection, self.connection = self.connection, None
@@ -73,7 +73,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Opened:
-    """Where the query starts."""
+    """Where Spark's query starts."""
 
     start: Offsets
     checkpoint: str
@@ -82,14 +82,14 @@ class Opened:
 def open_writers(
     writers: Sequence[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
 ) -> Opened:
-    """Open all lanes that share one checkpoint. `begin` is where a lane starts that the ledger does not know; `anew`:
-    with a new checkpoint, whose epochs end elsewhere than those that the present one has planned."""
+    """Open all lanes that share one checkpoint. `begin`: where a lane without a ledger row starts. `anew`: use a new
+    checkpoint, whose epochs end elsewhere than those that the present one has planned."""
     name = writers[0].name.partition(".")[0]
     identity = checkpoint.identity()
     _check_lane(identity, name, checkpoint.location)
     known = identity.checkpoint if identity and not anew else FROM_LEDGER
     wanted = [_claim_and_lock(writer, known, delivery, identity.generation if identity else 0) for writer in writers]
-    identity = checkpoint.identity()  # once more: before the lock was ours, another writer may have replaced it
+    identity = checkpoint.identity()  # again: another writer may have replaced it before we held the lock
     for writer in writers:
         of = identity.checkpoint if identity else None
         settle(_open(writer), writer.ledger, checkpoint, of, target=writer.prepared(), others=writer.others)
@@ -110,7 +110,7 @@ def open_writers(
 
 
 def _check_lane(identity: CheckpointIdentity | None, name: str, location: str) -> None:
-    """Another lane's checkpoint is neither gone on with nor put aside: that lane may need it."""
+    """Raise Diverged for another lane's checkpoint: it is neither used nor put aside, since that lane may need it."""
     if identity is not None and identity.lane != name:
         raise Diverged(
             f"checkpoint {location} is lane {identity.lane}'s, and this is lane {name}. Nothing was changed",
@@ -125,7 +125,7 @@ def _open(writer: Writer) -> Connection:
 
 
 def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: int) -> str:
-    """Returns the checkpoint the lane is to go on with: `checkpoint`, or FROM_LEDGER if an operator asked for that."""
+    """Return the checkpoint that the lane goes on with: `checkpoint`, or FROM_LEDGER if an operator requested that."""
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
         check_direct(writer.engine, connection)
@@ -141,19 +141,19 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
 
 
 def _lock(writer: Writer, connection: Connection) -> None:
-    """Take the lock, ending the session that holds it: it belongs to an older writer, which is fenced already."""
+    """Take the lane's lock. End the session that holds it: an older writer's, which is fenced already."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
-    told: int | None = None
+    terminated: int | None = None
     while True:
         with connection.begin():
             if try_lock(connection, writer.name):
                 return
             writer.ledger.check_newest(connection, writer.generation)
             holder = lock_holder(connection, writer.name)
-            if holder is not None and holder != told:
+            if holder is not None and holder != terminated:
                 log.warning("taking over", lane=writer.name, generation=writer.generation, from_backend=holder)
                 terminate(connection, holder)
-                told = holder
+                terminated = holder
         if time.monotonic() > deadline:
             raise Unreachable(f"lane {writer.name}: backend {holder} keeps the lane's lock")
         time.sleep(TRY_SECONDS)
@@ -194,7 +194,7 @@ def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offse
 
 
 def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
-    """A lane's first ledger row: where it was told to start, so that the first epoch's continuity can be checked."""
+    """Write the lane's first ledger row, its start position, against which the first epoch's start is checked."""
     if writer.ledger.last(_open(writer)) is None:
         start = _beginning(writer, begin, planned)
         writer.ledger.record(

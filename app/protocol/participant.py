@@ -1,14 +1,14 @@
-"""Whoever takes part in an epoch: what the two-phase protocol asks of it.
+"""The interface of an epoch's participants in the two-phase protocol.
 
-States of what a participant has of one epoch, and the legal steps:
+States of a participant's part of one epoch, and the legal steps:
 
     (nothing) --begin--> begun --pre_commit--> pre-committed --commit--> committed
                            |                        |
                            +---------abort----------+-----> (nothing)
 
-What is written between `begin` and `pre_commit` is the participant's own affair: the lane writes SQL on the target's
-connection, the archive reads the span's messages. What is pre-committed survives the death of the process, is seen by
-nobody, and can be ended either way; its name is the epoch's gid, by which `handles` finds it again.
+Between `begin` and `pre_commit` each participant is written in its own way: the lane sends SQL on the target's
+connection, the archive reads the span's messages. A pre-committed part survives the death of the process, is invisible,
+and can be committed or aborted. Its name is the epoch's gid, by which `handles` finds it again.
 """
 
 from dataclasses import dataclass
@@ -20,37 +20,37 @@ from app.model.offsets import Span
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What an epoch is, for those who take part in it."""
+    """One epoch, for its participants."""
 
     gid: Gid
-    #: what it applies: every message of it, whatever becomes of it
+    #: the messages that the epoch consumes, also those that it does not apply
     span: Span
 
 
 class Participant(Protocol):
-    """One of them, of one lane. `commit` and `abort` may be called from any thread and more than once."""
+    """A participant of one lane. Any thread may call `commit` and `abort`, more than once."""
 
     def begin(self, work: Work) -> None:
-        """The epoch begins; nothing of an earlier one is undecided."""
+        """Begin an epoch; no earlier one is undecided."""
         ...
 
     def pre_commit(self) -> None:
-        """Everything that was begun is durable; from here on it can be committed, whatever happens to this process."""
+        """Make the part durable: from now on it can be committed, even if this process dies."""
         ...
 
     def commit(self, gid: Gid) -> None:
-        """Make it visible, all at once. Done before, it is done: raises only when it cannot be done now (Unreachable)
-        or can never be (Diverged)."""
+        """Make the part visible, all at once. Idempotent. Raises Unreachable if that is not possible now, Diverged if
+        it never will be."""
         ...
 
     def abort(self, gid: Gid) -> bool:
-        """Leave nothing of it; False when it was ended by somebody else, nobody here knows how. Raises Unreachable."""
+        """Remove the part; False if another session has ended it, in an unknown way. Raises Unreachable."""
         ...
 
     def handles(self) -> list[Gid]:
-        """What this lane pre-committed and did not end, in whatever process; never anything of another lane."""
+        """The parts that any process of this lane pre-committed and did not end; never those of another lane."""
         ...
 
     def close(self) -> None:
-        """Give up what this process holds, as its death would."""
+        """Release what this process holds, as its death would."""
         ...

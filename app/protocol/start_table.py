@@ -1,4 +1,4 @@
-"""The start table as code: `decide` is pure, `settle` looks and acts."""
+"""The start table as code: `decide` is pure, `settle` ends what is pre-committed."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class Start(enum.Enum):
-    """How a lane goes on."""
+    """How a lane goes on after a start."""
 
     FIRST = "first start"
     GO_ON = "the last epoch is done"
@@ -29,7 +29,7 @@ class Start(enum.Enum):
 
 
 class PreparedOutcome(enum.Enum):
-    """What becomes of a prepared transaction."""
+    """How a start ends a prepared transaction, and why."""
 
     COMMIT = "its checkpoint entry exists"
     ROLL_BACK = "its checkpoint entry does not exist"
@@ -38,7 +38,7 @@ class PreparedOutcome(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
-    """The newest epoch of the checkpoint."""
+    """The newest epoch that the checkpoint has planned."""
 
     epoch: int
     span: Span
@@ -46,17 +46,17 @@ class Planned:
 
 
 def ending(gid: Gid, of_generation: Mapping[int, str], checkpoint: str | None, complete: bool) -> PreparedOutcome:
-    """What becomes of `gid`; `complete` says whether its commits/ entry exists in the present checkpoint."""
+    """How to end `gid`. `of_generation`: checkpoint by generation; `complete`: whether its commits/ entry exists."""
     if checkpoint is None or of_generation.get(gid.generation) != checkpoint:
         return PreparedOutcome.ORPHAN
     return PreparedOutcome.COMMIT if complete else PreparedOutcome.ROLL_BACK
 
 
 def decide(lane: str, planned: Planned | None, ledger_end: Offsets | None) -> Start:
-    """How to go on, from where the checkpoint and the ledger are. Raises Diverged when the target lacks epochs.
+    """How to go on, given the newest planned epoch and the ledger's end. Raises Diverged if the target lacks epochs.
 
-    `planned.span` and `ledger_end` are of the same partitions. Compare positions, not numbers: epochs are numbered
-    within one checkpoint, a position means the same in all of them.
+    `planned.span` and `ledger_end` are of the same partitions. Compares positions, not epoch numbers: a number means
+    something only within one checkpoint, a position means the same in all.
     """
     if planned is None:
         return Start.FIRST if ledger_end is None else Start.RESUME
@@ -64,7 +64,7 @@ def decide(lane: str, planned: Planned | None, ledger_end: Offsets | None) -> St
     if ledger_end is None:
         if planned.complete or any(start.values()):
             raise _target_behind(lane, planned, None)
-        return Start.REPLAY  # a partition's very first epoch: nothing was ever decided
+        return Start.REPLAY  # the partition's first epoch: no epoch was decided yet
     if _same(ledger_end, end):
         return Start.GO_ON if planned.complete else Start.SKIP
     if not planned.complete and _same(ledger_end, start):
@@ -83,11 +83,11 @@ def settle(
     target: Participant,
     others: Sequence[Participant] = (),
 ) -> None:
-    """End whatever this lane's participants pre-committed; nothing of anybody else is touched.
+    """End what this lane's participants pre-committed, and nothing of another lane.
 
-    The target as the checkpoint decided. Then the others, as the target: they have an epoch when its ledger row is
-    visible, or when the checkpoint says so though the target has lost it. `connection` holds the lane's lock and has no
-    transaction open.
+    The target first, as the checkpoint decided. Then the others: commit if the epoch's ledger row is visible, or if the
+    checkpoint decided it though the target has lost it; else abort. `connection` holds the lane's lock and has no open
+    transaction.
     """
     with translated(f"settling what lane {ledger.lane} left"):
         of_generation = ledger.checkpoints(connection)
@@ -117,7 +117,7 @@ def _end(participant: Participant, gid: Gid, decision: str, because: str, *, com
 
 
 def _same(left: Offsets, right: Offsets) -> bool:
-    """Equal where both know a partition; one that only one side knows starts at 0."""
+    """Whether both are equal; a partition that one side lacks counts as 0."""
     return all(left.get(tp, 0) == right.get(tp, 0) for tp in {*left, *right})
 
 

@@ -1,4 +1,4 @@
-"""The target as a participant: a prepared transaction, or one that decides by its COMMIT."""
+"""The target as a participant: with a prepared transaction, or with one COMMIT that decides."""
 
 import psycopg2
 from sqlalchemy import Connection, Engine, RootTransaction, TwoPhaseTransaction
@@ -13,32 +13,31 @@ from app.protocol.participant import Work
 
 
 class PreparedTarget:
-    """PREPARE TRANSACTION, and COMMIT or ROLLBACK PREPARED after it. See Participant."""
+    """Two-phase: PREPARE TRANSACTION, then COMMIT PREPARED or ROLLBACK PREPARED. See Participant."""
 
     def __init__(self, connection: Connection, engine: Engine, ledger: Ledger, generation: int) -> None:
-        """`connection`: the lane's, which writes; `generation`: its writer's."""
+        """`connection`: the writer's, which stays open at `close`; `generation`: the writer's."""
         self._connection, self._engine, self._ledger, self._generation = connection, engine, ledger, generation
         self._open: TwoPhaseTransaction | None = None
         self._prepared: TwoPhaseTransaction | None = None
 
     def begin(self, work: Work) -> None:
-        """BEGIN."""
         self._open = self._connection.begin_twophase(str(work.gid))
 
     def pre_commit(self) -> None:
-        """PREPARE TRANSACTION. If it loses the connection the outcome is unknown: the next start settles it."""
+        """PREPARE TRANSACTION. If the connection is lost, the outcome is unknown: the next start settles it."""
         assert self._open is not None, "begun"
         self._open.prepare()
         self._open, self._prepared = None, self._open
 
     def commit(self, gid: Gid) -> None:
-        """On the connection that prepared while it lives, on a new one after it died."""
+        """COMMIT PREPARED on the connection that prepared, or on a new one if that died."""
         transaction, self._prepared = self._prepared, None
         if transaction is None or not self._ended(transaction):
             self._end_prepared(gid)
 
     def abort(self, gid: Gid) -> bool:
-        """Of what is open, with its connection; of what is prepared, on a new one."""
+        """ROLLBACK of this process's transaction on its connection; else ROLLBACK PREPARED on a new connection."""
         transaction, self._open, self._prepared = self._open, None, None
         if transaction is not None:
             transaction.rollback()
@@ -54,28 +53,27 @@ class PreparedTarget:
         return True
 
     def handles(self) -> list[Gid]:
-        """Of this lane; foreign ones are not touched."""
+        """Gids of this lane's prepared transactions."""
         with translated("looking for prepared transactions"):
             found = [gid for row in prepared(self._connection) if (gid := Gid.parse(row.gid))]
             self._connection.rollback()
         return [gid for gid in found if gid.belongs_to(self._ledger.lane)]
 
     def close(self) -> None:
-        """The connection is the writer's."""
         self._open = self._prepared = None
 
     def _ended(self, transaction: TwoPhaseTransaction) -> bool:
         try:
             transaction.commit()
         except (DBAPIError, psycopg2.Error) as error:
-            self._connection.invalidate(error)  # the writer is opened anew, on another one
+            self._connection.invalidate(error)  # the writer is opened again on another connection
             return False
         return True
 
     def _end_prepared(self, gid: Gid) -> None:
-        """COMMIT PREPARED; a gid that the server does not know is fine only if the ledger has its epoch.
+        """COMMIT PREPARED on a new connection; raises Diverged for an unknown gid whose epoch the ledger lacks.
 
-        The server answers 42704 both after a commit and after a rollback: only the ledger row tells which it was.
+        The server answers 42704 both after a commit and after a rollback: only the ledger row shows which it was.
         """
         with translated(f"COMMIT PREPARED {gid}"), self._engine.connect() as connection:
             try:
@@ -91,7 +89,7 @@ class PreparedTarget:
 
 
 class OneCommitTarget:
-    """Data and ledger row in one COMMIT, which is its pre-commit and its commit. See Participant."""
+    """One-phase: data and ledger row in one COMMIT, which is pre-commit and commit. See Participant."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -102,33 +100,30 @@ class OneCommitTarget:
         self._open = self._connection.begin()
 
     def pre_commit(self) -> None:
-        """COMMIT: the decision. If it loses the connection, the ledger tells the next start whether it was taken."""
+        """COMMIT: the decision. If the connection is lost, the next start sees the outcome in the ledger."""
         transaction, self._open = self._open, None
         assert transaction is not None, "begun"
         with transaction:
             pass
 
     def commit(self, gid: Gid) -> None:
-        """Nothing is left to do."""
+        """Do nothing: COMMIT is done."""
 
     def abort(self, gid: Gid) -> bool:
-        """ROLLBACK."""
         transaction, self._open = self._open, None
         if transaction is not None:
             transaction.rollback()
         return True
 
     def handles(self) -> list[Gid]:
-        """Nothing is left undecided."""
         return []
 
     def close(self) -> None:
-        """The connection is the writer's."""
         self._open = None
 
 
 def lost(gid: Gid) -> Diverged:
-    """A decided epoch whose transaction is gone."""
+    """The error for a decided epoch whose prepared transaction is gone."""
     return Diverged.target_behind(
         f"lane {gid.lane}: epoch {gid.epoch} was decided to commit, but its prepared transaction {gid} is gone and the "
         "ledger has no row for it: somebody rolled it back, or the database is an older copy",

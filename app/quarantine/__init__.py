@@ -1,11 +1,11 @@
-"""The quarantine: condemned messages, kept in the target in the epoch's own transaction, and what follows from a skip.
+"""The quarantine: keeps condemned messages in the target, in the epoch's transaction, and the changes that follow them.
 
-quarantine         the tables: a message is held, released, discarded, or parked behind an earlier one of its key
+quarantine         the tables: an entry is quarantined or parked, then released, discarded or superseded
 skipped_message    one condemned message
-epoch_skips        what is skipped of one epoch, later changes of the same keys among them
+epoch_skips        the messages that one epoch skips, with later changes of the same keys
 parked_keys        keys that have open entries
 quarantine_writer  writes the entries of one writer, within the limits of the breaker
-releases           applies entries after all, because an operator requested it
-dead_letter        copies for a topic                                      (after the epoch, by another thread)
-redacted_text      what may be shown of a message
+releases           applies entries after all, when an operator requests it
+dead_letter        copies entries to a topic                               (after the epoch, in another thread)
+redacted_text      what of a message may be shown
 """

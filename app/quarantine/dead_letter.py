@@ -1,7 +1,7 @@
-"""Dead letters: copies of quarantined messages for a Kafka topic, with the headers that Kafka Connect's have.
+"""Dead letters: copies of quarantined messages for a Kafka topic, with the headers of Kafka Connect's dead letters.
 
-The table is the outbox: an entry is unsent until `dead_lettered_at` says otherwise. What is in no committed epoch is
-not visible, so it is not sent; one lane writes its entries one epoch after the other, so their ids have its order.
+The table is the outbox: an entry is unsent until `dead_lettered_at` is set. Entries of an uncommitted epoch are not
+visible, so they are not sent. A lane writes its entries epoch by epoch, so their ids are in the lane's order.
 """
 
 from collections.abc import Collection
@@ -18,12 +18,12 @@ from app.quarantine.redacted_text import error_text
 
 #: Connect's names (org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter)
 PREFIX = "__connect.errors."
-#: Surelane's own: what `surelane quarantine show` takes
+#: Surelane's header: the id that `surelane quarantine show` takes
 ENTRY = "__surelane.quarantine.id"
-#: where Connect would have been (org.apache.kafka.connect.runtime.errors.Stage)
+#: Connect's names for our stages (org.apache.kafka.connect.runtime.errors.Stage)
 STAGES = {"decode": "VALUE_CONVERTER", "transform": "TRANSFORMATION"}
 PUT = "TASK_PUT"
-#: what is said of a parked message, which has no error of its own
+#: class and text for a parked message, which has no error
 PARKED = ("Parked", "an earlier message of its key is in quarantine")
 
 
@@ -36,24 +36,23 @@ class Letter:
 
 
 class Outbox:
-    """Unsent entries of `lane`, in the caller's transaction."""
+    """Unsent entries of `lane`; methods work in the caller's transaction."""
 
     def __init__(self, schema: str, lane: str, redaction: Redaction) -> None:
         self._table, self._lane, self._redaction = GuardTables.in_schema(schema).quarantine, lane, redaction
 
     def unsent(self, connection: Connection, but: Collection[int], limit: int) -> list[Letter]:
-        """The oldest, whatever has become of them since, without these."""
+        """The oldest unsent entries in any state, except the ids in `but`."""
         table = self._table
         statement = select(table).where(*self._is_unsent(), table.c.id.not_in(but)).order_by(table.c.id).limit(limit)
         return [letter(row, self._redaction) for row in connection.execute(statement)]
 
     def count(self, connection: Connection) -> int:
-        """How many there are."""
         return connection.execute(select(func.count()).select_from(self._table).where(*self._is_unsent())).scalar_one()
 
     def mark(self, connection: Connection, entries: Collection[int]) -> set[int]:
-        """These were sent; gives those that could be marked. One that an epoch holds is left for later: to wait for it
-        could take as long as the epoch is in doubt."""
+        """Mark entries as sent and return the ids marked. Entries that an epoch's transaction has locked are left for
+        later: waiting could take as long as the epoch is in doubt."""
         table = self._table
         free = select(table.c.id).where(table.c.lane == self._lane, table.c.id.in_(entries)).order_by(table.c.id)
         locked = free.with_for_update(skip_locked=True, key_share=True).cte()
@@ -66,7 +65,7 @@ class Outbox:
 
 
 def letter(row: Row[Any], redaction: Redaction) -> Letter:
-    """An entry's message with its own headers, and those that say where it was and what was wrong."""
+    """An entry's message with its headers, plus headers for its position and error."""
     message = raw_message(row)
     more = tuple((name, text.encode()) for name, text in _context(row, redaction).items())
     return Letter(id=row.id, message=replace(message, headers=(*message.headers, *more)))

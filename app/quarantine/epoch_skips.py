@@ -1,4 +1,4 @@
-"""What one epoch does not apply: messages that are condemned, and those that follow one of their key."""
+"""The messages that one epoch does not apply: condemned ones, and later changes of their keys."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
@@ -16,22 +16,22 @@ from app.quarantine.parked_keys import Key, changes_of, follows
 from app.quarantine.quarantine import Entry, EntryState
 from app.quarantine.skipped_message import COMPACTED, SkippedMessage, compacted
 
-#: raises when too much has been condemned
+#: raises when too many messages are condemned
 Limit = Callable[[list[SkippedMessage]], None]
 
 
 class EpochSkips:
-    """What is skipped of one epoch."""
+    """The skipped messages of one epoch."""
 
     def __init__(
         self, epoch: EpochBatch, source: EpochRows, unread: list[SkippedMessage], policy: SkipPolicy, limit: Limit
     ) -> None:
-        """`unread`: condemned before they were in the epoch."""
+        """`unread`: messages that were condemned while they were read; `epoch` has no rows of them."""
         self.epoch = epoch
         self.condemned = list(unread)
-        #: rows that are not applied because of an earlier one of their key
+        #: rows that follow an open entry of their key, so they are not applied
         self.parked = np.zeros(len(epoch), bool)
-        #: rows that were condemned while they were applied
+        #: rows that were condemned during the apply
         self.refused = np.zeros(len(epoch), bool)
         self._source, self._policy, self._limit = source, policy, limit
         limit(self.condemned)
@@ -40,23 +40,23 @@ class EpochSkips:
                 self.park(key, changes_of(epoch, {key}).get(key, ()), one.message.position)
 
     def holds(self, key: Key) -> bool:
-        """Whether later changes of this key follow an entry."""
+        """Whether the policy parks later changes of this key."""
         return self._policy.of(key.schema, key.table) is OnSkip.PARK
 
     def park(self, key: Key, ordinals: Iterable[int], entry: Position) -> None:
-        """Leave out those of the key's changes that have to follow the entry."""
+        """Leave out the changes of the key that have to follow the entry."""
         after = [ordinal for ordinal in ordinals if follows(self.epoch.position(ordinal), entry)]
         self.parked[self._following(key, after)] = True
 
     def _following(self, key: Key, after: Sequence[int]) -> list[int]:
-        """Of the changes after an entry: every one where the key is held, else those that say only a part of the row,
-        until one says all of it."""
+        """The changes after an entry that follow it: all if the key is held, else the patches before the first change
+        that has the whole row."""
         if self.holds(key):
             return list(after)
         return list(takewhile(lambda ordinal: self.epoch.layout(ordinal).kind is RowKind.PATCH, after))
 
     def condemn(self, ordinal: int, suspect: Suspect) -> None:
-        """Leave out this message and, where its key is held, those that follow it."""
+        """Leave out this message, and the later changes of its key that have to follow it."""
         one = SkippedMessage.of_row(self.epoch, ordinal, suspect, self._source.message(self.epoch.position(ordinal)))
         self.condemned.append(one)
         self.refused[ordinal] = True
@@ -68,21 +68,20 @@ class EpochSkips:
 
     @property
     def left_out(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Rows that are not applied."""
         return self.parked | self.refused
 
     def rest(self, first: int, end: int) -> EpochBatch:
-        """The rows from ordinal `first` on, `end` not among them, that are to be applied."""
+        """The rows to apply from ordinal `first` (inclusive) to `end` (exclusive)."""
         part, skipped = self.epoch.part(first, end), np.flatnonzero(self.left_out[first:end])
         return part.without(skipped) if len(skipped) else part
 
     def entries(self, redaction: Redaction) -> list[Entry]:
-        """For the quarantine, in the order of the positions."""
+        """The entries for the quarantine, in order of position."""
         found = [one.entry(redaction) for one in self.condemned] + list(self._parked_entries())
         return sorted(found, key=lambda entry: entry.message.position)
 
     def reasons(self) -> list[str]:
-        """Why messages are skipped, a word for each, to count by."""
+        """The reason for each skipped message, one word, for counters."""
         return [one.reason for one in self.condemned] + [EntryState.PARKED.value] * int(self.parked.sum())
 
     def _parked_entries(self) -> Iterator[Entry]:

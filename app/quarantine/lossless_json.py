@@ -1,7 +1,7 @@
-"""A message's JSON as it stands: members in their order, twice if they are there twice, every digit of a number.
+"""Lossless JSON: keeps the order of members, repeated names, and every digit of a number.
 
-Python's own reading keeps the last of two equal names and makes doubles of numbers; a message that could not be
-applied may be in quarantine for just that.
+Python's `json` keeps the last of two equal names and turns numbers into doubles. A message may be in quarantine for
+exactly such a name or number.
 """
 
 import json
@@ -11,34 +11,32 @@ from typing import Any
 from app.config.redaction import Columns
 
 HIDDEN = "***"
-#: nested more deeply than this is not for reading, and Python's own limit is not far
+#: deepest nesting that is parsed; Python's recursion limit is not far beyond
 MAX_DEPTH = 100
-#: what fits here stays on one line
+#: characters of a line: a value that fits stays on one line
 WIDTH = 100
 _INDENT = "  "
 
 
 class _Literal(str):
-    """A number as it is written."""
+    """A number as the text writes it."""
 
     __slots__ = ()
 
 
 class _Members(tuple[tuple[str, Any], ...]):
-    """An object."""
+    """An object: pairs of name and value."""
 
     __slots__ = ()
 
 
 class Document:
-    """One JSON text."""
-
     def __init__(self, root: Any) -> None:
         self._root = root
 
     @classmethod
     def parse(cls, data: bytes) -> "Document | None":
-        """None for what is no JSON or too deep."""
+        """The document; None for invalid JSON, or JSON nested too deeply."""
         try:
             text = data.decode("utf-8")
             root = json.loads(
@@ -50,19 +48,19 @@ class Document:
 
     @property
     def is_object(self) -> bool:
-        """Whether its values have names, by which they can be told apart."""
+        """Whether the root is an object, whose values have names."""
         return isinstance(self._root, _Members)
 
     def redacted(self, columns: Columns) -> "Document":
-        """With HIDDEN in place of the values of these columns, wherever a member has such a name."""
+        """A copy with HIDDEN as the value of each member, at any depth, that is named like one of these columns."""
         return Document(_redacted(self._root, columns)) if columns else self
 
     def values(self, columns: Columns) -> set[str]:
-        """The texts and numbers in these columns, as they would stand in an error."""
+        """The texts and numbers in these columns, as an error would quote them."""
         return {text for text in _values(self._root, columns, hidden=False) if text}
 
     def render(self) -> str:
-        """Indented, for people; valid JSON."""
+        """Valid JSON, indented for readers."""
         return _rendered(self._root, "")
 
 

@@ -1,7 +1,7 @@
-"""The quarantine as an operator uses it, from the command line, while the lane runs or while it does not.
+"""The quarantine for an operator at the command line, whether the lane runs or not.
 
-Nothing here waits long for the lane: an entry that its epoch in progress holds is refused with these very words. What
-is asked for is done for all entries named or for none.
+No method waits long for the lane: it refuses an entry that the lane's epoch in progress has locked. An operation
+changes all entries named, or none.
 """
 
 import datetime
@@ -19,7 +19,7 @@ from app.poison.guard_tables import GuardTables
 from app.poison.storable_text import storable
 from app.quarantine.quarantine import OPEN, EntryState
 
-#: how long to wait for a lock: an epoch that commits now is through by then, one that is in doubt may take hours
+#: how long to wait for a lock: a committing epoch is done by then, one in doubt may take hours
 LOCK_TIMEOUT_SECONDS = 2
 _LOCK_NOT_AVAILABLE = "55P03"
 _SET = text("select set_config('lock_timeout', :lock_timeout, true)")
@@ -28,7 +28,7 @@ _SAY = text("select set_config('surelane.who', :who, true), set_config('surelane
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which entries; None or empty: whatever it is."""
+    """Conditions on entries; None or empty: no condition."""
 
     states: tuple[EntryState, ...] = ()
     #: source schema.table, `*` stands for any text
@@ -36,14 +36,14 @@ class Filter:
     topic: str | None = None
     #: skipped at or after
     since: datetime.datetime | None = None
-    #: part of the error or of its class, whatever the case
+    #: part of the error or of its class, case-insensitive
     reason: str | None = None
     #: beginning of the SQLSTATE
     sqlstate: str | None = None
 
 
 class Operator:
-    """The entries of `lane`, with `several` those of its lanes `<lane>.<partition>`; in the caller's transaction."""
+    """The entries of `lane`, or with `several` of its lanes `<lane>.<partition>`; works in the caller's transaction."""
 
     def __init__(self, schema: str, lane: str, *, several: bool) -> None:
         tables = GuardTables.in_schema(schema)
@@ -51,36 +51,35 @@ class Operator:
         self._mine = lanes_of(self._table.c.lane, lane, several=several)
 
     def find(self, connection: Connection, filters: Filter, limit: int) -> Sequence[Row[Any]]:
-        """Matching entries with everything, the newest first."""
+        """Matching entries with all columns, the newest first."""
         statement = select(self._table).where(*self._where(filters)).order_by(self._table.c.id.desc()).limit(limit)
         return connection.execute(statement).all()
 
     def count(self, connection: Connection, filters: Filter) -> int:
-        """How many entries match."""
         statement = select(func.count()).select_from(self._table).where(*self._where(filters))
         return connection.execute(statement).scalar_one()
 
     def ids(self, connection: Connection, filters: Filter) -> list[int]:
-        """Ids of the matching entries, in the order in which they were skipped."""
+        """Ids of the matching entries, ascending: the order in which they were skipped."""
         statement = select(self._table.c.id).where(*self._where(filters)).order_by(self._table.c.id)
         return list(connection.execute(statement).scalars())
 
     def get(self, connection: Connection, entry: int) -> Row[Any]:
-        """One entry with everything; raises Refused when there is none."""
+        """One entry with all columns; raises Refused if there is none."""
         row = connection.execute(select(self._table).where(self._mine, self._table.c.id == entry)).first()
         if row is None:
             raise Refused(f"the quarantine of this lane has no entry {entry}", hint="surelane quarantine list")
         return row
 
     def history(self, connection: Connection, entry: int) -> Sequence[Row[Any]]:
-        """What was done with an entry, the oldest first."""
+        """Events of an entry, the oldest first."""
         event = self._event
         return connection.execute(select(event).where(event.c.id == entry).order_by(event.c.event)).all()
 
     def request_release(
         self, connection: Connection, entries: Sequence[int], who: str, reason: str | None, *, forced: bool
     ) -> None:
-        """Ask the lane to apply these after all; by force also where a newer change of the key was applied."""
+        """Request that the lane applies these entries; `forced`: also after a newer change of the key."""
         allowed = (*OPEN, EntryState.SUPERSEDED) if forced else OPEN
         self._lock(connection, entries, allowed, "released")
         values = {
@@ -93,13 +92,13 @@ class Operator:
         connection.execute(update(self._table).where(self._table.c.id.in_(entries)).values(values))
 
     def discard(self, connection: Connection, entries: Sequence[int], who: str, reason: str) -> None:
-        """Give these up."""
+        """Set these entries to DISCARDED, with `who` and `reason` in their event."""
         self._lock(connection, entries, OPEN, "discarded")
         connection.execute(_SAY, {"who": storable(who), "reason": storable(reason)})
         connection.execute(update(self._table).where(self._table.c.id.in_(entries)).values(state=EntryState.DISCARDED))
 
     def _lock(self, connection: Connection, entries: Sequence[int], allowed: Sequence[EntryState], to_be: str) -> None:
-        """Hold the entries; raises Refused unless all of them are there and in one of the allowed states."""
+        """Lock the entries. Raises Refused unless all exist in one of the allowed states, or if one is locked."""
         try:
             connection.execute(_SET, {"lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s"})
             found = self._states(connection, entries)
@@ -134,15 +133,15 @@ class Operator:
         if filters.since is not None:
             where.append(table.c.quarantined_at >= filters.since)
         if filters.reason is not None:
-            said = (table.c.error, table.c.error_class)
-            where.append(or_(*(column.icontains(filters.reason, autoescape=True) for column in said)))
+            searched = (table.c.error, table.c.error_class)
+            where.append(or_(*(column.icontains(filters.reason, autoescape=True) for column in searched)))
         if filters.sqlstate is not None:
             where.append(table.c.sqlstate.startswith(filters.sqlstate, autoescape=True))
         return where
 
 
 def _like(pattern: str) -> str:
-    """A pattern of LIKE in which `*` stands for any text and nothing else is special."""
+    """A LIKE pattern in which `*` matches any text and nothing else is special."""
     return "%".join(part.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") for part in pattern.split("*"))
 
 

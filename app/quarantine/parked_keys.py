@@ -1,7 +1,7 @@
-"""Keys that have open entries in quarantine: changes of some follow there, changes of others close the entries.
+"""Keys that have open entries in quarantine. Later changes of a key follow into quarantine or supersede the entries.
 
-They are read once, when the lane opens, and kept up to date by what the lane itself does; nobody else opens an entry.
-That an operator closes one is noticed when an epoch meets its key: only then the database is asked.
+The lane reads them when it opens and updates them with its own entries: only the lane opens entries. When an epoch
+contains such a key, the lane asks the database whether an operator has closed its entry.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -17,7 +17,7 @@ from app.quarantine.quarantine import OpenEntry, Quarantine
 
 
 class Key(NamedTuple):
-    """A row's identity at the source."""
+    """The identity of a row at the source."""
 
     schema: str
     table: str
@@ -26,11 +26,11 @@ class Key(NamedTuple):
 
 
 class ParkedKeys:
-    """Open entries of one lane by key, without those whose key is not known."""
+    """Open entries of one lane by key; entries without a known key are left out."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self._quarantine = quarantine
-        #: position by id, in order
+        #: id -> position, in order of position
         self._entries: dict[Key, dict[int, Position]] = {}
 
     def __iter__(self) -> Iterator[Key]:
@@ -40,18 +40,18 @@ class ParkedKeys:
         return len(self._entries)
 
     def read(self, connection: Connection) -> None:
-        """Everything anew."""
+        """Read all open entries again."""
         self._entries = {}
         self.add(self._quarantine.held(connection))
 
     def add(self, opened: Iterable[OpenEntry]) -> None:
-        """These are open now."""
+        """Add open entries."""
         for held in opened:
             if (key := key_of(held)) is not None:
                 self._entries.setdefault(key, {})[held.id] = held.position
 
     def remove(self, closed: Iterable[int]) -> None:
-        """These are not open any more."""
+        """Remove closed entries."""
         gone = set(closed)
         for key in [key for key, entries in self._entries.items() if gone & entries.keys()]:
             self._entries[key] = {one: at for one, at in self._entries[key].items() if one not in gone}
@@ -59,16 +59,16 @@ class ParkedKeys:
                 del self._entries[key]
 
     def first(self, key: Key) -> Position | None:
-        """Of the key's open entries; None when it has none."""
+        """The position of the key's first open entry; None if it has none."""
         return next(iter(self._entries.get(key, {}).values()), None)
 
     def up_to(self, key: Key, change: Position) -> list[int]:
-        """The key's open entries that this change comes after, or is one of."""
+        """Ids of the key's open entries at or before this change."""
         return [entry for entry, position in self._entries.get(key, {}).items() if follows(change, position)]
 
     def confirm(self, connection: Connection, keys: Collection[Key]) -> None:
-        """Make sure that these keys are open, or forget them; the first entry of each stays open until this transaction
-        ends."""
+        """Check that these keys have open entries, and read all again if not. Locks the first entry of each key, which
+        stays open until this transaction ends."""
         while firsts := {next(iter(self._entries[key])) for key in keys if key in self._entries}:
             if self._quarantine.still_open(connection, firsts) == firsts:
                 return
@@ -76,22 +76,22 @@ class ParkedKeys:
 
 
 def key_of(held: OpenEntry) -> Key | None:
-    """None when it is not known."""
+    """The entry's key; None if it is not known."""
     if held.schema is None or held.table is None or held.key_text is None:
         return None
     return Key(held.schema, held.table, held.key_text)
 
 
 def follows(change: Position, entry: Position) -> bool:
-    """Whether a change comes after an entry of its key, or is it.
+    """Whether a change comes after an entry of the same key, or is that entry.
 
-    A key's changes are in one partition; where they have moved to another, the change is taken for the newer one.
+    A key's changes are in one partition; if they have moved to another, the change counts as the newer one.
     """
     return change[:2] != entry[:2] or change.offset >= entry.offset
 
 
 def changes_of(epoch: EpochBatch, keys: Collection[Key]) -> dict[Key, list[int]]:
-    """Ordinals of all changes of these keys, ascending."""
+    """Ordinals of all changes of these keys, ascending, by key."""
     found: dict[Key, list[int]] = {}
     if not keys or not len(epoch):
         return found

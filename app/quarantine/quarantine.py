@@ -1,8 +1,8 @@
-"""The quarantine of one lane, as the lane uses it: messages it skipped, kept whole, and those to be applied after all.
+"""The quarantine of one lane, as the lane uses it: keeps skipped messages whole, and gives those to be released.
 
-Every method works in the caller's transaction and never ends it, so that an entry is there exactly when the ledger's
-row of its epoch is. The states and the steps between them are the database's own rules (migrations/): a wrong step is
-refused there, whoever tries it.
+Every method works in the caller's transaction and never ends it, so an entry is visible exactly when the ledger row of
+its epoch is. The database enforces the states and the steps between them (triggers in migrations/): it refuses a wrong
+step of any client.
 """
 
 import base64
@@ -21,51 +21,51 @@ from app.model.offsets import Position, TopicPartition
 from app.poison.guard_tables import GuardTables
 from app.poison.storable_text import storable
 
-#: entries released at one time, whose messages are in memory together
+#: entries released at one time; their messages are in memory together
 RELEASES_AT_ONCE = 100
 
 
 class EntryState(enum.StrEnum):
-    """What has become of a skipped message."""
+    """The state of a skipped message."""
 
     QUARANTINED = "quarantined"  #: it could not be applied
-    PARKED = "parked"  #: it follows one of its key that could not be applied
+    PARKED = "parked"  #: it follows a message of its key that could not be applied
     RELEASED = "released"  #: it was applied after all
     DISCARDED = "discarded"  #: an operator gave it up
     SUPERSEDED = "superseded"  #: a newer change of its key was applied
 
 
-#: states in which a message still waits for somebody
+#: states that wait for a release, a discard or a newer change
 OPEN = (EntryState.QUARANTINED, EntryState.PARKED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """A message to be kept. What is said of the failure is None for one that is parked without having been tried."""
+    """A message to be kept. The fields of the failure are None or 0 for one that was parked without an attempt."""
 
     message: RawMessage
     #: QUARANTINED or PARKED
     state: EntryState
-    #: the source's schema and table, None when the message could not be decoded
+    #: the source's schema and table; None if the message could not be decoded
     schema: str | None
     table: str | None
-    #: key as the lane compares keys
+    #: the key in the form in which the lane compares keys
     key_text: str | None
-    #: decode, transform, apply, process or epoch
+    #: a value of `app.poison.attempts.AttemptStage`, DECODE in place of MESSAGE
     stage: str | None = None
     verdict: Verdict | None = None
     error_class: str | None = None
-    #: as `app.quarantine.redacted_text.error_text` gives it
+    #: redacted by `app.quarantine.redacted_text.error_text`
     error: str | None = None
     sqlstate: str | None = None
     attempts: int = 0
-    #: failures of this message by itself
+    #: failures while this message was in progress by itself
     alone: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenEntry:
-    """What is known of an open entry without its message."""
+    """An open entry without its message."""
 
     id: int
     state: EntryState
@@ -77,17 +77,17 @@ class OpenEntry:
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """An entry that an operator wants to be applied after all."""
+    """An entry whose release an operator requested."""
 
     held: OpenEntry
     message: RawMessage
-    #: apply it though a newer change of its key was applied
+    #: apply it even after a newer change of its key
     forced: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class Skip:
-    """What is known of any entry, open or closed, in short."""
+    """Position, state and table of an entry, open or closed."""
 
     position: Position
     state: EntryState
@@ -99,12 +99,12 @@ class Skip:
 class ParkedEntries:
     """Open entries of one source table."""
 
-    #: None: could not be decoded
+    #: None: not known, the messages could not be decoded
     schema: str | None
     table: str | None
     quarantined: int
     parked: int
-    #: how many keys these are of, as far as they are known
+    #: number of distinct known keys
     keys: int
 
 
@@ -116,8 +116,8 @@ class Quarantine:
         self._tables = GuardTables.in_schema(schema)
 
     def add(self, connection: Connection, generation: int, epoch: int, entries: Iterable[Entry]) -> list[OpenEntry]:
-        """Keep messages; gives those that are open now. One that is there already (the epoch is applied again) stays,
-        with its new attempts."""
+        """Insert entries and return those that are open. An open entry that exists already (the epoch is applied again)
+        keeps its content and takes the larger counts."""
         table, kept = self._tables.quarantine, []
         for entry in entries:  # one at a time: a statement with many large messages could become too long
             news = {"generation": generation, "epoch": epoch}
@@ -128,17 +128,17 @@ class Quarantine:
                 where=self._is_open(),
             )
             row = connection.execute(statement.returning(*(table.c[name] for name in _HELD))).first()
-            if row is not None:  # else it is closed already
+            if row is not None:  # else the entry is closed
                 kept.append(_held(row))
         return kept
 
     def held(self, connection: Connection) -> list[OpenEntry]:
-        """Every open entry, in the order of the positions."""
+        """Every open entry, in order of position."""
         rows = connection.execute(self._in_order(_HELD).where(self._is_open()))
         return [_held(row) for row in rows]
 
     def skips(self, connection: Connection) -> list[Skip]:
-        """Every entry, in the order of the positions."""
+        """Every entry, in order of position."""
         columns = ("topic", "partition", "offset", "state", "source_schema", "source_table")
         return [
             Skip(
@@ -150,50 +150,50 @@ class Quarantine:
         ]
 
     def offsets_between(self, connection: Connection, tp: TopicPartition, first: int, end: int) -> set[int]:
-        """Offsets from `first` on, `end` not among them, that have an entry of any state."""
+        """Offsets from `first` (inclusive) to `end` (exclusive) that have an entry in any state."""
         table = self._tables.quarantine
         where = (table.c.lane == self.lane, table.c.topic == tp.topic, table.c.partition == tp.partition)
         offset = table.c.offset
         return set(connection.execute(select(offset).where(*where, offset >= first, offset < end)).scalars())
 
     def still_open(self, connection: Connection, entries: Iterable[int]) -> set[int]:
-        """Those of these entries that are open; they stay so until this transaction ends."""
+        """The ids among `entries` that are open. Locks them, so they stay open until this transaction ends."""
         table = self._tables.quarantine
         statement = select(table.c.id).where(table.c.lane == self.lane, table.c.id.in_(list(entries)), self._is_open())
         return set(connection.execute(statement.order_by(table.c.id).with_for_update(read=True)).scalars())
 
     def has_requests(self, connection: Connection) -> bool:
-        """Whether somebody waits for a release."""
+        """Whether an operator has requested a release."""
         statement = select(self._tables.quarantine.c.id).where(*self._is_requested()).limit(1)
         return connection.execute(statement).first() is not None
 
     def requested(self, connection: Connection) -> list[Release]:
-        """Entries to be released, in the order of the positions, RELEASES_AT_ONCE at most.
+        """At most RELEASES_AT_ONCE entries to be released, in order of position.
 
-        They stay as they are until this transaction ends: nobody discards one while it is being applied.
+        Locks them until this transaction ends, so no operator discards one while it is applied.
         """
         statement = self._in_order((*_HELD, *_MESSAGE, "release_forced")).where(*self._is_requested())
         rows = connection.execute(statement.limit(RELEASES_AT_ONCE).with_for_update(key_share=True))
         return [Release(held=_held(row), message=raw_message(row), forced=row.release_forced) for row in rows]
 
     def released(self, connection: Connection, entry: int) -> None:
-        """The entry's message is applied by this transaction."""
+        """Mark an entry whose message this transaction applies."""
         self._update(connection, [entry], state=EntryState.RELEASED)
 
     def refuse(self, connection: Connection, entry: int, why: str) -> None:
-        """The entry stays as it is; `why` is for whoever asked for its release."""
+        """Leave the entry's state as it is and record for the operator `why` it was not released."""
         self._update(connection, [entry], release_refused=storable(why))
 
     def supersede(self, connection: Connection, entries: Sequence[int]) -> None:
-        """Newer changes of these entries' keys are applied by this transaction. Closed entries stay as they are; who
-        has asked for a release is told, unless it is forced."""
+        """Mark the open ones of these entries: this transaction applies newer changes of their keys. A requested
+        release is refused on record, unless it is forced."""
         table = self._tables.quarantine
         waits = and_(table.c.release_requested_at.is_not(None), table.c.release_forced.is_(False))
         refused = case((waits, "a newer change of its key was applied"), else_=table.c.release_refused)
         self._update(connection, entries, self._is_open(), state=EntryState.SUPERSEDED, release_refused=refused)
 
     def since(self, connection: Connection, minutes: float) -> int:
-        """How many messages were quarantined, not parked, within the last minutes; whatever has become of them."""
+        """Number of messages that were quarantined (not parked) within the last minutes, in any state now."""
         table, event = self._tables.quarantine, self._tables.event
         statement = (
             select(func.count())
@@ -204,7 +204,7 @@ class Quarantine:
         return connection.execute(statement).scalar_one()
 
     def waiting(self, connection: Connection) -> list[ParkedEntries]:
-        """How many entries are open, by table."""
+        """Counts of open entries by table."""
         table = self._tables.quarantine
         place = (table.c.source_schema, table.c.source_table)
         numbers = [func.count().filter(table.c.state == state) for state in OPEN]
@@ -214,7 +214,7 @@ class Quarantine:
         return [ParkedEntries(**dict(zip(names, row, strict=True))) for row in rows]
 
     def counts(self, connection: Connection) -> dict[EntryState, int]:
-        """Entries of the lane by state, all states named."""
+        """Counts of the lane's entries by state; each state is a key."""
         table = self._tables.quarantine
         statement = select(table.c.state, func.count()).where(table.c.lane == self.lane).group_by(table.c.state)
         return dict.fromkeys(EntryState, 0) | {
@@ -248,7 +248,7 @@ _MESSAGE = ("key", "value", "headers", "timestamp_ms")
 
 
 def raw_message(row: Row[Any]) -> RawMessage:
-    """The message of a row that has position, key, value, headers and timestamp_ms."""
+    """The message of a row with topic, partition, offset, key, value, headers and timestamp_ms."""
     return RawMessage(
         position=_position(row),
         key=row.key,

@@ -1,11 +1,11 @@
-"""One lane and its quarantine: what an epoch puts there, which keys it holds, which entries a newer change closes.
+"""Writes one lane's quarantine: the entries of each epoch, and the entries that a newer change supersedes.
 
-All of it happens in the epoch's own transaction; what is known in memory changes when that transaction has ended well.
+It writes in the epoch's transaction; the copy in memory changes once that transaction has passed.
 
-    begin   rows of held keys are left out of the epoch (park)
-    end     condemned and parked messages are kept, entries whose key has a newer change are superseded;
-            an error where that would be too much
-    passed  the memory follows
+    begin   leave rows of held keys out of the epoch (park)
+    end     keep condemned and parked messages, supersede entries whose key has a newer change;
+            raise an error beyond the limits
+    passed  update the copy in memory
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ RUNBOOK = "ops/runbooks/quarantined-message.md"
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What the configuration says of skipped messages."""
+    """The configuration for skipped messages."""
 
     policy: SkipPolicy
     redaction: Redaction
@@ -45,8 +45,6 @@ class Rules:
 
 
 class QuarantineWriter:
-    """The quarantine of one writer."""
-
     def __init__(self, lane: str, generation: int, quarantine: Quarantine, guard: Guard, rules: Rules) -> None:
         self.rules = rules
         self._lane, self._generation = lane, generation
@@ -58,7 +56,7 @@ class QuarantineWriter:
     def begin(
         self, connection: Connection, epoch: EpochBatch, source: EpochRows, unread: list[SkippedMessage]
     ) -> EpochSkips:
-        """What is skipped of this epoch from the start: messages that could not be read, and rows of held keys."""
+        """The initial skips of this epoch: messages that could not be read, and rows of held keys."""
         self.drop()
         skips = EpochSkips(epoch, source, unread, self.rules.policy, self._limit)
         has_patches = any(layout.kind is RowKind.PATCH for layout in epoch.layouts)
@@ -70,9 +68,9 @@ class QuarantineWriter:
         return skips
 
     def end(self, connection: Connection, number: int, skips: EpochSkips, shapes: dict[int, TablePlan]) -> None:
-        """Keep what is skipped and close what is superseded, in the epoch's transaction.
+        """Keep skipped messages and supersede older entries, in the epoch's transaction.
 
-        Raises BadMessage where the policy is to stop, BreakerTripped where it would be too much.
+        Raises BadMessage if the policy is to stop, BreakerTripped beyond `guard.breaker` or `guard.max_parked_keys`.
         """
         stops = [one for one in skips.condemned if self.rules.policy.of(*one.table) is OnSkip.STOP]
         if stops:
@@ -82,24 +80,24 @@ class QuarantineWriter:
             self._opened = self._quarantine.add(connection, self._generation, number, entries)
             self._check_breaker(connection, skips.condemned)
             self._check_keys(connection, skips)
-            self._tell(skips)
+            self._log_skips(skips)
         self._closed = [*self._superseded(skips, shapes), *self._truncated(connection, skips, shapes)]
         if self._closed:
             self._quarantine.supersede(connection, self._closed)
 
     def passed(self) -> None:
-        """The transaction has ended well."""
+        """Update the copy in memory: the transaction has passed."""
         self.keys.add(self._opened)
         if self._closed:
             self.keys.remove(self._closed)
         self.drop()
 
     def drop(self) -> None:
-        """A transaction begins; what was noted of one that came to nothing is void."""
+        """Discard the notes of a transaction that failed, before another one begins."""
         self._opened, self._closed = [], []
 
     def release(self, connection: Connection, held: OpenEntry) -> None:
-        """An entry is applied by this transaction; older open ones of its key are superseded by it."""
+        """Mark an entry as released by this transaction; supersede older open entries of its key."""
         self._quarantine.released(connection, held.id)
         key = key_of(held)
         older = [entry for entry in self.keys.up_to(key, held.position) if entry != held.id] if key else []
@@ -108,24 +106,24 @@ class QuarantineWriter:
         self._closed += [held.id, *older]
 
     def skipped_between(self, connection: Connection, tp: TopicPartition, first: int, end: int) -> set[int]:
-        """Offsets from `first` on, `end` not among them, of messages that have or had an entry."""
+        """Offsets from `first` (inclusive) to `end` (exclusive) that have an entry in any state."""
         return self._quarantine.offsets_between(connection, tp, first, end)
 
     def earlier(self, connection: Connection, held: OpenEntry) -> list[int]:
-        """Entries of its key before this one that are still open."""
+        """Ids of older entries of the same key that are still open."""
         key = key_of(held)
         known = [entry for entry in self.keys.up_to(key, held.position) if entry != held.id] if key else []
         return sorted(self._quarantine.still_open(connection, known)) if known else []
 
     def _superseded(self, skips: EpochSkips, shapes: dict[int, TablePlan]) -> list[int]:
-        """Open entries, those of this epoch among them, that a change comes after which this epoch applies."""
+        """Ids of open entries, this epoch's included, of keys for which this epoch applies a later change."""
         if not self.keys and not self._opened:
             return []
         known = ParkedKeys(self._quarantine)
         known.add(self._opened)
         wanted = {key for key in (*self.keys, *known) if not skips.holds(key)}
         closed: list[int] = []
-        # a patch says a part of the row only: what an older change says of the rest is still wanted
+        # a patch has only a part of the row: older changes of the rest are still needed
         whole = {index for index, shape in shapes.items() if shape.kind is not RowKind.PATCH}
         for key, ordinals in changes_of(skips.epoch, wanted).items():
             applied = [one for one in ordinals if not skips.refused[one] and int(skips.epoch.codes[one]) in whole]
@@ -135,7 +133,7 @@ class QuarantineWriter:
         return closed
 
     def _truncated(self, connection: Connection, skips: EpochSkips, shapes: dict[int, TablePlan]) -> list[int]:
-        """Open entries of tables that this epoch truncates after them."""
+        """Ids of open entries that come before a truncate of their table which this epoch applies."""
         epoch, ends = skips.epoch, dict[tuple[str | None, str | None], Position]()
         for index, shape in shapes.items():
             applied = np.flatnonzero((epoch.codes == index) & ~skips.refused)
@@ -145,7 +143,7 @@ class QuarantineWriter:
         return [one.id for one in held if (end := ends.get((one.schema, one.table))) and follows(end, one.position)]
 
     def _limit(self, condemned: list[SkippedMessage]) -> None:
-        """Stop as soon as this epoch alone has too many."""
+        """Raise BreakerTripped as soon as this epoch alone condemns too many messages."""
         if self.rules.breaker is not None and len(condemned) > self.rules.breaker.messages:
             raise self._tripped(self.rules.breaker, condemned)
 
@@ -155,7 +153,7 @@ class QuarantineWriter:
             raise self._tripped(breaker, condemned)
 
     def _tripped(self, breaker: BreakerSettings, condemned: list[SkippedMessage]) -> BreakerTripped:
-        """The messages are tried again by the next start: by then what ails them may have been mended."""
+        """The error, after clearing the suspects: the next start tries the messages again, perhaps after a repair."""
         self._clear_suspects(condemned)
         last = condemned[-1]
         return BreakerTripped(
@@ -171,7 +169,7 @@ class QuarantineWriter:
         if added <= set(self.keys) or len(added.union(self.keys)) <= self.rules.max_parked_keys:
             return
         now = ParkedKeys(self._quarantine)
-        now.read(connection)  # operators may have closed entries that no epoch has met since
+        now.read(connection)  # operators may have closed entries whose keys no epoch contained since
         held = [key for key in now if skips.holds(key)]
         if len(held) > self.rules.max_parked_keys:
             self._clear_suspects(skips.condemned)
@@ -187,7 +185,7 @@ class QuarantineWriter:
         for one in condemned:
             self._guard.clear_suspect(one.suspect)
 
-    def _tell(self, skips: EpochSkips) -> None:
+    def _log_skips(self, skips: EpochSkips) -> None:
         for one in skips.condemned:
             log.warning("quarantined", lane=self._lane, **one.described())
         if parked := int(skips.parked.sum()):

@@ -1,6 +1,6 @@
-"""What may be shown and logged of a message and of the error it caused, when `guard.redact` hides columns.
+"""What may be shown and logged of a message and of its error, when `guard.redact` hides columns.
 
-The stored message is whole whatever is redacted: only so can it be released. Redaction is for eyes and logs.
+The stored message is always whole, or it could not be released. Redaction applies to displays and logs.
 """
 
 import json
@@ -10,12 +10,12 @@ from app.config.redaction import Columns
 from app.db.sqlstate import one_line
 from app.quarantine.lossless_json import HIDDEN, Document
 
-#: what Postgres adds to an error after its first sentence: DETAIL, HINT, CONTEXT, in whatever language, two blanks
+#: the fields that Postgres adds to an error's message: DETAIL, HINT, CONTEXT, in any language, then two blanks
 _ADDED = re.compile(r"(?:; |\n)[^\s;:]{1,20} ?:  .*?(?= \(SQLSTATE \w{5}\)|\Z)", re.DOTALL)
 
 
 def document(data: bytes, columns: Columns) -> Document | None:
-    """The JSON of a key or value without what is redacted; None when it is no JSON, or cannot be redacted."""
+    """The JSON of a key or value with redacted columns hidden; None if it is no JSON, or cannot be redacted."""
     parsed = Document.parse(data)
     if parsed is None or (columns and not parsed.is_object):
         return None
@@ -23,10 +23,10 @@ def document(data: bytes, columns: Columns) -> Document | None:
 
 
 def error_text(text: str, columns: Columns, key: bytes | None, value: bytes | None) -> str:
-    """An error without the redacted columns' values, as far as they can be told.
+    """An error without the values of redacted columns, as far as the message's JSON shows them.
 
-    Postgres puts rows and keys into what it adds to an error (`Failing row contains (...)`): all of that goes. In the
-    rest the message's own values are replaced.
+    Postgres repeats rows and keys in the fields that it adds to an error (`Failing row contains (...)`): these are
+    removed. In the rest the message's own values are replaced.
     """
     if not columns:
         return text
@@ -39,6 +39,6 @@ def error_text(text: str, columns: Columns, key: bytes | None, value: bytes | No
 
 
 def _forms(value: str) -> set[str]:
-    """How a value may stand in an error: as it is, on one line, and as Python and JSON write it."""
+    """The forms of a value in an error: as it is, on one line, and as Python and JSON write it."""
     written = (repr(value), json.dumps(value), json.dumps(value, ensure_ascii=False))
     return {form for form in (value, one_line(value), *(quoted[1:-1] for quoted in written)) if form}

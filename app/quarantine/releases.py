@@ -1,13 +1,14 @@
-"""Applying quarantined messages after all, because an operator asked for it.
+"""Applies quarantined messages after all, when an operator has requested it.
 
-Between two epochs, in transactions of their own: message and state change together or not at all, and since neither
-Kafka's position nor the checkpoint has a part in it, that is exactly once in every commit mode, and needs no message to
-come. Nothing may be pending then: what is applied is newer than the last epoch and older than the next.
+Releases run between two epochs, in transactions of their own. A message and its entry's state change together, without
+Kafka's position or the checkpoint: so a release is exactly once in every commit mode, and needs no new message. No
+epoch may be pending then: a release comes after the last epoch and before the next.
 
-    requested -> decoded anew from the stored bytes -> released      applied, all of it in one transaction
-                                                    -> refused       with words for whoever asked
+    requested -> decoded again from the stored bytes -> released      all requests in one transaction
+                                                     -> refused       with the reason for the operator
 
-The guard records what is in progress. A release that the process did not survive is not tried again by itself.
+The guard records the release in progress. A release during which the process ended, or lost the target, is not tried
+again by itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ from app.quarantine.redacted_text import error_text
 
 log = structlog.get_logger()
 
-#: decoded rows (`app.model.rows`) of messages as they were kept
+#: decodes stored messages to rows (`app.model.rows`)
 Decode = Callable[[Sequence[RawMessage]], pa.Table]
 
 _UNSURVIVED = "the process ended, or lost the target, while this message was being applied; ask again to try once more"
@@ -56,30 +57,30 @@ _BY_FORCE = "; --force releases it all the same"
 
 @dataclass(frozen=True)
 class _Ready:
-    """A decoded message."""
+    """A decoded message with its table plan."""
 
-    #: the one row
+    #: has one row
     epoch: EpochBatch
     shapes: dict[int, TablePlan]
 
     @property
     def key(self) -> Key | None:
-        """Which row it is about."""
+        """The key of its row; None if it has no valid one."""
         layout = self.epoch.layout(0)
         try:
             text = self.epoch.rows["key"][0].as_py()
-        except UnicodeDecodeError:  # an upsert does not need its key
+        except UnicodeDecodeError:  # an upsert can be applied without its key
             return None
         return None if text is None else Key(layout.schema, layout.table, text)
 
     @property
     def is_change(self) -> bool:
-        """Whether there is something to apply."""
+        """Whether the message is a change of a row."""
         return self.epoch.layout(0).kind in CHANGES
 
 
 class QuarantineReleases:
-    """Releases of one writer."""
+    """Runs the releases of one writer."""
 
     def __init__(
         self,
@@ -92,13 +93,13 @@ class QuarantineReleases:
         decode: Decode,
         wanted: Event,
     ) -> None:
-        """`wanted` is set by whoever notices that there are requests."""
+        """`wanted`: set by the thread that notices requests."""
         self.wanted = wanted
         self._generation, self._ledger, self._quarantine, self._keeping = generation, ledger, quarantine, keeping
         self._applier, self._guard, self._decode = applier, guard, decode
 
     def run(self, connection: Connection) -> None:
-        """Release what is requested, RELEASES_AT_ONCE at most."""
+        """Release at most RELEASES_AT_ONCE requested entries."""
         self.wanted.clear()
         with connection.begin():
             requests = self._quarantine.requested(connection)
@@ -106,7 +107,7 @@ class QuarantineReleases:
             return
         if len(requests) == RELEASES_AT_ONCE:
             self.wanted.set()  # there may be more
-        self._applier.forget()  # the target may have been mended
+        self._applier.forget()  # the target may have been repaired
         decoded = self._decoded(requests)
         ready = {one.held.id: self._ready(rows) for one, rows in zip(requests, decoded, strict=True)}
         self._keeping.drop()
@@ -118,7 +119,7 @@ class QuarantineReleases:
         self._keeping.passed()
 
     def _decoded(self, requests: list[Release]) -> list[pa.Table | str]:
-        """The row of each, or why there is none. Together if that works, else one by one."""
+        """The row of each, or why there is none. Decodes one by one if a call for all fails, or one did not survive."""
         interrupted = self._guard.take_interrupted()
         suspicious = [one for one in requests if interrupted and contains(interrupted, _span([one]))]
         if not suspicious:
@@ -143,7 +144,7 @@ class QuarantineReleases:
             return error.message
 
     def _ready(self, rows: pa.Table | str) -> _Ready | str:
-        """Decoded and with its table known, or why not."""
+        """The decoded message with its table plan, or why there is none."""
         if isinstance(rows, str):
             return rows
         epoch = EpochBatch.arrange(rows)
@@ -163,18 +164,18 @@ class QuarantineReleases:
         )
         if why is None and not isinstance(ready, str):
             why = self._apply(connection, release, ready)
-        said = {"lane": self._ledger.lane, "entry": release.held.id, "position": str(release.held.position)}
+        entry = {"lane": self._ledger.lane, "entry": release.held.id, "position": str(release.held.position)}
         if why is None:
             self._keeping.release(connection, release.held)
-            log.info("released", forced=release.forced, **said)
+            log.info("released", forced=release.forced, **entry)
         else:
             columns = self._keeping.rules.redaction.columns(release.held.schema, release.held.table)
             why = error_text(why, columns, release.message.key, release.message.value)
             self._quarantine.refuse(connection, release.held.id, why)
-            log.warning("release refused", because=why, **said)
+            log.warning("release refused", because=why, **entry)
 
     def _obstacle(self, connection: Connection, release: Release, ready: _Ready) -> str | None:
-        """Why applying it now would not be in order."""
+        """Why a release now would break the key's order; None if it would not."""
         if release.forced or not ready.is_change:
             return None
         key = key_of(release.held)
@@ -185,7 +186,7 @@ class QuarantineReleases:
         return None
 
     def _apply(self, connection: Connection, release: Release, ready: _Ready) -> str | None:
-        """Why the target does not take it."""
+        """Apply the message in a savepoint. Returns why the target refuses it, or None."""
         self._guard.begin(GENESIS, _span([release]), AttemptStage.APPLY)
         try:
             with connection.begin_nested():
@@ -200,7 +201,7 @@ class QuarantineReleases:
 
 
 def _row(rows: pa.Table, release: Release) -> pa.Table | str:
-    """Its row among those of several."""
+    """The release's row among the rows of several."""
     for index in range(rows.num_rows):
         if tuple(rows[name][index].as_py() for name in ("topic", "partition", "offset")) == release.held.position:
             return rows.slice(index, 1)
@@ -212,7 +213,7 @@ def _missing(message: RawMessage) -> str | None:
 
 
 def _span(releases: Sequence[Release]) -> Span:
-    """The smallest span that has all of them."""
+    """The smallest span that contains the messages of all releases."""
     spans = [single(one.held.position) for one in releases]
     start: dict[TopicPartition, int] = {}
     end: dict[TopicPartition, int] = {}

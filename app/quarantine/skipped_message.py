@@ -1,4 +1,4 @@
-"""A message that is not applied: what is known of it, for the quarantine and for people."""
+"""A message that is not applied: its quarantine entry, its error and its log fields."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ from app.quarantine.parked_keys import Key
 from app.quarantine.quarantine import Entry, EntryState
 from app.quarantine.redacted_text import error_text
 
-#: why an entry has neither key nor value
+#: the reason for an entry without key and value
 COMPACTED = "log compaction removed the message after it was read: its position, key and table are all that is kept"
 
 
 def compacted(position: Position) -> RawMessage:
-    """In place of a message that is no more."""
+    """A placeholder for a message that log compaction has removed."""
     return RawMessage(position=position, key=None, value=None, headers=(), timestamp_ms=None)
 
 
@@ -28,18 +28,18 @@ class SkippedMessage:
 
     message: RawMessage
     suspect: Suspect
-    #: the message's key as decoded; None when it could not be
+    #: the message's key as decoded; None if it could not be decoded
     key: str | None = None
     layout: Layout | None = None
-    #: log compaction removed it after it was read
+    #: whether log compaction removed it after it was read
     is_compacted: bool = False
 
     @classmethod
     def of_row(cls, epoch: EpochBatch, ordinal: int, suspect: Suspect, message: RawMessage | None) -> "SkippedMessage":
-        """A decoded message; None: it was there when it was decoded, and is no more."""
+        """From a decoded row. `message`: None if log compaction has removed it since."""
         try:
             key = epoch.rows["key"][ordinal].as_py()
-        except UnicodeDecodeError:  # a malformed message's
+        except UnicodeDecodeError:  # of a malformed message
             key = None
         layout = epoch.layout(ordinal)
         return cls(
@@ -52,16 +52,16 @@ class SkippedMessage:
 
     @property
     def table(self) -> tuple[str | None, str | None]:
-        """Source schema and table, None when they are not known."""
+        """Schema and table at the source; None, None if not known."""
         return (self.layout.schema, self.layout.table) if self.layout else (None, None)
 
     @property
     def known_key(self) -> Key | None:
-        """Which row it is about, if that is known."""
+        """The key of its row; None if not known."""
         return Key(self.layout.schema, self.layout.table, self.key) if self.layout and self.key is not None else None
 
     def entry(self, redaction: Redaction) -> Entry:
-        """For the quarantine: the message whole, the words of the error without redacted values."""
+        """The quarantine entry: the whole message, and the error's text without redacted values."""
         stage = AttemptStage.DECODE if self.suspect.stage is AttemptStage.MESSAGE else self.suspect.stage
         return Entry(
             message=self.message,
@@ -79,7 +79,7 @@ class SkippedMessage:
         )
 
     def error(self, lane: str, redaction: Redaction) -> BadMessage:
-        """For a lane that stops instead of skipping."""
+        """The error of a lane whose policy is to stop."""
         of_table = f" of table {self.layout.source}" if self.layout else ""
         refused = "is refused by the target" if self.suspect.stage is AttemptStage.APPLY else "cannot be applied"
         return BadMessage(
@@ -90,18 +90,18 @@ class SkippedMessage:
 
     @property
     def reason(self) -> str:
-        """To count by: the class of its SQLSTATE, else of the error."""
+        """A label for counters: the class of the SQLSTATE, else the class of the error."""
         return (self.suspect.sqlstate or "")[:2] or self.suspect.error_class
 
     def words(self, redaction: Redaction) -> str:
-        """The error without redacted values."""
+        """The error's text without redacted values."""
         columns = redaction.columns(*self.table)
-        if self.is_compacted:  # which values are to be hidden is not known any more
+        if self.is_compacted:  # without the message the values to hide are not known
             return f"{self.suspect.error_class if columns else self.suspect.cause}; {COMPACTED}"
         return error_text(self.suspect.cause, columns, self.message.key, self.message.value)
 
     def described(self) -> dict[str, object]:
-        """For a log line; no value of the message is in it."""
+        """Fields for a log line, without values of the message."""
         return {
             "position": str(self.message.position),
             "table": self.layout.source if self.layout else None,

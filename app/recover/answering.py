@@ -1,17 +1,17 @@
 """Answering a prepared transaction by hand.
 
-Promise: what is answered is on record, and what is on record as done was answered. COMMIT PREPARED cannot share a
+Promise: every answer is on record, and every answer that is recorded as done was given. COMMIT PREPARED cannot share a
 transaction with anything, so the order is
 
-    1. lock       the lane's lock: no lane runs, none starts unnoticed, no second operator answers
-    2. look       the evidence, under the lock, and the verdict
-    3. refuse     unless the answer agrees with it, or is forced with a reason
-    4. intend     the row of the record, committed
+    1. lock       take the lane's lock: no lane runs, none starts unnoticed, no second operator answers
+    2. look       read the evidence under the lock, and derive the verdict
+    3. refuse     unless the answer agrees with the verdict, or is forced with a reason
+    4. intend     commit the answer's row
     5. answer     COMMIT PREPARED or ROLLBACK PREPARED
-    6. end        of the row
+    6. end        record the outcome in the row
 
-A death between 4 and 6 leaves a row that is `intended`. Whoever answers that gid next looks whether it is still
-prepared, and goes on with the row, or ends it by what became of the transaction.
+A death between 4 and 6 leaves a row that is `intended`. The next answer to that gid checks whether the gid is still
+prepared: if so, it marks the row failed and inserts another one, else it ends the row by the transaction's outcome.
 """
 
 from dataclasses import dataclass
@@ -31,39 +31,37 @@ from app.recover.answers import AnswerState
 from app.recover.in_doubt_overview import InDoubt, Observer
 from app.recover.verdict import PAST, InDoubtVerdict, OperatorAnswer, consequence
 
-#: only its owner may end it, or a superuser
+#: only the owner or a superuser may end a prepared transaction
 _INSUFFICIENT_PRIVILEGE = "42501"
 _ENDED = {"committed": OperatorAnswer.COMMIT, "aborted": OperatorAnswer.ROLLBACK}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """An answer that was given."""
-
-    #: number of its row
+    #: id of its row
     id: int
     gid: str
     answer: OperatorAnswer
     verdict: InDoubtVerdict
     forced: bool
-    #: it had been given before, by a process that died before it could say so
+    #: an earlier process gave it, and died before it recorded that
     before: bool = False
-    #: what follows from it, where the evidence asked for something else
+    #: what follows from an answer that the evidence does not ask for
     consequence: str | None = None
 
 
 class Answering:
-    """Gives answers. Every connection is in autocommit, and holds a lock until it is closed."""
+    """Gives answers. Every connection is in autocommit mode, and holds the lane's lock until it is closed."""
 
     def __init__(self, observer: Observer, *, os_user: str, host: str) -> None:
-        """Who answers; as whom in the database, that knows itself."""
+        """`os_user` and `host` go into the record; the database adds its own user."""
         self._observer, self._answers = observer, observer.answers
         self._who = {"os_user": os_user, "host": host}
 
     def give(
         self, connection: Connection, gid: str, answer: OperatorAnswer, *, reason: str | None, force: bool
     ) -> Given:
-        """Answer one; raises Refused, with nothing changed, where the evidence does not ask for it."""
+        """Answer one transaction; raises Refused, and leaves it as it is, where the evidence disagrees."""
         self._lock(connection, gid)
         found = self._observer.find(connection, gid, locked=True)
         if found is None:
@@ -84,7 +82,7 @@ class Answering:
 
     def _lock(self, connection: Connection, text: str) -> None:
         gid = Gid.parse(text)
-        name = gid.lane if gid else f"in doubt: {text}"  # no lane's name: it has a space
+        name = gid.lane if gid else f"in doubt: {text}"  # the space keeps it apart from lanes' names
         if not try_lock(connection, name):
             holder = lock_holder(connection, name)
             runs = f"lane {gid.lane} runs" if gid else "somebody answers it"
@@ -96,7 +94,7 @@ class Answering:
     def _intend(
         self, connection: Connection, found: InDoubt, answer: OperatorAnswer, *, forced: bool, reason: str | None
     ) -> int:
-        """The number of the answer's row: a new one, or the one that a dead process left."""
+        """Mark a row that a dead process left as failed, insert the answer's row, and return its id."""
         gid = found.prepared.gid
         left = self._answers.open(connection, gid)
         if left is not None:
@@ -120,7 +118,7 @@ class Answering:
             end(connection, gid, commit=answer is OperatorAnswer.COMMIT)
         except (DBAPIError, psycopg2.Error) as error:
             if is_connection_loss(error):
-                raise  # whether it got through is found out by the next answer
+                raise  # the next answer finds out whether the command got through
             if sqlstate(error) == UNDEFINED_OBJECT:
                 self._gone(connection, gid, answer)
                 return
@@ -134,7 +132,10 @@ class Answering:
         self._answers.end(connection, number, AnswerState.DONE, PAST[answer])
 
     def _gone(self, connection: Connection, gid: str, answer: OperatorAnswer) -> Given:
-        """No such transaction: end what a dead process left of an answer, and say what became of it."""
+        """End the row of an answer whose transaction is no longer prepared, by what became of the transaction.
+
+        Raises Refused where a dead process left no such row, or where the transaction ended otherwise.
+        """
         left = self._answers.open(connection, gid)
         if left is None:
             raise Refused(
@@ -142,8 +143,8 @@ class Answering:
             )
         ended = self._ended_how(connection, gid, left)
         if ended is None or ended.value != left.answer:
-            self._answers.end(connection, left.id, AnswerState.FAILED, f"ended by somebody else: {_told(ended)}")
-            raise Refused(f"{gid} is not prepared any more, and {_told(ended)}", hint="surelane indoubt list")
+            self._answers.end(connection, left.id, AnswerState.FAILED, f"ended by somebody else: {_outcome(ended)}")
+            raise Refused(f"{gid} is not prepared any more, and {_outcome(ended)}", hint="surelane indoubt list")
         self._answers.end(connection, left.id, AnswerState.DONE, f"found {PAST[ended]} afterwards")
         if ended is not answer:
             raise Refused(f"{gid} is {PAST[ended]} already: answer {left.id} of {left.os_user}@{left.host}")
@@ -151,7 +152,7 @@ class Answering:
         return Given(id=left.id, gid=gid, answer=answer, verdict=verdict, forced=left.forced, before=True)
 
     def _ended_how(self, connection: Connection, text: str, left: Row[Any]) -> OperatorAnswer | None:
-        """The ledger tells of a lane's transaction, the server's own memory of another one, if it goes back so far."""
+        """By the ledger for a lane's transaction, by pg_xact_status for another one; None: the server forgot it."""
         gid = Gid.parse(text)
         if gid is not None:
             ledger = Ledger(self._observer.schema, gid.lane)
@@ -182,5 +183,5 @@ def _on_record(connection: Connection, found: InDoubt) -> dict[str, Any]:
     }
 
 
-def _told(ended: OperatorAnswer | None) -> str:
+def _outcome(ended: OperatorAnswer | None) -> str:
     return "how is not known" if ended is None else f"was {PAST[ended]}"

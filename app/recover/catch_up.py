@@ -1,4 +1,4 @@
-"""The replay: the lane itself, `surelane run --until-caught-up`, on the restored target, watched from outside."""
+"""The replay of a recovery: runs and watches `surelane run --until-caught-up` on the restored target."""
 
 import datetime
 import json
@@ -31,17 +31,17 @@ from app.private import opened
 from app.process import signal_at_parents_end
 from app.snapshot.target_info import seen
 
-#: how `app.config` calls it
+#: environment variables of `app.config`
 URL_VARIABLE = "SURELANE_TARGET__URL"
-#: the URL says it, or has it
+#: set to null: the URL has the password, or needs none
 PASSWORD_VARIABLE = "SURELANE_TARGET__PASSWORD_FROM"
-#: seconds between two looks at the lane
+#: seconds between two polls of the lane
 LOOK_SECONDS = 0.5
-#: seconds that the lane gets to stop at an epoch's end
+#: seconds that the lane may take to stop at an epoch's end
 STOP_SECONDS = 60.0
-#: of the lane's log, in an error
+#: lines of the lane's log that an error quotes
 TAIL_LINES = 20
-#: what a lane that ended with this status would have raised here
+#: exit status of the lane -> error to raise here
 _BY_STATUS = {
     int(kind.exit_status): kind
     for kind in (BadMessage, BreakerTripped, CrashLoop, Diverged, Fenced, TargetMismatch, TopicChanged)
@@ -57,9 +57,10 @@ def replay(
     look: Callable[[], None],
     progress: Callable[[str], None],
 ) -> Offsets:
-    """Run `command` on the target of `settings` until it ends, and give how far it has read; `look` may stop it.
+    """Run `command` on the target of `settings` until it ends; returns how far it has read.
 
-    Its log goes to a file. It ends with this process, however that ends.
+    Every poll calls `look`, which stops the command by raising. The command's log goes to the file `log`. The command
+    ends with this process, however that ends.
     """
     url = settings.target.url.render_as_string(hide_password=False)
     environment = {**os.environ, URL_VARIABLE: url, PASSWORD_VARIABLE: "null"}
@@ -87,14 +88,14 @@ def replay(
 
 
 def reached(settings: Settings, engine: Engine) -> Offsets:
-    """How far the lanes of the configuration have read."""
+    """How far the lanes of the configuration have read; raises SurelaneError where the target does not answer."""
     with translated("reading the restored ledger"), engine.connect() as connection:
         found = seen(connection, settings)
     return Offsets.of({tp: offset for lane in found.lanes for tp, offset in lane.read.items()})
 
 
 def missing(position: Offsets, goal: Offsets) -> int:
-    """Offsets between the two."""
+    """Number of offsets from `position` to `goal`."""
     return sum(max(0, offset - position.get(tp, 0)) for tp, offset in goal.items())
 
 
@@ -113,10 +114,10 @@ def _watch(
             look()
         now = left()
         if now is not None and first is not None:
-            progress(_told(now, first - now, time.monotonic() - begun_at))
+            progress(_progress_text(now, first - now, time.monotonic() - begun_at))
 
 
-def _told(left: int, done: int, seconds: float) -> str:
+def _progress_text(left: int, done: int, seconds: float) -> str:
     if done <= 0:
         return f"replay: {left:,} messages left, the lane is starting"
     rate = done / seconds
@@ -124,7 +125,7 @@ def _told(left: int, done: int, seconds: float) -> str:
 
 
 def _left(settings: Settings, engine: Engine, goal: Offsets) -> int | None:
-    """None while the target does not answer: the lane knows better what to do then."""
+    """Messages left; None while the target does not answer, which the lane handles by itself."""
     try:
         return missing(reached(settings, engine), goal)
     except SurelaneError:
@@ -132,13 +133,13 @@ def _left(settings: Settings, engine: Engine, goal: Offsets) -> int | None:
 
 
 def _last_words(log: Path) -> str:
-    """Why it stopped; the log's end where it could not say so."""
+    """The message of the lane's `stopped` event; the log's last lines where there is none."""
     lines = log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
     for line in reversed(lines):
         with suppress(ValueError):
-            told = json.loads(line)
-            if isinstance(told, dict) and told.get("event") == "stopped":
-                return str(told.get("message"))
+            event = json.loads(line)
+            if isinstance(event, dict) and event.get("event") == "stopped":
+                return str(event.get("message"))
     return "\n".join(lines)
 
 
@@ -153,5 +154,5 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _stop_with_parent() -> None:
-    """A supervisor that gets SIGTERM stops its lane at the epoch's end."""
+    """SIGTERM makes the supervisor stop its lane at the epoch's end."""
     signal_at_parents_end(signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""Resuming from the ledger: the operator's answer when target and checkpoint do not fit together.
+"""Resuming from the ledger: what an operator does when target and checkpoint do not fit together.
 
-Nothing is deleted and no data is touched. A new generation is claimed whose checkpoint is FROM_LEDGER: the next start
-puts the old checkpoint aside and begins a new one at the ledger's end. Doing it twice changes nothing more.
+Nothing is deleted and no data is touched. It claims a new generation whose checkpoint is FROM_LEDGER: the next start
+puts the old checkpoint aside and begins a new one at the ledger's end. A second call only claims another generation.
 """
 
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class Resumption:
     """What the next start of one lane will do."""
 
     lane: str
-    #: where it will go on
+    #: where the lane goes on
     position: Offsets
-    #: offsets between there and the end of the topic
+    #: offsets from there to the end of the topic
     messages: int
 
 
 def recover_from_ledger(settings: Settings, engine: Engine, broker: Broker, *, dry_run: bool) -> list[Resumption]:
-    """Check that Kafka, or the archive and Kafka, hold everything from the ledger's end on, then ask the next start to
-    resume there."""
+    """Check that Kafka, or archive and Kafka, have everything from the ledger's end on, then make the next start resume
+    there."""
     schema, found, seen = settings.target.db_schema, [], Look.of(settings, broker)
     with translated("recovering from the ledger"), engine.begin() as connection:
         for name in lane_names(settings, broker):

@@ -1,13 +1,14 @@
-"""A gap: messages that a lane has yet to apply, and that nobody can read any more.
+"""A gap: messages that a lane has yet to apply, and that can be read neither from Kafka nor from the archive.
 
-    deleted    Kafka's retention, or somebody, deleted them, and no archive has them: which offsets is known
-    rewritten  Kafka lost the end of a log that was applied, and gives its offsets to other messages: which ones the
+    deleted    retention or a user deleted them, and no archive has them: their offsets are known
+    rewritten  Kafka lost the end of a log that was applied, and gives its offsets to other messages: which of them the
                lane has passed over is not known
-    made anew  the topic was deleted and created again, or it is another cluster: nobody knows what the old one had left
+    made anew  the topic was deleted and created again, or the cluster is another one: what the old topic had left is
+               not known
 
-`Look.at` says what is missing and from where on everything is there. `accept` moves the lane there: the position in the
-ledger, the pinned topics, what the quarantine says of the old topic, and the record with its reason, in one
-transaction. The target stays without what is missing; nothing here says that it does not matter.
+`Look.at` finds what is missing and the position from which on everything is there. `accept` moves the lane to that
+position: it writes ledger, pinned topics, the old topic's name in the quarantine, and the record with its reason in one
+transaction. The target stays without the missing messages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,56 +31,56 @@ from app.model.last import LastMessages
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.recover.archive_reach import archive_reach
 from app.recover.gaps import Gaps
-from app.recover.rewritten import rewritten
-from app.recover.rewritten import told as rewritten_told
+from app.recover.rewritten import describe_rewritten, rewritten
 from app.recover.stopped_lanes import check_stopped, lane_names
 
-#: in the ledger, in place of how changes were merged
+#: the ledger row's plan, in place of how changes were merged
 PLAN = "gap"
-#: entries keep their bytes and their place, in the topic as it was: offsets of the new one are other messages
+#: entries of the old topic keep bytes and position under its new name: the new topic's offsets are other messages
 _RENAME = "update {schema}.quarantine set topic = :renamed where lane = :lane and topic = :topic"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """What a lane lacks; nothing, where `is_one` is false."""
+    """What a lane lacks; nothing where `is_one` is false."""
 
     lane: str
     #: where its ledger ends
     position: Offsets
-    #: up to where the archive has what comes next; the position where there is none
+    #: end of the archived range that begins at the position; the position itself without one
     archived: Offsets
-    #: from where on everything is there
+    #: the position from which on everything is there
     onward: Offsets
-    #: first and last offset that is deleted, of topics that are the pinned ones
+    #: first and last deleted offset, of topics with the pinned id
     deleted: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
-    #: partitions whose last applied message is another one now, or none: what is there, in words
+    #: partitions whose last applied message was replaced or is gone -> what is there now, in words
     rewritten: Mapping[TopicPartition, str] = field(default_factory=dict)
-    #: topic -> its id when it was pinned, and now; None: it is gone
+    #: topic -> its pinned id and its present one; None: the topic is gone
     anew: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
-    #: id of the cluster when it was pinned, and now; None: the same
+    #: the pinned cluster id and the present one; None: they are the same
     cluster: tuple[str, str] | None = None
     #: offsets from `onward` to the end
     behind: int = 0
 
     @property
     def is_one(self) -> bool:
-        """Whether anything is missing."""
         return bool(self.deleted or self.rewritten or self.anew or self.cluster)
 
     @property
     def missing(self) -> int | None:
-        """Messages, at most; None: nobody knows."""
+        """Number of missing messages, at most; None: not known."""
         return None if self.anew or self.rewritten else self.missing_of_deleted
 
-    def told(self) -> str:
-        """What is missing, in words."""
+    def describe(self) -> str:
+        """What is missing, as a sentence."""
         parts = [f"{tp} {first} to {last}" for tp, (first, last) in self.deleted.items()]
-        said = [f"{', '.join(parts)}, at most {self.missing_of_deleted} messages"] if parts else []
+        found = [f"{', '.join(parts)}, at most {self.missing_of_deleted} messages"] if parts else []
         if self.rewritten:
-            said.append(f"Kafka lost messages that were applied, and wrote others: {rewritten_told(self.rewritten)}")
+            found.append(
+                f"Kafka lost messages that were applied, and wrote others: {describe_rewritten(self.rewritten)}"
+            )
         if self.cluster:
-            said.append(f"pinned to Kafka cluster {self.cluster[0]}, it is {self.cluster[1]} now")
+            found.append(f"pinned to Kafka cluster {self.cluster[0]}, it is {self.cluster[1]} now")
         for name, (was, now) in self.anew.items():
             rest = ", ".join(f"{tp}@{offset}" for tp, offset in self.position.items() if tp.topic == name)
             what = (
@@ -87,26 +88,26 @@ class Gap:
                 if now is None
                 else f"was deleted and created again (id {was}, now {now})"
             )
-            said.append(f"topic {name} {what}; what the old one had behind {rest or 'its beginning'} is not known")
-        return "; ".join(said)
+            found.append(f"topic {name} {what}; what the old one had behind {rest or 'its beginning'} is not known")
+        return "; ".join(found)
 
     @property
     def missing_of_deleted(self) -> int:
-        """Offsets that are known to be deleted."""
+        """Number of offsets that are known to be deleted."""
         return sum(last - first + 1 for first, last in self.deleted.values())
 
     def error(self) -> SurelaneError:
-        """That stops a lane because of it."""
+        """The error that this gap stops a lane with."""
         if self.anew or self.cluster:
-            return TopicChanged.of(self.told(), lane=self.lane)
+            return TopicChanged.of(self.describe(), lane=self.lane)
         if self.rewritten:
-            return LogTruncated.of(rewritten_told(self.rewritten), lane=self.lane)
-        return MessagesGone.of(self.told(), lane=self.lane)
+            return LogTruncated.of(describe_rewritten(self.rewritten), lane=self.lane)
+        return MessagesGone.of(self.describe(), lane=self.lane)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What Kafka has, looked at once for all lanes."""
+    """What Kafka has, read once for all lanes."""
 
     settings: Settings
     cluster: str
@@ -117,13 +118,13 @@ class Look:
 
     @classmethod
     def of(cls, settings: Settings, broker: Broker) -> Self:
-        """Ask; raises Unreachable, or EnvironmentMissing for a topic that is not there."""
+        """Read it from Kafka; raises Unreachable, or EnvironmentMissing for a topic that does not exist."""
         topics = {name: info.topic_id for name, info in broker.topics().items()}
         marks = broker.watermarks(broker.partitions())
         return cls(settings=settings, cluster=broker.cluster_id(), topics=topics, marks=marks, broker=broker)
 
     def at(self, connection: Connection, ledger: Ledger) -> Gap:
-        """What the lane lacks; raises Diverged for one that never started."""
+        """What the lane lacks; raises Diverged for a lane that never started."""
         last = ledger.last(connection)
         if last is None:
             raise Diverged(
@@ -155,21 +156,21 @@ class Look:
         )
 
     def _onward(self, tp: TopicPartition, offset: int, archived: int, anew: Mapping[str, Any]) -> int:
-        """In a topic that was made anew everything is new; what the archive has up to Kafka's first is not missing."""
+        """Kafka's first offset in a topic that was made anew, or where the archive does not reach it; else `offset`."""
         low = self.marks[tp].low
         return low if tp.topic in anew or archived < low else offset
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """The lanes of a configuration, and what operators accepted before."""
+    """The lanes of a configuration, and the gaps that operators accepted before."""
 
     gaps: tuple[Gap, ...]
     accepted: Sequence[Row[Any]]
 
 
 def look(settings: Settings, connection: Connection, broker: Broker) -> Found:
-    """Change nothing."""
+    """Find the gaps of all lanes; changes nothing."""
     schema, seen = settings.target.db_schema, Look.of(settings, broker)
     names = lane_names(settings, broker)
     gaps = tuple(seen.at(connection, Ledger(schema, name)) for name in names)
@@ -177,8 +178,10 @@ def look(settings: Settings, connection: Connection, broker: Broker) -> Found:
 
 
 def named(error: SurelaneError, settings: Settings) -> SurelaneError:
-    """The error of a lane that ran into a gap, with what exactly is missing and what leads out of it, if that can be
-    found out."""
+    """Replace the error of a lane that ran into a gap by one that names what is missing and what to do.
+
+    Returns `error` itself where that cannot be found out.
+    """
     target = settings.target
     try:
         engine = make_engine(target.url, target.owner_role, "surelane recover")
@@ -189,10 +192,10 @@ def named(error: SurelaneError, settings: Settings) -> SurelaneError:
     for gap in gaps:
         if gap.is_one:
             return gap.error()
-    if isinstance(error, LogTruncated):  # what was lost had not been applied
+    if isinstance(error, LogTruncated):  # the lost messages had not been applied
         return error
-    said = f"{error.message}. The target needs none of them, only the checkpoint asks for them"
-    return Diverged.checkpoint_damaged(said, lane=settings.lane)
+    message = f"{error.message}. The target needs none of them, only the checkpoint asks for them"
+    return Diverged.checkpoint_damaged(message, lane=settings.lane)
 
 
 def accept(
@@ -204,12 +207,12 @@ def accept(
     who: tuple[str, str],
     forget: Callable[[str], None],
 ) -> list[tuple[Gap, int]]:
-    """In the caller's transaction: every lane that lacks something goes on behind it; gives the number of each record.
+    """Move every lane that lacks something behind its gap, in the caller's transaction; returns each gap and its id.
 
-    `forget` deletes what the guard has against offsets of a lane's topic that is no more. It commits at once, perhaps
-    in another database: it is called after every check, and before the caller's COMMIT lets a lane go on.
+    `forget` deletes the guard's suspects of a lane whose topic was made anew. It commits at once, perhaps in another
+    database: so it is called after all checks, and before the caller's COMMIT lets a lane go on.
 
-    Raises Refused, with nothing changed, while a lane runs, has something prepared, or lacks nothing at all.
+    Raises Refused, with nothing changed, while a lane runs or has something prepared, and where no lane lacks anything.
     """
     schema, seen, done = settings.target.db_schema, Look.of(settings, broker), []
     _same_partitions(settings, connection, seen)
@@ -269,12 +272,12 @@ def _accept(
 
 
 def _of_pinned(last: EpochRecord, anew: Mapping[str, Any]) -> LastMessages:
-    """Without what is known of topics that were made anew."""
+    """The last messages, without those of topics that were made anew."""
     return {tp: one for tp, one in last.last.items() if tp.topic not in anew}
 
 
 def _archive_is_applied(gap: Gap) -> None:
-    """What the archive has must not be passed over."""
+    """Raises Refused where the archive has messages that the lane has yet to apply: they must not be passed over."""
     if any(gap.archived[tp] > gap.position[tp] for tp in gap.deleted):
         raise Refused(
             f"lane {gap.lane}: the archive goes on to {gap.archived}, and the target does not have it yet. Nothing was "
@@ -284,7 +287,7 @@ def _archive_is_applied(gap: Gap) -> None:
 
 
 def _nothing_prepared(connection: Connection, lane: str) -> None:
-    """What is missing may be in there."""
+    """Raises Refused where the lane has a prepared transaction, which may contain the missing messages."""
     gids = [row.gid for row in prepared(connection) if (gid := Gid.parse(row.gid)) and gid.belongs_to(lane)]
     if gids:
         raise Refused(
@@ -294,7 +297,7 @@ def _nothing_prepared(connection: Connection, lane: str) -> None:
 
 
 def _same_partitions(settings: Settings, connection: Connection, seen: Look) -> None:
-    """A partition that a lane has read and that is no more would be a lane without an end."""
+    """Raises Refused where a lane's partition no longer exists: the lane could not go on."""
     if settings.source.order is not Order.PARTITION:
         return
     there = {tp.partition for tp in seen.marks}

@@ -11,7 +11,7 @@ from app.ledger.ledger_tables import LedgerTables, lanes_of
 
 
 class Gaps:
-    """The table `gap`, in the caller's transaction."""
+    """The table `gap`. Every method runs in the caller's transaction."""
 
     def __init__(self, schema: str) -> None:
         self._schema = schema
@@ -30,17 +30,17 @@ class Gaps:
         )
 
     def add(self, connection: Connection, **values: Any) -> int:
-        """Write one down; gives its number."""
+        """Insert a gap; returns its id."""
         statement = insert(self._table).values(values).returning(self._table.c.id)
         return connection.execute(statement).scalar_one()
 
     def of(self, connection: Connection, settings: Settings) -> Sequence[Row[Any]]:
-        """Those of the configuration's lanes, the oldest first."""
+        """Gaps of the configuration's lanes, the oldest first."""
         mine = lanes_of(self._table.c.lane, settings.lane, several=settings.source.order is Order.PARTITION)
         return connection.execute(select(self._table).where(mine).order_by(self._table.c.id)).all()
 
     def lanes(self, connection: Connection, settings: Settings) -> Sequence[str]:
-        """Lanes of the configuration that ever ran."""
+        """The configuration's lanes that have ever run."""
         lane = LedgerTables.in_schema(self._schema).lane.c.lane
         mine = lanes_of(lane, settings.lane, several=settings.source.order is Order.PARTITION)
         return connection.execute(select(lane).where(mine).order_by(lane)).scalars().all()

@@ -1,4 +1,4 @@
-"""What is known of one of a lane's prepared transactions: from the checkpoint, the ledger and the lane's lock."""
+"""The evidence on a lane's prepared transaction: from the checkpoint, the ledger and the lane's lock."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,23 +18,23 @@ from app.spark.local import LocalCheckpoint, local_folder
 
 @dataclass(frozen=True, kw_only=True)
 class InDoubtEvidence:
-    """Everything the verdict is made of. None: not known."""
+    """Everything that the verdict is derived from. None: not known."""
 
-    #: backend pid of the session that holds the lane's lock; None: nobody does, the lane does not run
+    #: backend pid of the session that holds the lane's lock; None: the lock is free, the lane does not run
     holder: int | None
-    #: where the checkpoint was looked for
+    #: where the checkpoint was read
     location: str
-    #: whether it is the one named on the command line, not the configured one
+    #: whether that is the copy named on the command line, not the configured checkpoint
     copy: bool
-    #: its id; None: there is none, or it cannot be read
+    #: its id; None: there is no checkpoint, or it cannot be read
     checkpoint: str | None
-    #: newest generation that ran on it
+    #: newest generation that ran on the checkpoint
     newest_generation: int | None
-    #: why it could not be read
+    #: why the checkpoint could not be read
     trouble: str | None
-    #: id of the checkpoint that the transaction's generation ran on; None: there is no such generation
+    #: id of the checkpoint that the transaction's generation ran on; None: the ledger has no such generation
     of_generation: str | None
-    #: id of the checkpoint that the lane ran on last, as the target knows it
+    #: id of the checkpoint that the lane ran on last, by the ledger
     current: str | None
     #: offsets/N exists
     planned: bool | None
@@ -42,7 +42,7 @@ class InDoubtEvidence:
     complete: bool | None
     #: the epoch's ledger row is visible
     ledger_row: bool
-    #: what the epoch reads
+    #: the epoch's span
     span: Span | None
 
     def as_json(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class InDoubtEvidence:
 
 @dataclass(frozen=True)
 class EvidenceSource:
-    """Where a checkpoint is read, if it can be."""
+    """Where a checkpoint is; without `entries` it cannot be read from here."""
 
     location: str
     entries: Entries | None
@@ -61,7 +61,7 @@ class EvidenceSource:
 
 
 def source_of(configured: str, copy: Path | None) -> EvidenceSource:
-    """The configured checkpoint, or the `copy` of it; raises Refused for a copy that is none."""
+    """The configured checkpoint, or its `copy`; raises Refused for a copy that is no checkpoint."""
     if copy is not None:
         entries = LocalCheckpoint(copy.absolute())
         if entries.identity() is None:
@@ -74,7 +74,7 @@ def source_of(configured: str, copy: Path | None) -> EvidenceSource:
 def evidence(
     connection: Connection, ledger: Ledger, gid: Gid, source: EvidenceSource, *, mine: bool = False
 ) -> InDoubtEvidence:
-    """Look at everything. `mine`: this session holds the lane's lock itself."""
+    """Collect the evidence. `mine`: this session itself holds the lane's lock."""
     of_generation = ledger.checkpoints(connection)
     row = ledger.lane_row(connection)
     known: dict[str, Any] = {
@@ -105,7 +105,7 @@ def _of_checkpoint(gid: Gid, source: EvidenceSource, of_generation: Mapping[int,
             return {"trouble": "there is none"}
         seen = {"checkpoint": identity.checkpoint, "newest_generation": identity.generation}
         if identity.checkpoint != of_generation.get(gid.generation):
-            return seen  # its epochs have other numbers
+            return seen  # another checkpoint numbers its epochs differently
         planned, complete = source.entries.is_planned(gid.epoch), source.entries.is_complete(gid.epoch)
         return seen | {"planned": planned, "complete": complete, "span": _span(source.entries, gid)}
     except (Diverged, EnvironmentMissing) as error:
@@ -113,11 +113,11 @@ def _of_checkpoint(gid: Gid, source: EvidenceSource, of_generation: Mapping[int,
 
 
 def _span(entries: Entries, gid: Gid) -> Span | None:
-    """Of the gid's own partition, where each has a lane of its own."""
+    """The epoch's span; only the gid's partition where each partition has its own lane."""
     try:
         span = entries.span(gid.epoch)
     except Diverged:
-        return None  # Spark keeps no more than the newest entries, and a copy may lack some
+        return None  # Spark keeps only the newest entries, and a copy may lack some
     partition = gid.lane.partition(".")[2]
     mine = {tp for tp in span.end if not partition or tp.partition == int(partition)}
     return Span(start=Offsets.of({tp: span.start[tp] for tp in mine}), end=span.end.only(mine))

@@ -1,6 +1,6 @@
-"""Prepared transactions as an operator sees them: what each holds, whom it blocks, what the evidence asks for.
+"""Prepared transactions for an operator: the locks of each, the sessions it blocks, the verdict.
 
-Read only, and no JVM: it works while the lane is down, which is when somebody has to look.
+Reads only, and needs no JVM: it works while the lane is down.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ class InDoubt:
     """One prepared transaction of the database."""
 
     prepared: Prepared
-    #: None: not Surelane's
+    #: None: another program's
     gid: Gid | None
     holding: PreparedLocks
-    #: None: of no lane of this configuration
+    #: None: it belongs to no lane of this configuration
     evidence: InDoubtEvidence | None
     verdict: InDoubtVerdict
     why: str
@@ -34,31 +34,31 @@ class InDoubt:
 
     @property
     def right(self) -> OperatorAnswer | None:
-        """The answer that agrees with the evidence, None when there is none."""
+        """The answer that the evidence asks for; None: it asks for none."""
         return RIGHT.get(self.verdict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class InDoubtOverview:
-    """All of them."""
+    """All prepared transactions of the database."""
 
     transactions: Sequence[InDoubt]
-    #: prepared transactions of the whole server, and how many it takes
+    #: prepared transactions of the whole server, and its limit
     used: int
     limit: int
-    #: answers whose process died over them
+    #: answers whose process died before it recorded the outcome
     unfinished: Sequence[Row[Any]]
 
 
 class Observer:
-    """Looks at the prepared transactions of a database, for `lane`; `several`: its lanes are `<lane>.<partition>`."""
+    """Reads the prepared transactions of a database, for `lane`; `several`: its lanes are `<lane>.<partition>`."""
 
     def __init__(self, schema: str, lane: str, source: EvidenceSource, *, several: bool) -> None:
         self.schema, self.lane, self._source, self._several = schema, lane, source, several
         self.answers = Answers(schema)
 
     def overview(self, connection: Connection) -> InDoubtOverview:
-        """Everything, the oldest first."""
+        """All prepared transactions, the oldest first."""
         holding = holdings(connection, self.schema)
         found = [self.look(connection, one, holding.get(one.xid, PreparedLocks())) for one in prepared(connection)]
         used, limit = slots(connection)
@@ -67,7 +67,7 @@ class Observer:
         )
 
     def find(self, connection: Connection, gid: str, *, locked: bool = False) -> InDoubt | None:
-        """One of them; `locked`: this session holds its lane's lock."""
+        """The transaction `gid`; None: it is not prepared. `locked`: this session holds its lane's lock."""
         row = next((one for one in prepared(connection) if one.gid == gid), None)
         if row is None:
             return None
@@ -76,7 +76,7 @@ class Observer:
         )
 
     def look(self, connection: Connection, row: Prepared, holding: PreparedLocks, *, locked: bool = False) -> InDoubt:
-        """What is known of it, and the verdict."""
+        """The evidence on a transaction, and the verdict."""
         gid = Gid.parse(row.gid)
         if gid is None or not self.is_mine(gid):
             return _found(row, gid, holding, None, InDoubtVerdict.FOREIGN, foreign(gid))
@@ -85,12 +85,12 @@ class Observer:
         return _found(row, gid, holding, seen, verdict, why(gid, seen, verdict))
 
     def fate(self, connection: Connection, text: str) -> str:
-        """What became of a transaction that is not prepared, as far as anybody knows."""
+        """What became of a transaction that is not prepared, in words, as far as it is known."""
         gid, given = Gid.parse(text), self.answers.last(connection, text)
         by = f" (answer {given.id}, by {given.os_user}@{given.host})" if given else ""
         if gid is None:
-            nobody = "it is none of Surelane's, and nobody answered it"
-            return f"{PAST[OperatorAnswer(given.answer)]}{by}" if given else nobody
+            no_answer = "it is none of Surelane's, and nobody answered it"
+            return f"{PAST[OperatorAnswer(given.answer)]}{by}" if given else no_answer
         ledger = Ledger(self.schema, gid.lane)
         if ledger.find(connection, gid.generation, gid.epoch) is not None:
             return f"it was committed{by}, the ledger has its epoch"

@@ -1,8 +1,8 @@
-"""The journal of a recovery: what of it is done, a line of JSON for each step, beside the snapshot's manifest.
+"""The journal of a recovery: which steps are done, as lines of JSON in a file beside the snapshot's manifest.
 
-A step is `begun`, then `done` or `failed`; what is done is not done again, what is begun is begun again: every step
-may be repeated. A line is on disk before the next thing happens. A line that a dead process left half-written is cut
-off. The lock on the file goes with its process: one recovery of a snapshot at a time.
+A step is `begun`, then `done` or `failed`. A step that is done is not run again, one that is only begun is: every step
+may be repeated. Each line is fsynced before the recovery goes on. A line that a dead process left half-written is cut
+off. The process holds a lock on the file: one recovery of a snapshot at a time.
 """
 
 import datetime
@@ -16,60 +16,54 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from app.errors import Refused
-from app.snapshot.driver import Destination
+from app.snapshot.driver import RestorePlace
 from app.snapshot.snapshot_directory import StoredSnapshot, sync
 
 FILE, LOG = "recovery.jsonl", "recovery.log"
-_PLACE = tuple(one.name for one in fields(Destination))
+_PLACE = tuple(one.name for one in fields(RestorePlace))
 
 
 class Step(enum.StrEnum):
-    """The steps, in their order."""
+    """The steps, in order."""
 
-    CHECK = "check"  #: does it lead there, is the snapshot sound, is the lane stopped
-    RESTORE = "restore"  #: put back at a new place
-    IN_DOUBT = "in-doubt"  #: roll back what came along prepared; the replay applies it anew
-    LEDGER = "ledger"  #: ask the next start to begin a new checkpoint at the ledger's end
+    CHECK = "check"  #: check the plan, the snapshot's files, and that the lane is stopped
+    RESTORE = "restore"  #: restore the snapshot at a new place
+    IN_DOUBT = "in-doubt"  #: roll back the prepared transactions of the snapshot; the replay applies them again
+    LEDGER = "ledger"  #: make the next start begin a new checkpoint at the ledger's end
     REPLAY = "replay"  #: run the lane until it has caught up
-    VERIFY = "verify"  #: is it right?
+    VERIFY = "verify"  #: check the result
 
 
 class StepState(enum.StrEnum):
-    """How far a step has come."""
-
     WAITING = "waiting"
-    BEGUN = "begun"  #: in progress, or its process died over it
+    BEGUN = "begun"  #: in progress, or its process died
     FAILED = "failed"
     DONE = "done"
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepRecord:
-    """What the journal says of a step."""
+    """A step as the journal has it."""
 
     state: StepState = StepState.WAITING
     at: str | None = None
-    #: what came of it, in words
+    #: the outcome, in words
     said: str = ""
-    #: what later steps need of it
+    #: values that later steps need
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Course:
-    """How far a recovery has come."""
-
-    #: as on the command line, but for a password; None: none was ever begun
-    place: Destination | None
+    #: the destination without its password; None: no recovery was ever begun
+    place: RestorePlace | None
     steps: dict[Step, StepRecord]
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to do."""
         return self.is_done(Step.VERIFY)
 
     def is_done(self, step: Step) -> bool:
-        """Whether this step has come to its end."""
         return self.steps[step].state is StepState.DONE
 
     def as_json(self) -> dict[str, Any]:
@@ -82,33 +76,33 @@ class Course:
 
 
 def course(stored: StoredSnapshot) -> Course:
-    """Of the newest recovery from this snapshot; needs no lock."""
+    """Progress of the newest recovery from this snapshot; takes no lock."""
     file = stored.folder / FILE
     return _course(_whole_lines(file.read_bytes()) if file.exists() else [])
 
 
 class Journal:
-    """Open for writing; made by `journal`."""
+    """A journal that is open and locked; made by `journal`."""
 
     def __init__(self, handle: int, lines: list[dict[str, Any]]) -> None:
         self._handle, self._lines = handle, lines
 
     @property
     def course(self) -> Course:
-        """As far as it goes by now."""
+        """The progress so far."""
         return _course(self._lines)
 
-    def begin_anew(self, place: Destination) -> None:
-        """Another recovery; what was said before is history. `place` without a password."""
+    def begin_anew(self, place: RestorePlace) -> None:
+        """Begin another recovery, which replaces the ones before. `place` has no password."""
         self._write({"what": "recovery", **vars(place)})
 
     def begin(self, step: Step, **facts: Any) -> None:
-        """Before anything of it is done. Facts of an earlier begin stay, these come on top."""
+        """Record the beginning of a step. `facts` are added to those of an earlier begin."""
         self._write({"what": StepState.BEGUN.value, "step": step.value, "facts": facts})
 
-    def end(self, step: Step, state: StepState, said: str, **facts: Any) -> None:
-        """After all of it."""
-        self._write({"what": state.value, "step": step.value, "said": said, "facts": facts})
+    def end(self, step: Step, state: StepState, outcome: str, **facts: Any) -> None:
+        """Record the end of a step."""
+        self._write({"what": state.value, "step": step.value, "said": outcome, "facts": facts})
 
     def _write(self, line: dict[str, Any]) -> None:
         line = {"at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), **line}
@@ -119,7 +113,7 @@ class Journal:
 
 @contextmanager
 def journal(stored: StoredSnapshot) -> Iterator[Journal]:
-    """This process' alone; raises Refused while another one has it."""
+    """Open and lock the journal for this process; raises Refused while another process has it."""
     file = stored.folder / FILE
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     sync(stored.folder)
@@ -149,11 +143,11 @@ def _whole_lines(text: bytes) -> list[dict[str, Any]]:
 
 
 def _course(lines: list[dict[str, Any]]) -> Course:
-    place: Destination | None = None
+    place: RestorePlace | None = None
     steps: dict[Step, StepRecord] = {}
     for line in lines:
         if line["what"] == "recovery":
-            place, steps = Destination(**{name: line[name] for name in _PLACE}), {}
+            place, steps = RestorePlace(**{name: line[name] for name in _PLACE}), {}
             continue
         step = Step(line["step"])
         before = steps.get(step, StepRecord())

@@ -1,7 +1,7 @@
-"""The original target while another one takes its place: its lanes have to stay stopped.
+"""Keeps the lanes of the original target stopped while a restored one takes its place.
 
-Their locks are held for as long as it answers. A lane that is started on it all the same ends our session, as it would
-a dead writer's; `check` notices. A target that is gone cannot be asked, and is not needed.
+It holds their locks while the original answers. A lane that starts on it all the same ends this session, as it ends a
+dead writer's; `check` notices that. An original that does not answer is not needed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,22 +17,22 @@ from app.db.sqlstate import translated
 from app.errors import Refused, SurelaneError
 
 _NAME = "surelane recover"
-#: seconds that the session of a call that has just ended, or was killed, may take to give its lock back
+#: seconds that the session of a call that has just ended, or was killed, may take to release its lock
 ENDING_SECONDS = 5.0
 
 
 class OriginalTarget:
-    """Made by `held`."""
+    """The locks of the original's lanes; made by `held`."""
 
     def __init__(self, settings: Settings, lanes: Sequence[str]) -> None:
         self._target = settings.target
         self._lanes: tuple[str, ...] = tuple(lanes)
         self._connection: Connection | None = None
-        #: why it cannot be asked
+        #: why the original does not answer
         self.trouble: str | None = None
 
     def check(self) -> None:
-        """Raises Refused when a lane runs there."""
+        """Take the locks, if they are not held; raises Refused while a lane runs on the original."""
         if not self._lanes or self._answers():
             return
         try:
@@ -45,30 +45,30 @@ class OriginalTarget:
             self.trouble = error.message
 
     def look(self) -> None:
-        """The same, often: one that did not answer is not asked again."""
+        """Like `check`, for polling: an original that did not answer is not tried again."""
         if self._connection is not None:
             self.check()
 
     def forget(self) -> None:
-        """What answers at its place now is the restored one."""
+        """Hold no locks any more: the restored target has the original's address."""
         self._lanes = ()
         self.close()
 
     def close(self) -> None:
-        """Give the locks back."""
+        """Release the locks."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.invalidate()
             connection.close()
 
     def _answers(self) -> bool:
-        """Whether the session that holds the locks is there."""
+        """Whether the session that holds the locks is alive."""
         if self._connection is None:
             return False
         try:
             lock_holder(self._connection, self._lanes[0])
         except DBAPIError:
-            self.close()  # the server went away, or somebody took the lane over: a new session tells which
+            self.close()  # the server went away, or a lane was started: a new session finds out which
             return False
         return True
 
@@ -86,7 +86,7 @@ class OriginalTarget:
 
 @contextmanager
 def held(settings: Settings, lanes: Sequence[str]) -> Iterator[OriginalTarget]:
-    """Raises Refused while a lane runs there; no lanes: there is nothing to hold."""
+    """Hold the locks of these lanes, if there are any; raises Refused while a lane runs on the original."""
     original = OriginalTarget(settings, lanes)
     try:
         original.check()

@@ -1,4 +1,4 @@
-"""Whether a target that was restored and replayed is as it has to be, as far as it can tell by itself."""
+"""Checks of a restored and replayed target that need no other database."""
 
 from collections.abc import Iterator
 
@@ -13,17 +13,17 @@ from app.recover.recovery_plan import PlanCheck
 
 
 def sound(connection: Connection, settings: Settings, position: Offsets, goal: Offsets) -> Iterator[PlanCheck]:
-    """What is looked at; `position` is where the lanes have read, `goal` where Kafka ended when the replay began."""
+    """Run the checks; `position`: how far the lanes have read, `goal`: where Kafka ended when the replay began."""
     left = missing(position, goal)
-    said = f"{position}, Kafka ended at {goal} when the replay began"
-    yield PlanCheck(what="position", ok=not left, said=f"{said}: {left:,} are missing" if left else said)
+    found = f"{position}, Kafka ended at {goal} when the replay began"
+    yield PlanCheck(what="position", ok=not left, said=f"{found}: {left:,} are missing" if left else found)
     gids = [one.gid for one in prepared(connection)]
     yield PlanCheck(what="prepared", ok=not gids, said=", ".join(gids) or "nothing is prepared")
     yield _accounting(connection, settings)
 
 
 def _accounting(connection: Connection, settings: Settings) -> PlanCheck:
-    """consumed = applied + compacted + filtered + duplicate + quarantined, in every row."""
+    """Check that consumed = applied + compacted + filtered + duplicate + quarantined, in every ledger row."""
     ledger = LedgerTables.in_schema(settings.target.db_schema).ledger
     consumed, *others = (ledger.c[name] for name in COUNTS)
     mine = lanes_of(ledger.c.lane, settings.lane, several=settings.source.order is Order.PARTITION)
@@ -33,5 +33,5 @@ def _accounting(connection: Connection, settings: Settings) -> PlanCheck:
     rows, total, wrong = connection.execute(
         select(func.count(), func.coalesce(func.sum(consumed), 0), func.count().filter(consumed != parts)).where(mine)
     ).one()
-    said = f"{total:,} messages in {rows:,} epochs"
-    return PlanCheck(what="accounting", ok=not wrong, said=f"{said}: {wrong:,} do not add up" if wrong else said)
+    found = f"{total:,} messages in {rows:,} epochs"
+    return PlanCheck(what="accounting", ok=not wrong, said=f"{found}: {wrong:,} do not add up" if wrong else found)

@@ -1,18 +1,18 @@
-"""A recovery from a snapshot: the plan of `app.recover.recovery_plan`, carried out.
+"""A recovery from a snapshot: carries out the plan of `app.recover.recovery_plan`.
 
-Promise: whenever it dies, the same call goes on, and what it ends with is the target as if nothing had been lost. The
-original target is never written to, but for its lanes' locks, which are held while it answers. Nothing is put over
-anything. Every step may be repeated, so that a death between a step and its line in the journal costs time only:
+Promise: after any death the same call goes on, and its result is the target as if nothing had been lost. It never
+writes to the original target and only holds its lanes' locks while it answers. It overwrites nothing. Every step may be
+repeated, so that a death between a step and its line in the journal only costs time:
 
     check      reads only; repeated until the snapshot is restored
-    restore    finds what it did by the mark it left there (`app.snapshot`)
-    in-doubt   an answer that is on record is not given twice (`app.recover.answering`)
-    ledger     a second claim makes another generation, and nothing else
-    replay     the lane's own start settles what a killed one left; the goal is the first replay's
+    restore    finds its earlier result by the mark that it left there (`app.snapshot`)
+    in-doubt   a recorded answer is not given twice (`app.recover.answering`)
+    ledger     a second claim only makes another generation
+    replay     the lane's start settles what a killed lane left; the goal is that of the first replay
     verify     reads only
 
-The in-doubt transactions are rolled back against whatever the checkpoint says: their epochs lie behind the restored
-ledger's end, so the replay applies them anew. A checkpoint that moved on has forgotten what it decided about them.
+The in-doubt transactions are rolled back whatever the checkpoint decided: their epochs lie behind the restored ledger's
+end, so the replay applies them again. A checkpoint that moved on no longer has the decision on them.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,56 +42,54 @@ from app.recover.original_target_lock import OriginalTarget, held
 from app.recover.post_checks import sound
 from app.recover.recovery_plan import PlanCheck, make_plan
 from app.recover.verdict import PAST, OperatorAnswer
-from app.snapshot.driver import Destination
+from app.snapshot.driver import RestorePlace
 from app.snapshot.snapshot_directory import Progress, StoredSnapshot
 from app.snapshot.snapshots import Snapshots
 from app.snapshot.target_info import server
 
 _NAME = "surelane recover"
-#: of a damaged snapshot
+#: faults of a damaged snapshot that an error shows
 FAULTS_SHOWN = 10
-#: of a URL's query, what says how another server is reached
+#: query parameters of a URL that name the server
 _WAY = ("host", "hostaddr", "port")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryOptions:
-    """What the command line says."""
+    """The options of the command line."""
 
-    #: None: where the journal says
-    destination: Destination | None = None
-    #: how the lane reaches the restored target; None: as it reaches the original, at the new place
+    #: None: the journal's
+    destination: RestorePlace | None = None
+    #: how the lane reaches the restored target; None: by `target.url` with the new place
     url: URL | None = None
-    #: roll back other programs' prepared transactions, too
+    #: whether other programs' prepared transactions are rolled back, too
     foreign: bool = False
-    #: give up what an earlier call began
+    #: whether to give up what an earlier call began
     anew: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovered:
-    """How it ended."""
-
     snapshot: str
     course: Course
-    #: of the restored target; None: a finished recovery was only looked at
+    #: URL of the restored target; None: the recovery was finished before
     url: URL | None
-    #: what `verify` looked at
+    #: the checks of `verify`
     checks: tuple[PlanCheck, ...] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether nothing speaks against going on with it."""
+        """Whether every check passed."""
         return all(check.ok for check in self.checks)
 
 
 class Recovering:
-    """One call of it. `say` is told of each step that is over, `progress` of what is going on."""
+    """One call of a recovery. It calls `say` after each step, and `progress` meanwhile."""
 
     def __init__(
         self,
         settings: Settings,
-        wishes: RecoveryOptions,
+        options: RecoveryOptions,
         *,
         lane: Sequence[str],
         compare: Callable[[Settings], PlanCheck] | None,
@@ -100,13 +98,13 @@ class Recovering:
         progress: Progress,
     ) -> None:
         """`lane`: the command that runs the lane until it has caught up; `compare`: with another database."""
-        self.settings, self.wishes = settings, wishes
+        self.settings, self.options = settings, options
         self.lane, self.compare, self.who = lane, compare, who
         self.say, self.progress = say, progress
         self.snapshots = Snapshots(settings, progress)
 
     def run(self, name: str) -> Recovered:
-        """Go on from where it stopped; raises what a step ends with."""
+        """Go on from where the recovery stopped; raises the error that a step ends with."""
         stored = self.snapshots.directory.get(name)
         with journal(stored) as book:
             destination = self._destination(book, stored)
@@ -115,20 +113,20 @@ class Recovering:
             with held(self.settings, self._lanes_to_hold(stored, book)) as original:
                 return _Run(self, stored, book, original, destination).run()
 
-    def _destination(self, book: Journal, stored: StoredSnapshot) -> Destination:
-        """Where it goes; a new entry in the journal when it goes somewhere new."""
-        wished, place, name = self.wishes.destination, book.course.place, stored.manifest.name
+    def _destination(self, book: Journal, stored: StoredSnapshot) -> RestorePlace:
+        """The destination; a new one begins a new recovery in the journal."""
+        wished, place, name = self.options.destination, book.course.place, stored.manifest.name
         if wished is None:
             if place is None:
                 raise ConfigInvalid("say where the snapshot is to be restored to", hint="--to PLACE, a new one")
             return place
-        if stored.manifest.driver is SnapshotDriver.BASEBACKUP:  # the same folder for a call from elsewhere
+        if stored.manifest.driver is SnapshotDriver.BASEBACKUP:  # a later call may have another working directory
             wished = replace(wished, to=str(Path(wished.to).expanduser().absolute()))
         named = replace(wished, to=_without_password(wished.to))
-        if place is not None and named.to == place.to and not self.wishes.anew:
+        if place is not None and named.to == place.to and not self.options.anew:
             return _together(wished, place)
         something_there = book.course.steps[Step.RESTORE].state in (StepState.BEGUN, StepState.DONE)
-        if place is not None and something_there and not (book.course.finished or self.wishes.anew):
+        if place is not None and something_there and not (book.course.finished or self.options.anew):
             raise Refused(
                 f"a recovery from {name} to {place.to} is not finished",
                 hint=f"go on with it: surelane recover run --snapshot {name}; or give it up: add --anew",
@@ -137,17 +135,17 @@ class Recovering:
         return wished
 
     def _lanes_to_hold(self, stored: StoredSnapshot, book: Journal) -> list[str]:
-        """None where target.url names the restored one already: there the replay has the locks."""
+        """The original's lanes; none where target.url names the restored target already: there the replay locks."""
         there = book.course.steps[Step.RESTORE].facts.get("place")
         if there == _place(self.settings.target.url):
             return []
         return [one.lane for one in stored.manifest.seen.lanes]
 
 
-def _together(wished: Destination, place: Destination) -> Destination:
-    """What an earlier call said, and this one on top: another port, say, or a password."""
+def _together(wished: RestorePlace, place: RestorePlace) -> RestorePlace:
+    """Merge the options of this call, such as another port or a password, into those of an earlier one."""
     slots = wished.max_prepared_transactions
-    return Destination(
+    return RestorePlace(
         to=wished.to,
         port=place.port if wished.port is None else wished.port,
         max_prepared_transactions=place.max_prepared_transactions if slots is None else slots,
@@ -159,17 +157,17 @@ class _Run:
     """The steps of one call."""
 
     def __init__(
-        self, of: Recovering, stored: StoredSnapshot, book: Journal, original: OriginalTarget, destination: Destination
+        self, of: Recovering, stored: StoredSnapshot, book: Journal, original: OriginalTarget, destination: RestorePlace
     ) -> None:
         self._of, self._stored, self._book, self._original = of, stored, book, original
         self._destination = destination
         self._checks: tuple[PlanCheck, ...] = ()
         before = book.course.steps[Step.RESTORE]
-        #: no earlier call of this recovery can have restored anything
+        #: whether no earlier call of this recovery can have restored anything
         self._is_first = before.state in (StepState.WAITING, StepState.FAILED) and not before.facts
 
     def run(self) -> Recovered:
-        """All of them, in order."""
+        """Run the steps that are not done, in order."""
         course = self._book.course
         if not course.is_done(Step.RESTORE):
             self._step(Step.CHECK, self._check)
@@ -194,17 +192,17 @@ class _Run:
         self._of.progress(f"{step} ...")
         self._book.begin(step)
         try:
-            said = do()
+            outcome = do()
         except SurelaneError as error:
             self._book.end(step, StepState.FAILED, error.message)
             raise
         failpoint.reach(f"recover-{step}")
         wrong = step is Step.VERIFY and not all(check.ok for check in self._checks)
-        self._book.end(step, StepState.FAILED if wrong else StepState.DONE, said)
-        self._of.say(step, said)
+        self._book.end(step, StepState.FAILED if wrong else StepState.DONE, outcome)
+        self._of.say(step, outcome)
 
     def _check(self) -> str:
-        """The plan's checks, and all of the snapshot read once."""
+        """Run the plan's checks, and read the whole snapshot once."""
         name = self._stored.manifest.name
         with Broker(self._of.settings.source) as broker:
             plan = make_plan(self._of.settings, self._stored, broker)
@@ -219,12 +217,12 @@ class _Run:
                 hint="take another one: surelane snapshot list. Nothing was done",
             )
         whose = "archive and Kafka have" if any(one.what == "archive" for one in plan.checks) else "Kafka has"
-        said = f"{name} is sound, {whose} everything from there on; at most {plan.messages:,} messages to replay"
+        found = f"{name} is sound, {whose} everything from there on; at most {plan.messages:,} messages to replay"
         trouble = self._original.trouble
-        return f"{said}. The original does not answer: see that no lane runs on it ({trouble})" if trouble else said
+        return f"{found}. The original does not answer: see that no lane runs on it ({trouble})" if trouble else found
 
     def _restore(self) -> str:
-        """Also when it is done: it tells what is there, and starts a server that was stopped."""
+        """Restore the snapshot; when that is done already, find the result and start its server if it is stopped."""
         stored, restored = self._of.snapshots.restore(self._stored.manifest.name, self._destination, verified=True)
         if restored.seen is None:
             raise EnvironmentMissing(
@@ -238,8 +236,8 @@ class _Run:
             )
         self._stored = stored
         settings = self._of.settings
-        told = self._book.course.steps[Step.RESTORE].facts.get("url")
-        url = self._of.wishes.url or _lane_url(settings.target.url, restored.url, told)
+        recorded = self._book.course.steps[Step.RESTORE].facts.get("url")
+        url = self._of.options.url or _lane_url(settings.target.url, restored.url, recorded)
         if _place(url) == _place(settings.target.url):
             if restored.before and self._is_first:
                 raise Refused(
@@ -250,13 +248,13 @@ class _Run:
         self._restored = settings.model_copy(update={"target": settings.target.model_copy(update={"url": url})})
         self._engine = make_engine(url, settings.target.owner_role, _NAME)
         if not self._book.course.is_done(Step.RESTORE):
-            told = told if self._of.wishes.url is None else _without_password(url)
-            self._book.begin(Step.RESTORE, place=_place(url), url=told)
+            recorded = recorded if self._of.options.url is None else _without_password(url)
+            self._book.begin(Step.RESTORE, place=_place(url), url=recorded)
         self._check_slots()
         return f"{_without_password(url)}, {restored.seen.position}"
 
     def _check_slots(self) -> None:
-        """A dump may come to a server that cannot prepare."""
+        """Raises TargetMismatch where a two-phase lane got a server that cannot prepare: a dump may go to any."""
         with translated("asking the restored server"), self._engine.connect() as connection:
             found = server(connection).max_prepared_transactions
         if self._restored.mode is CommitMode.TWO_PHASE and not found:
@@ -266,7 +264,7 @@ class _Run:
             )
 
     def _in_doubt(self) -> str:
-        """Every one of the database; the schema is brought up to date first, the record is part of it."""
+        """Roll back every prepared transaction of the database; migrates the schema first, which the record needs."""
         schema, settings = self._restored.target.db_schema, self._restored
         with translated("migrating what was restored"):
             upgrade(self._engine, schema)
@@ -287,7 +285,7 @@ class _Run:
         return ", ".join(f"{one.gid} {PAST[one.answer]}, answer {one.id}" for one in given) or "nothing was prepared"
 
     def _refuse_foreign(self, observer: Observer, gids: Sequence[str]) -> None:
-        if self._of.wishes.foreign:
+        if self._of.options.foreign:
             return
         foreign = [text for text in gids if (gid := Gid.parse(text)) is None or not observer.is_mine(gid)]
         if foreign:
@@ -325,10 +323,10 @@ class _Run:
         return f"from {before} to {position}"
 
     def _goal(self) -> Offsets:
-        """Where Kafka ended when the first replay of this recovery began."""
-        told = self._book.course.steps[Step.REPLAY].facts.get("goal")
-        if told is not None:
-            return Offsets.from_nested(told)
+        """Where Kafka ended when the first replay of this recovery began; recorded in the journal."""
+        recorded = self._book.course.steps[Step.REPLAY].facts.get("goal")
+        if recorded is not None:
+            return Offsets.from_nested(recorded)
         with Broker(self._restored.source) as broker:
             marks = broker.watermarks(broker.partitions())
         goal = Offsets.of({tp: mark.high for tp, mark in marks.items()})
@@ -345,11 +343,10 @@ class _Run:
         return "; ".join(f"{'' if check.ok else 'FAULT '}{check.what}: {check.said}" for check in checks)
 
 
-def _lane_url(original: URL, restored: URL, told: str | None) -> URL:
-    """As the lane reaches the original, at the place of the restored one; or as an earlier call was `told`, which did
-    not keep the password."""
-    if told is not None:
-        url = make_url(told)
+def _lane_url(original: URL, restored: URL, recorded: str | None) -> URL:
+    """The original's URL at the place of the restored target; or the `recorded` one, which has no password."""
+    if recorded is not None:
+        url = make_url(recorded)
         return url.set(password=original.password) if url.username == original.username else url
     way = {name: value for name, value in restored.query.items() if name in _WAY}
     url = original.difference_update_query(_WAY).update_query_dict(way)
@@ -357,7 +354,7 @@ def _lane_url(original: URL, restored: URL, told: str | None) -> URL:
 
 
 def _without_password(text: str | URL) -> str:
-    """Of a URL; what is none stays as it is."""
+    """A URL without its password; other text stays as it is."""
     try:
         return make_url(text).set(password=None).difference_update_query(["password"]).render_as_string()
     except ArgumentError:
@@ -365,5 +362,5 @@ def _without_password(text: str | URL) -> str:
 
 
 def _place(url: URL) -> str:
-    """Where a database is, whoever asks."""
+    """Host, port and name of a database, without the user."""
     return f"{url.host or url.query.get('host')}:{url.port or url.query.get('port') or 5432}/{url.database}"

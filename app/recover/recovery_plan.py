@@ -1,7 +1,7 @@
-"""The plan of getting a target back from a snapshot: what is checked, what follows, and what would be lost.
+"""The plan of a recovery from a snapshot: checks, steps, and what would be lost.
 
-Changes nothing, and needs only the snapshot's manifest and Kafka: the target may be gone. Where the target answers, it
-is asked, too: whether the lane still runs, how fast it lately was, and what operators did since the snapshot.
+Changes nothing, and needs only the snapshot's manifest and Kafka: the target may be gone. A target that answers gives
+whether the lane runs, its recent rate, and what operators did since the snapshot.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ from app.snapshot.snapshot_directory import StoredSnapshot
 from app.snapshot.target_info import rate
 
 _NAME = "surelane recover"
-#: what people did that no message repeats
+#: operators' actions on the quarantine, which no replayed message repeats
 _SINCE = """
     select count(*) from {schema}.quarantine_event
     where at > :at and (who is not null or what = 'release requested')
@@ -40,54 +40,52 @@ _TO = {
 
 @dataclass(frozen=True, kw_only=True)
 class PlanCheck:
-    """Something that was looked at."""
+    """One check of a plan or of its result."""
 
     what: str
     ok: bool
-    #: what was found
+    #: the finding, in words
     said: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecoveryPlan:
-    """How to get there."""
-
     manifest: Manifest
     checks: tuple[PlanCheck, ...]
-    #: what nobody gets back
+    #: what the recovery does not bring back
     lost: tuple[str, ...]
     steps: tuple[str, ...]
-    #: to replay, at most
+    #: messages to replay, at most
     messages: int
-    #: about so long; None: nothing tells
+    #: estimated duration of the replay; None: not known
     seconds: float | None
     headroom_seconds: float
 
     @property
     def command(self) -> str:
-        """That carries it out."""
+        """The command that carries the plan out."""
         return f"surelane recover run --snapshot {self.manifest.name} {_TO[self.manifest.driver]}"
 
     @property
     def ok(self) -> bool:
-        """Whether it leads there."""
+        """Whether every check passed."""
         return all(check.ok for check in self.checks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Target:
-    """What the target says, if it does."""
+    """What the original target reports; `trouble`: why it does not answer."""
 
     trouble: str | None = None
-    #: lanes whose lock somebody holds
+    #: lanes whose lock is held
     running: tuple[str, ...] = ()
     rate: float | None = None
-    #: things that operators did to the quarantine since
+    #: operators' actions on the quarantine since the snapshot
     done_since: int = 0
 
 
 def make_plan(settings: Settings, stored: StoredSnapshot, broker: Broker) -> RecoveryPlan:
-    """Look at everything; raises Unreachable without Kafka."""
+    """Run all checks; raises Unreachable without Kafka."""
     manifest = stored.manifest
     position = manifest.seen.position
     there = broker.partitions()
@@ -115,12 +113,12 @@ def make_plan(settings: Settings, stored: StoredSnapshot, broker: Broker) -> Rec
 
 def _content(manifest: Manifest) -> Iterator[PlanCheck]:
     lanes = ", ".join(one.lane for one in manifest.seen.lanes)
-    said = f"{manifest.seen.position} ({'exact' if manifest.exact else 'at least'}), of {lanes}"
-    yield PlanCheck(what="position", ok=bool(lanes), said=said if lanes else "no lane had started when it was made")
+    found = f"{manifest.seen.position} ({'exact' if manifest.exact else 'at least'}), of {lanes}"
+    yield PlanCheck(what="position", ok=bool(lanes), said=found if lanes else "no lane had started when it was made")
 
 
 def _identity(manifest: Manifest, broker: Broker) -> PlanCheck:
-    """Offsets mean something only in the very topic."""
+    """Check that cluster and topics have the manifest's ids: offsets mean nothing in another topic."""
     cluster, topics = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
     wrong = [f"cluster is {cluster}, was {manifest.cluster_id}"] if manifest.cluster_id not in (None, cluster) else []
     wrong += [
@@ -137,16 +135,16 @@ def _kept(position: Offsets, archived: Offsets, kept: Replayable, missing: set[s
     gone = [f"{tp} {archived[tp]} to {low - 1}" for tp, low in kept.gone.items()]
     gone += [f"all of {tp}" for tp in sorted(missing)]
     whose = "archive and Kafka have" if kept.elsewhere else "Kafka has"
-    said = f"{whose} everything from there on, at most {kept.messages:,} messages"
-    return PlanCheck(what="retention", ok=not gone, said=f"Kafka has no longer: {', '.join(gone)}" if gone else said)
+    found = f"{whose} everything from there on, at most {kept.messages:,} messages"
+    return PlanCheck(what="retention", ok=not gone, said=f"Kafka has no longer: {', '.join(gone)}" if gone else found)
 
 
 def _archived(settings: Settings, position: Offsets, kept: Replayable) -> Iterator[PlanCheck]:
-    """Only where it is needed: what Kafka has is read from Kafka."""
+    """What the archive gives, where Kafka no longer has it."""
     parts = [f"{tp} {position[tp]} to {low - 1}" for tp, low in kept.elsewhere.items()]
     if settings.archive is not None and parts:
-        said = f"{settings.archive.path} has what Kafka has no longer: {', '.join(parts)}"
-        yield PlanCheck(what="archive", ok=True, said=said)
+        found = f"{settings.archive.path} has what Kafka has no longer: {', '.join(parts)}"
+        yield PlanCheck(what="archive", ok=True, said=found)
 
 
 def _server(settings: Settings, manifest: Manifest) -> Iterator[PlanCheck]:
@@ -193,12 +191,12 @@ def _ask(settings: Settings, manifest: Manifest) -> _Target:
     target = settings.target
     try:
         with translated("asking the target"), make_engine(target.url, target.owner_role, _NAME).connect() as connection:
-            return _asked(connection, settings, manifest)
+            return _read_target(connection, settings, manifest)
     except SurelaneError as error:
         return _Target(trouble=error.message)
 
 
-def _asked(connection: Connection, settings: Settings, manifest: Manifest) -> _Target:
+def _read_target(connection: Connection, settings: Settings, manifest: Manifest) -> _Target:
     running = [one.lane for one in manifest.seen.lanes if lock_holder(connection, one.lane) is not None]
     since = text(_SINCE.format(schema=quoted(settings.target.db_schema).replace(":", r"\:")))
     done = connection.execute(since, {"at": manifest.made_at}).scalar_one()

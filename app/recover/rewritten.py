@@ -1,7 +1,7 @@
 """Whether Kafka still has the last message that a lane has applied, or another one at its offset.
 
-Deleted by retention or by compaction it cannot be compared, which is no fault. A topic that is not compacted has every
-message from its first one on, so there a missing one was replaced by something that is no message.
+A message that retention or compaction deleted cannot be compared, which is no fault. A topic that is not compacted has
+every message from its first one on, so a missing message there was replaced by something that is no message.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from app.model.offsets import Position, TopicPartition
 def rewritten(
     broker: Broker, last: LastMessages, marks: Mapping[TopicPartition, Watermarks]
 ) -> dict[TopicPartition, str]:
-    """For each partition whose log is not the one that was applied: what is there now, in words."""
+    """Partitions whose log is not the one that was applied -> what is there now, in words."""
     each = {tp: _found(broker, tp, one, marks[tp]) for tp, one in last.items() if tp in marks}
     return {tp: words for tp, words in each.items() if words is not None}
 
@@ -23,13 +23,12 @@ def rewritten(
 def check_not_rewritten(
     broker: Broker, lane: str, last: LastMessages, marks: Mapping[TopicPartition, Watermarks]
 ) -> None:
-    """Raises LogTruncated."""
+    """Raises LogTruncated where a partition's log is not the one that was applied."""
     if found := rewritten(broker, last, marks):
-        raise LogTruncated.of(told(found), lane=lane)
+        raise LogTruncated.of(describe_rewritten(found), lane=lane)
 
 
-def told(found: Mapping[TopicPartition, str]) -> str:
-    """In one sentence."""
+def describe_rewritten(found: Mapping[TopicPartition, str]) -> str:
     return "; ".join(f"{tp}: {words}" for tp, words in sorted(found.items()))
 
 
@@ -50,13 +49,13 @@ def _found(broker: Broker, tp: TopicPartition, last: LastMessage, mark: Watermar
 
 
 def _without_message(broker: Broker, position: Position, last: LastMessage) -> str | None:
-    """Compaction may have removed it; what is left then is the term it was written in."""
+    """Compaction may have removed the message; then compare the leader epoch that it was written in."""
     if not broker.retention(position.topic).compacted:
         return f"offset {last.offset} was applied as {last}, and has no message now"
     try:
         broker.check_term(position, last.leader_epoch)
     except LogTruncated as error:
         return (
-            f"offset {last.offset} was applied as {last}, and the log of that leader epoch ended before: {error.told}"
+            f"offset {last.offset} was applied as {last}, and the log of that leader epoch ended before: {error.where}"
         )
     return None

@@ -1,4 +1,4 @@
-"""The lanes of a configuration, which have to be stopped for what is done to their ledger."""
+"""The lanes of a configuration, and a check that they are stopped, which changes to their ledger need."""
 
 from sqlalchemy import Connection
 
@@ -13,14 +13,14 @@ class LaneRunning(Refused):
 
 
 def lane_names(settings: Settings, broker: Broker) -> list[str]:
-    """One, or one for each partition that Kafka has."""
+    """The lane; with `order: partition` a lane for each partition that Kafka has."""
     if settings.source.order is Order.TOTAL:
         return [settings.lane]
     return [settings.lane_of(tp) for tp in sorted(broker.partitions())]
 
 
 def check_stopped(connection: Connection, lane: str) -> None:
-    """Raises LaneRunning while somebody holds its lock."""
+    """Raises LaneRunning while a session holds the lane's lock."""
     holder = lock_holder(connection, lane)
     if holder is not None:
         raise LaneRunning(

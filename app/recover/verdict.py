@@ -1,7 +1,7 @@
-"""What the evidence asks to be done with a prepared transaction, and why, in words.
+"""The verdict on a prepared transaction, and its reason in words.
 
-`app.protocol.start_table.ending` decides, as at a start. In addition a command may not know what a start knows: which
-checkpoint is the lane's. Then it says so (UNSURE) instead of taking the lack of an entry for a decision.
+`app.protocol.start_table.ending` decides, as at a start. A command, unlike a start, may not know which checkpoint is
+the lane's. Then the verdict is UNSURE: a missing entry is not taken for a decision.
 """
 
 import enum
@@ -12,21 +12,21 @@ from app.recover.in_doubt_evidence import InDoubtEvidence
 
 
 class OperatorAnswer(enum.StrEnum):
-    """What can be said to a prepared transaction."""
+    """An answer to a prepared transaction."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
 
 
 class InDoubtVerdict(enum.StrEnum):
-    """What a prepared transaction is a case of."""
+    """The case that a prepared transaction is, by the evidence."""
 
     COMMIT = "commit"  #: its epoch was decided
     ROLLBACK = "rollback"  #: its epoch was not decided, Spark replays it
-    ORPHAN = "orphan"  #: of another checkpoint: nobody can decide it any more
+    ORPHAN = "orphan"  #: it belongs to a checkpoint that the lane does not run on any more: it stays undecided
     UNSURE = "unsure"  #: the checkpoint that decides cannot be seen from here
-    IN_PROGRESS = "in progress"  #: its lane runs, and ends it
-    FOREIGN = "foreign"  #: not of this lane
+    IN_PROGRESS = "in progress"  #: its lane runs and ends it
+    FOREIGN = "foreign"  #: it belongs to no lane of this configuration
 
 
 _OF_ENDING = {
@@ -44,7 +44,6 @@ PAST = {OperatorAnswer.COMMIT: "committed", OperatorAnswer.ROLLBACK: "rolled bac
 
 
 def judge(gid: Gid, seen: InDoubtEvidence) -> InDoubtVerdict:
-    """The verdict on a transaction of the lane."""
     if seen.holder is not None:
         return InDoubtVerdict.IN_PROGRESS
     if seen.checkpoint is None or _stranger(seen) or _too_old(gid, seen):
@@ -54,7 +53,6 @@ def judge(gid: Gid, seen: InDoubtEvidence) -> InDoubtVerdict:
 
 
 def why(gid: Gid, seen: InDoubtEvidence, verdict: InDoubtVerdict) -> str:
-    """The reason of the verdict."""
     where = f"the {'copy' if seen.copy else 'checkpoint'} {seen.location}"
     match verdict:
         case InDoubtVerdict.IN_PROGRESS:
@@ -75,14 +73,14 @@ def why(gid: Gid, seen: InDoubtEvidence, verdict: InDoubtVerdict) -> str:
 
 
 def foreign(gid: Gid | None) -> str:
-    """Why a transaction is nobody's business here."""
+    """Why a transaction is foreign."""
     if gid is None:
         return "its name is none that Surelane gives: another program prepared it, and that one decides"
     return f"it belongs to lane {gid.lane}, which is not of this configuration"
 
 
 def what_next(gid: Gid | None, verdict: InDoubtVerdict) -> str:
-    """What to do."""
+    """What an operator should do."""
     match verdict:
         case InDoubtVerdict.IN_PROGRESS:
             return (
@@ -101,7 +99,6 @@ def what_next(gid: Gid | None, verdict: InDoubtVerdict) -> str:
 
 
 def consequence(answer: OperatorAnswer, verdict: InDoubtVerdict) -> str:
-    """What follows from an answer that the evidence does not ask for."""
     match answer, verdict:
         case OperatorAnswer.ROLLBACK, InDoubtVerdict.COMMIT:
             return (
@@ -119,12 +116,12 @@ def consequence(answer: OperatorAnswer, verdict: InDoubtVerdict) -> str:
 
 
 def _stranger(seen: InDoubtEvidence) -> bool:
-    """Neither the checkpoint that the lane used last nor the transaction's own: another machine's, say."""
+    """Whether the checkpoint is neither the lane's last one nor the transaction's (another machine's, perhaps)."""
     return seen.checkpoint not in (seen.of_generation, seen.current)
 
 
 def _too_old(gid: Gid, seen: InDoubtEvidence) -> bool:
-    """Entries that are not there say nothing when the checkpoint was copied before the transaction was prepared."""
+    """Whether the checkpoint was copied before the transaction was prepared: its missing entries then mean nothing."""
     if seen.checkpoint != seen.of_generation or seen.complete:
         return False
     return not seen.planned or (seen.newest_generation or 0) < gid.generation

@@ -1,16 +1,18 @@
-"""Replays: the lane's tables made anew somewhere else, of the messages that made them.
+"""Replays: build the lane's tables again in another place, from the messages that made them.
 
-Promise: beside a running lane, and without touching anything of it, the tables are filled in another place with what
-the lane itself would make of the messages of an exact range. Whenever it dies, the same call goes on.
+Promise: beside a running lane, and without touching it, a replay fills tables in another place with what the lane
+itself makes of the messages of an exact range. After any death the same call goes on.
 
-    bounds     --from and --to, in positions: from is read, to is not any more
-    origin     where the messages come from, and which of them are there: Kafka, and the lane's archive in front of it
-    place      where they go: a schema of the target's database, or another database. There the replay has a ledger, a
-               guard and a quarantine of its own, in a schema of its own, which is marked as a replay's
-    tables     the tables there, like the target's
-    replaying  one lane of `app.lane`, epoch by epoch, each with its ledger row in one COMMIT: no checkpoint, no Spark
-    skipped    which messages the lane and the replay skipped: not always the same
+    bounds           --from (inclusive) and --to (exclusive) as positions
+    origin           where the messages come from, and which of them exist: Kafka, and the lane's archive in front of it
+    destination      where they go: a schema of the target's database, or another database. A replay has its own ledger,
+                     guard and quarantine there, in its own schema
+    metadata         marks that schema as a replay's, and records which replay it is
+    rebuilt_tables    makes the tables there, like the target's
+    runner           runs lanes of `app.lane` epoch by epoch, each with its ledger row in one COMMIT: no checkpoint, no
+                     streaming query; Spark's tasks read and stage
+    skip_comparison  which messages the lane and the replay skipped: not always the same
 
-Every step may be repeated: schema, mark and tables are made in one transaction, and where the replay goes on is in the
-ledger row of the epoch before. What is read of the running lane is its catalog, its ledger and its quarantine.
+Every step may be repeated: in the target's database one transaction makes schema, mark and tables, and the last ledger
+row has the position to go on from. Of the running lane a replay reads the catalog, the ledger and the quarantine.
 """

@@ -1,12 +1,12 @@
-"""Where a replay begins and ends: a position, a time, or an epoch of the lane.
+"""Bounds of a replay: a position, a time, or an epoch of the lane.
 
-    position    shop.cdc[0]@42, more of them with commas; {"shop.cdc": {"0": 42}}; 42, where there is one partition
-                earliest, latest: the first message there is, and the end
+    position    shop.cdc[0]@42, several with commas; {"shop.cdc": {"0": 42}}; 42, where there is one partition
+                earliest, latest: the first message that exists, and the end
     time        30m, 2h, 7d ago, or 2026-01-31T12:00:00Z: by the timestamps of the messages
     epoch       epoch:17, epoch:3:17 (of generation 3), epoch:last: by the rows of the lane's ledger
 
-A position is the next message to read. So what `from` says is applied, and what `to` says is not: of an epoch its start
-counts for `from` and its end for `to`, of a time the first message that is not older for both.
+A position is the next message to read. So the message at `from` is applied, and the one at `to` is not. An epoch gives
+its start for `from` and its end for `to`, a time the first message that is not older for both.
 """
 
 import datetime
@@ -31,22 +31,18 @@ EXAMPLE = "shop.cdc[0]@42, 2h, 2026-01-31T12:00:00Z or epoch:17"
 
 
 class RangeSide(enum.StrEnum):
-    """Which of the two."""
-
     FROM = "from"
     TO = "to"
 
 
 class RangeEnd(enum.Enum):
-    """Words for positions."""
-
     EARLIEST = "earliest"
     LATEST = "latest"
 
 
 @dataclass(frozen=True)
 class EpochOf:
-    """An epoch of the ledger; None: of whatever generation has it, or the last one."""
+    """An epoch of the ledger; generation None: the only one that has it, epoch None: the last one."""
 
     generation: int | None
     epoch: int | None
@@ -54,7 +50,7 @@ class EpochOf:
 
 @dataclass(frozen=True)
 class Bound:
-    """One of the two, as it was typed, and what it means; an int is an offset of the only partition."""
+    """A bound as it was typed, and its meaning; an int is an offset of the only partition."""
 
     text: str
     meaning: Offsets | int | datetime.datetime | EpochOf | RangeEnd
@@ -94,16 +90,16 @@ def _positions(text: str) -> Offsets:
 
 @dataclass(frozen=True)
 class Known:
-    """What bounds are looked up in."""
+    """Resolves bounds to positions."""
 
     origin: Origin
-    #: of the lane's target
+    #: to the lane's target
     connection: Connection
     ledgers: Sequence[Ledger]
 
     def position(self, bound: Bound, side: RangeSide) -> Offsets:
-        """Offsets of every partition that there is. Raises Refused for what does not fit, Diverged for a time from
-        which not everything is there any more."""
+        """Offsets of every existing partition. Raises Refused for a bound that does not fit, Diverged for a time from
+        which on some messages are gone."""
         marks = self.origin.held()
         meaning = bound.meaning
         if isinstance(meaning, RangeEnd):
@@ -134,7 +130,7 @@ class Known:
         if side is RangeSide.TO:
             return found
         doubtful = [tp for tp, mark in marks.items() if 0 < mark.low == found[tp]]
-        if doubtful:  # what came before the first message that is there may be of that time, too
+        if doubtful:  # messages before the first one that exists may be of that time, too
             lost = ", ".join(f"{tp} 0 to {marks[tp].low - 1}" for tp in sorted(doubtful))
             raise Diverged(
                 f"--from {bound.text}: {self.origin.name} no longer has {lost}, and nobody can tell which of them are "
@@ -162,7 +158,7 @@ class Known:
     def _of(
         self, ledger: Ledger, rows: Sequence[EpochRecord], generation: int, epoch: int, side: RangeSide
     ) -> Offsets | None:
-        """One lane's part of it; a lane that had nothing to do in that epoch was where it was before."""
+        """One lane's part of an epoch; a lane without a row of that epoch was at the end of its row before."""
         for row in rows:
             if row.generation == generation:
                 return row.span.start if side is RangeSide.FROM else row.span.end
@@ -171,7 +167,7 @@ class Known:
 
 
 def check(start: Offsets, goal: Offsets, origin: Origin) -> None:
-    """Raises Refused for a range that is none, Diverged for one of which not everything is there."""
+    """Raises Refused for a range that runs backwards or ends behind what the origin has."""
     marks = origin.held()
     beyond = [f"{tp}@{goal[tp]} (it ends at {mark.high})" for tp, mark in sorted(marks.items()) if goal[tp] > mark.high]
     if beyond:

@@ -1,4 +1,4 @@
-"""Where a replay goes, and what its lane is told there."""
+"""Where a replay goes, and the settings of its lane there."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from app.config.values import MAX_NAME_BYTES, postgres_url, schema_name
 from app.db.engine import make_engine
 from app.verify.positions import OWN
 
-#: of its sessions
+#: application_name of its sessions
 NAME = "surelane replay"
 
 #: schema, table
@@ -19,19 +19,19 @@ Name = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Destination:
+class RebuildPlace:
     """A schema of the target's database, or another database."""
 
-    #: of the lane that is replayed
+    #: settings of the lane that is replayed
     settings: Settings
     #: None: the tables keep their schemas, in another database
     schema: str | None
-    #: of that database
+    #: URL of the replay's database
     url: URL
 
     @classmethod
-    def parse(cls, settings: Settings, into: str) -> "Destination":
-        """Of `--into`; raises ValueError whose text holds no password."""
+    def parse(cls, settings: Settings, into: str) -> "RebuildPlace":
+        """From the text of `--into`; raises a ValueError whose text has no password."""
         try:
             if "://" in into:
                 return cls(settings=settings, schema=None, url=postgres_url(into))
@@ -44,7 +44,7 @@ class Destination:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is another database."""
+        """Whether it is another database than the target's."""
         return self.schema is None
 
     @property
@@ -54,41 +54,40 @@ class Destination:
 
     @property
     def owner_role(self) -> str | None:
-        """Roles of the target need not be known elsewhere."""
+        """The target's owner role; None in another database, which may not have that role."""
         return None if self.is_elsewhere else self.settings.target.owner_role
 
     @property
     def shown(self) -> str:
-        """For people: no password."""
+        """Schema, or URL without its password."""
         return self.schema or self.url.set(password=None).render_as_string()
 
     def engine(self) -> Engine:
-        """Of its database."""
+        """An engine for the replay's database."""
         return make_engine(self.url, self.owner_role, NAME)
 
     def target(self) -> Engine:
-        """Of the lane's target."""
+        """An engine for the lane's target."""
         return make_engine(self.settings.target.url, self.settings.target.owner_role, NAME)
 
     def name_of(self, name: Name) -> Name:
-        """What a table of the target is called there."""
+        """Name in the replay of a table of the target."""
         return name if self.schema is None else (self.schema, name[1])
 
     def replaying(self, known_skips: int) -> Settings:
-        """What the lane of the replay is told: the same, at this place, with a ledger of its own, committing in one
-        phase. It sends no dead letters and archives nothing, and its breaker takes `known_skips` more: so many the
-        lane skipped."""
-        told, guard = self.settings.target, self.settings.guard
+        """The settings of the replay's lane: the lane's own, but at this place, with another ledger, committing in one
+        phase, without dead letters and archive. Its breaker allows the `known_skips` messages that the lane skipped."""
+        original, guard = self.settings.target, self.settings.guard
         breaker = guard.breaker
         if breaker is not None:
             breaker = BreakerSettings(messages=breaker.messages + known_skips, minutes=breaker.minutes)
         target = {"url": self.url, "owner_role": self.owner_role, "db_schema": self.own}
         if self.schema is not None:
-            target["tables"] = {source: self._moved(table) for source, table in told.tables.items()}
-            target["keys"] = {self._moved(table): key for table, key in told.keys.items()}
+            target["tables"] = {source: self._moved(table) for source, table in original.tables.items()}
+            target["keys"] = {self._moved(table): key for table, key in original.keys.items()}
         return self.settings.model_copy(
             update={
-                "target": told.model_copy(update=target),
+                "target": original.model_copy(update=target),
                 "guard": guard.model_copy(update={"url": None, "dead_letter": None, "breaker": breaker}),
                 "archive": None,
                 "delivery": Delivery.EXACTLY_ONCE,
@@ -97,5 +96,5 @@ class Destination:
         )
 
     def _moved(self, table: str) -> str:
-        """`schema.table` of the target, there."""
+        """`schema.table` in the replay for one of the target."""
         return f"{self.schema}.{table.partition('.')[2]}"

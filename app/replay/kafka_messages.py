@@ -1,4 +1,4 @@
-"""Kafka's messages of a span that the archive has only in part."""
+"""Reads Kafka's messages of a span that the archive has only in part."""
 
 from collections.abc import Iterator
 
@@ -10,16 +10,16 @@ from app.model.offsets import Span
 
 
 class KafkaMessages:
-    """By a consumer of its own. Used by one thread."""
+    """Reads spans with its own consumer. Used by one thread."""
 
     def __init__(self, source: SourceSettings) -> None:
         self._reader = SpanReader(source, WholeBatch)
 
     def read(self, span: Span) -> Iterator[RawMessage]:
-        """All of them, each partition's in order. Raises what `SpanReader.read` does."""
+        """All messages of the span, each partition's in order. Raises what `SpanReader.read` does."""
         for batch in self._reader.read(span):
             yield from map(raw, batch.messages)
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._reader.close()

@@ -1,4 +1,4 @@
-"""What is on record of a replay: the comment of its own schema, beside which its ledger says how far it has come."""
+"""Metadata of a replay, in the comment of its schema. How far it has come is in its ledger."""
 
 import json
 from dataclasses import dataclass, replace
@@ -16,47 +16,47 @@ _COMMENT = text("select obj_description(oid, 'pg_namespace') from pg_namespace w
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayMetadata:
-    """Which replay it is."""
+    """What a replay replays."""
 
     lane: str
     #: host:port/database of the lane's target
     of: str
     start: Offsets
     goal: Offsets
-    #: as they were typed
+    #: the bounds as they were typed
     start_text: str
     goal_text: str
 
     @property
     def span(self) -> Span:
-        """What it replays."""
+        """The range of positions."""
         return Span(start=self.start, end=self.goal)
 
     def to(self, goal: Offsets, goal_text: str) -> "ReplayMetadata":
-        """With another end."""
+        """A copy with another end."""
         return replace(self, goal=goal, goal_text=goal_text)
 
 
 def exists(connection: Connection, schema: str) -> bool:
-    """Whether there is such a schema."""
+    """Whether the schema exists."""
     return connection.execute(_COMMENT, {"schema": schema}).first() is not None
 
 
 def is_marked(connection: Connection, schema: str) -> bool:
-    """Whether it was made for a replay."""
-    said = connection.execute(_COMMENT, {"schema": schema}).scalar_one_or_none()
-    return bool(said and said.startswith(REPLAY_MARK))
+    """Whether the schema was made for a replay."""
+    found = connection.execute(_COMMENT, {"schema": schema}).scalar_one_or_none()
+    return bool(found and found.startswith(REPLAY_MARK))
 
 
 def find(connection: Connection, own: str) -> ReplayMetadata | None:
-    """None: there is no such schema. Raises Refused for one that is no replay's."""
+    """Metadata of the replay whose schema is `own`; None: no such schema. Raises Refused for another kind of schema."""
     row = connection.execute(_COMMENT, {"schema": own}).first()
     if row is None:
         return None
     try:
-        told = json.loads((row[0] or "").removeprefix(REPLAY_MARK))
-        start, goal = Offsets.from_nested(told.pop("start")), Offsets.from_nested(told.pop("goal"))
-        return ReplayMetadata(**told, start=start, goal=goal)
+        fields = json.loads((row[0] or "").removeprefix(REPLAY_MARK))
+        start, goal = Offsets.from_nested(fields.pop("start")), Offsets.from_nested(fields.pop("goal"))
+        return ReplayMetadata(**fields, start=start, goal=goal)
     except (ValueError, TypeError, KeyError):
         raise Refused(
             f"schema {own} is there, and is no replay's",
@@ -65,9 +65,9 @@ def find(connection: Connection, own: str) -> ReplayMetadata | None:
 
 
 def write(connection: Connection, own: str, mark: ReplayMetadata) -> None:
-    """On the schema, which is there."""
-    told: dict[str, Any] = vars(mark) | {"start": mark.start.nested(), "goal": mark.goal.nested()}
-    comment(connection, own, json.dumps(told))
+    """Write the metadata to the comment of the schema `own`, which exists."""
+    fields: dict[str, Any] = vars(mark) | {"start": mark.start.nested(), "goal": mark.goal.nested()}
+    comment(connection, own, json.dumps(fields))
 
 
 def comment(connection: Connection, schema: str, words: str) -> None:

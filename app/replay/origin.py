@@ -1,4 +1,4 @@
-"""Where a replay's messages come from."""
+"""The source of a replay's messages."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -11,28 +11,28 @@ from app.model.offsets import Offsets, Position, Span, TopicPartition
 class Origin(Protocol):
     """Messages of topic-partitions, by their offsets. Used by one thread at a time."""
 
-    #: for people
+    #: shown in messages
     name: str
 
     def held(self) -> Mapping[TopicPartition, Watermarks]:
-        """Of every partition the first offset that is there, and the one behind the last."""
+        """First offset that exists and end (exclusive) of every partition."""
         ...
 
     def at(self, timestamp_ms: int) -> Offsets:
-        """Of every partition the first message that is not older; where there is none, its end."""
+        """Offset of every partition's first message that is not older; its end where there is none."""
         ...
 
     def is_in_kafka(self, span: Span) -> bool:
-        """Whether Kafka has all of it."""
+        """Whether Kafka has the whole span."""
         ...
 
     def given(self, span: Span) -> list[RawMessage] | None:
-        """Every message of the span, each partition's in order; None: Kafka has all of them. Raises Diverged for what
-        is not there any more."""
+        """Every message of the span, each partition's in order; None: Kafka has all of them. Raises Diverged where some
+        are gone."""
         ...
 
     def message(self, position: Position) -> RawMessage | None:
-        """One message, whole; None where there is none (offsets have gaps)."""
+        """The message at `position`; None where there is none (offsets have gaps)."""
         ...
 
     def messages(self, start: Position, limit: int) -> list[RawMessage]:
@@ -40,12 +40,12 @@ class Origin(Protocol):
         ...
 
     def close(self) -> None:
-        """Give up what is held."""
+        """Close what it has opened."""
         ...
 
 
 def gone(origin: Origin, position: Offsets, goal: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """What is missing between the two: first and last offset."""
+    """First and last offset that is gone between `position` and `goal`, by partition."""
     marks = origin.held()
     return {
         tp: (position[tp], min(marks[tp].low, end) - 1)
@@ -54,7 +54,6 @@ def gone(origin: Origin, position: Offsets, goal: Offsets) -> dict[TopicPartitio
     }
 
 
-def told(missing: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """In words."""
+def describe_missing(missing: Mapping[TopicPartition, tuple[int, int]]) -> str:
     each = (f"{tp} {first} to {last} ({last - first + 1:,} offsets)" for tp, (first, last) in sorted(missing.items()))
     return ", ".join(each)

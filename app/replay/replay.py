@@ -1,4 +1,4 @@
-"""One call of a replay: opened, run epoch by epoch to its end, looked at."""
+"""One call of a replay: opens it, runs it epoch by epoch to its end, and reports the result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from app.recover.archive_reach import archive_readers
 from app.recover.stopped_lanes import lane_names
 from app.replay.archive_origin import ArchivedOrigin
 from app.replay.bounds import Known
-from app.replay.destination import Destination
+from app.replay.destination import RebuildPlace
 from app.replay.kafka_messages import KafkaMessages
 from app.replay.kafka_origin import KafkaOrigin
 from app.replay.metadata import ReplayMetadata
@@ -34,17 +34,17 @@ from app.snapshot.target_info import pinned
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """What came of it."""
+    """The result of a replay."""
 
-    place: Destination
+    place: RebuildPlace
     mark: ReplayMetadata
-    #: where the replay's ledger ends: applied up to there
+    #: where the replay's ledger ends: everything before it is applied
     position: Offsets
-    #: messages behind it, before the end, that wait for the rest of a source transaction or of a changed key
+    #: messages between it and the end that wait for the rest of a source transaction or of a changed key
     held: int
     #: of all calls together
     counts: Counts
-    #: of this call
+    #: of this call only
     messages: int
     seconds: float
     skips: ReplaySkips
@@ -52,16 +52,16 @@ class Replayed:
 
 
 class Replaying:
-    """`progress` is told what is going on; `stop` ends it at the end of an epoch."""
+    """Runs a replay. It calls `progress` with each change; the event `stop` ends it at the end of an epoch."""
 
     def __init__(
-        self, place: Destination, wishes: ReplayOptions, *, stop: Event, progress: Callable[[str], None]
+        self, place: RebuildPlace, options: ReplayOptions, *, stop: Event, progress: Callable[[str], None]
     ) -> None:
-        self._place, self._wishes = place, wishes
+        self._place, self._options = place, options
         self._stop, self._progress = stop, progress
 
     def run(self) -> Replayed:
-        """Up to its end; raises Refused when it was told to stop before."""
+        """Run to the end; raises Refused when `stop` is set before."""
         settings = self._place.settings
         with ExitStack() as stack:
             broker = stack.enter_context(Broker(settings.source))
@@ -77,7 +77,7 @@ class Replaying:
             ledgers = [Ledger(settings.target.db_schema, lane) for lane in lanes]
             opening = Opening(
                 place=self._place,
-                wishes=self._wishes,
+                options=self._options,
                 known=Known(origin, target, ledgers),
                 target=target,
                 there=there,
@@ -86,15 +86,15 @@ class Replaying:
             mark = opening.open()
             with translated("replay: reading the target's quarantine"):
                 known = within(target, settings.target.db_schema, lanes, mark.span)
-            told = self._place.replaying(len(known))
-            pool = stack.enter_context(stage_tasks(told))
-            run = Run(told, mark, origin, pool, identity, opening, self._stop, self._progress)
+            lane_settings = self._place.replaying(len(known))
+            pool = stack.enter_context(stage_tasks(lane_settings))
+            run = Run(lane_settings, mark, origin, pool, identity, opening, self._stop, self._progress)
             begun_at = time.monotonic()
             run.to_the_end()
             seconds = time.monotonic() - begun_at
-            counts = [_counted(there, told, lane) for lane in lanes]
+            counts = [_counted(there, lane_settings, lane) for lane in lanes]
             with translated("replay: reading its quarantine"):
-                here = within(there, told.target.db_schema, lanes, mark.span)
+                here = within(there, lane_settings.target.db_schema, lanes, mark.span)
             return Replayed(
                 place=self._place,
                 mark=mark,
@@ -109,7 +109,7 @@ class Replaying:
 
 
 def _origin(settings: Settings, broker: Broker, cluster: str, topics: dict[str, str]) -> Origin:
-    """Kafka, and in front of it the archive, if the lane has one."""
+    """Kafka, with the archive in front of it if the lane has one."""
     kafka, readers = KafkaOrigin(broker), archive_readers(settings, broker.partitions())
     for reader in set(readers.values()):
         reader.check_topics(cluster, topics)
@@ -118,7 +118,7 @@ def _origin(settings: Settings, broker: Broker, cluster: str, topics: dict[str, 
 
 @contextmanager
 def _asking(engine: Engine, where: str) -> Iterator[Connection]:
-    """A connection on which every statement is by itself: nothing is held up by it."""
+    """A connection in autocommit mode, which blocks nothing."""
     with ExitStack() as stack:
         with translated(f"replay: connecting to {where}"):
             connection = stack.enter_context(engine.execution_options(isolation_level="AUTOCOMMIT").connect())
@@ -126,7 +126,7 @@ def _asking(engine: Engine, where: str) -> Iterator[Connection]:
 
 
 def _identity(target: Connection, settings: Settings, broker: Broker) -> tuple[str, dict[str, str]]:
-    """Cluster and topics by Kafka's ids; raises TopicChanged where the lane is pinned to others."""
+    """Cluster id, and topic -> id, from Kafka; raises TopicChanged where the lane is pinned to others."""
     with translated("replay: reading the target's ledger"):
         cluster, topics = pinned(target, settings)
     found = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}

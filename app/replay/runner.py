@@ -1,4 +1,4 @@
-"""The lanes of a replay: opened as often as it takes, fed epoch by epoch."""
+"""Runs the lanes of a replay epoch by epoch, and opens them again after a failure that passes."""
 
 import datetime
 import time
@@ -33,16 +33,16 @@ from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()
 
-#: failures in a row, of kinds that pass, without an epoch between them
+#: failures of the verdict retry in a row, without an epoch between them
 MAX_FAILURES = 6
-#: seconds of the first and of the longest pause after one
+#: seconds of the base and of the longest pause after a failure
 PAUSE_SECONDS = (0.5, 10.0)
-#: in place of a checkpoint's id and of a delivery: neither has a part in it
+#: stands for the checkpoint's id and the delivery mode, which a replay does not have
 _REPLAY = "replay"
 
 
 class Run:
-    """The lanes of a replay, as often as they have to be opened."""
+    """The run of a replay's lanes."""
 
     def __init__(
         self,
@@ -65,23 +65,23 @@ class Run:
         self._number = 0
         self._failures = 0
         self._begun_at = time.monotonic()
-        #: offsets that were left when this call began
+        #: offsets that were left when this call began; None: not known yet
         self._first_left: int | None = None
-        #: that this call has applied or skipped
+        #: offsets that this call has processed
         self.messages = 0
 
     @property
     def position(self) -> Offsets:
-        """Applied up to there."""
+        """The next offset to apply of each partition."""
         return Offsets.joined([lane.position for lane in self._lanes.values()])
 
     @property
     def held(self) -> int:
-        """Offsets that were read and not applied."""
+        """Number of offsets that were read and not applied."""
         return _left(self.position, self._read())
 
     def to_the_end(self) -> None:
-        """Through failures that pass; raises Refused when it was told to stop before."""
+        """Run to the end, trying again after failures of verdict retry; raises Refused when `stop` is set before."""
         while True:
             try:
                 with self._opened():
@@ -115,7 +115,7 @@ class Run:
                 writer.close()
 
     def _open(self, writer: LaneWriter) -> None:
-        """Claim the next generation, in which epochs are numbered anew."""
+        """Claim the next generation; its epochs are numbered from 0. Records the genesis row at the first opening."""
         ledger, start = writer.ledger, writer.mine(self._mark.start)
         with translated(f"replay of lane {writer.name}: opening"):
             writer.connection = connection = writer.engine.connect()
@@ -138,12 +138,12 @@ class Run:
                     f"the replay was stopped before its end, {left:,} messages are left at most",
                     hint="the same call goes on with it",
                 )
-            self._tell(left)
+            self._report_progress(left)
             self._epoch(self._cutting.next(self._read(), goal))
-        self._tell(0)
+        self._report_progress(0)
 
     def _check_goal(self, goal: Offsets) -> None:
-        """A call may not move the end to before what is applied."""
+        """Raises Refused where this call's end lies before what is applied."""
         if behind := [f"{tp}@{offset}" for tp, offset in self.position.items() if offset > goal[tp]]:
             raise Refused(
                 f"the replay is past --to already, at {', '.join(behind)}",
@@ -151,10 +151,10 @@ class Run:
             )
 
     def _epoch(self, span: Span) -> None:
-        """Of every lane that has something in it."""
+        """Run one epoch on every lane that has messages in the span."""
         sizes: list[int] = []
         parts = {tp: own for tp in self._lanes if (own := _only(span, tp)).start != own.end}
-        for tp in parts:  # of several lanes, side by side
+        for tp in parts:  # several lanes stage side by side
             self._ask(self._lanes[tp], self._lanes[tp].position, [parts[tp]])
         for tp, own in parts.items():
             lane = self._lanes[tp]
@@ -174,7 +174,7 @@ class Run:
             try:
                 lane.process_epoch(self._number, own, EpochSource(planned, self._part, self._origin), staged)
             except Diverged:
-                self._opening.check_there(self.position, self._mark.goal)  # says exactly what is gone
+                self._opening.check_there(self.position, self._mark.goal)  # its error names what is gone
                 raise
         self.messages += _left(span.start, span.end)
         if sizes:
@@ -183,8 +183,8 @@ class Run:
         self._failures = 0
 
     def _ask(self, lane: Lane, start: Offsets, planned: list[Span], size: int = 0) -> None:
-        """Have epochs staged ahead, the first from where the lane's next one begins; what the archive has is given to a
-        task at its turn."""
+        """Have epochs staged ahead, the first from `start`, where the lane's next one begins. Not where the archive has
+        the first one's messages: they are given to a task at the epoch's turn."""
         if lane.stage is None or not planned:
             return
         starts = [start, *(one.end for one in planned[:-1])]
@@ -193,7 +193,7 @@ class Run:
             lane.stage.ask(spans, size)
 
     def _next(self, planned: Span, size: int) -> list[Span]:
-        """What is likely to be planned after an epoch of one lane over everything, as many as may be staged ahead."""
+        """Spans that are likely to follow an epoch, as many as may be staged ahead; none with a lane per partition."""
         if None not in self._lanes:
             return []
         self._cutting.learn(planned, size)
@@ -209,7 +209,7 @@ class Run:
     def _read(self) -> Offsets:
         return Offsets.joined([lane.read for lane in self._lanes.values()])
 
-    def _tell(self, left: int) -> None:
+    def _report_progress(self, left: int) -> None:
         if self._first_left is None:
             self._first_left, self._begun_at = left, time.monotonic()
         done, seconds = self._first_left - left, time.monotonic() - self._begun_at
@@ -221,7 +221,7 @@ class Run:
 
 
 def _only(span: Span, tp: TopicPartition | None) -> Span:
-    """The part of one lane; None: it is the only one."""
+    """The part of one lane's partition; None: the lane has all of them."""
     return span if tp is None else Span(start=span.start.only({tp}), end=span.end.only({tp}))
 
 

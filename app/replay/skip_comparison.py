@@ -1,7 +1,7 @@
-"""Which messages of a replay's range the lane skipped, and which the replay.
+"""Compares the messages of a replay's range that the lane skipped with those that the replay skipped.
 
-A replay decides anew, by the same rules: what could not be applied then may be applied now, or the other way round.
-Where the two differ the tables may, too.
+A replay decides again, by the same rules: a message that could not be applied then may be applied now, or the other way
+round. Where the two differ, the tables may differ, too.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from app.quarantine.quarantine import Quarantine, Skip
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaySkips:
-    """Of one range."""
+    """Skipped messages of one range."""
 
     #: by the lane: entries of the target's quarantine
     there: tuple[Skip, ...]
@@ -25,13 +25,13 @@ class ReplaySkips:
 
     @property
     def only_there(self) -> list[Skip]:
-        """What the replay has applied and the lane has not, or later than in its turn."""
+        """Messages that the replay applied and the lane skipped; the lane may have applied them later (release)."""
         known = {one.position for one in self.here}
         return [one for one in self.there if one.position not in known]
 
     @property
     def only_here(self) -> list[Skip]:
-        """What the lane has applied and the replay has not."""
+        """Messages that the lane applied and the replay skipped."""
         known = {one.position for one in self.there}
         return [one for one in self.here if one.position not in known]
 
@@ -43,7 +43,7 @@ class ReplaySkips:
 
 
 def within(connection: Connection, schema: str, lanes: Sequence[str], span: Span) -> list[Skip]:
-    """Entries of these lanes' quarantine of messages of the span, in the order of the positions."""
+    """Quarantine entries of these lanes within the span, ordered by position."""
     found = [one for lane in lanes for one in Quarantine(schema, lane).skips(connection)]
     return sorted((one for one in found if span.has(one.position)), key=lambda one: one.position)
 

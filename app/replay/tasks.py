@@ -1,4 +1,4 @@
-"""The Spark session of a replay, with tasks that read, decode and stage its messages as they do for a lane."""
+"""The Spark session of a replay, with resident tasks that read, decode and stage its messages as for a lane."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def stage_tasks(settings: Settings) -> Iterator[Pool]:
-    """Session and tasks end with it. Epochs keep the order within each topic only: all that Kafka has is read."""
+    """A pool of stage tasks; session and tasks end with the context. Epochs keep only the order within each topic."""
     with session(settings) as spark:
         from app.worker.lane_factory import make_pool
 
@@ -25,7 +25,7 @@ def stage_tasks(settings: Settings) -> Iterator[Pool]:
 
 @contextmanager
 def session(settings: Settings) -> "Iterator[SparkSession]":
-    """Of this process, which has no other one."""
+    """The only Spark session of this process."""
     jvm = start_lanes_jvm(settings)  # it comes up while Python imports
     from app.spark.session import make_session, stop_session
 

@@ -1,18 +1,18 @@
-"""Snapshots of the target: taken while the lane runs, put back somewhere else.
+"""Snapshots of the target: taken while the lane runs, restored to another place.
 
-Promise: what `list` shows is whole, and the position on record for it is never one that its content does not reach.
-A restore never touches the original, and may be called again until it is done.
+Promise: each snapshot that `list` shows is whole, and its content reaches at least the position on record. A restore
+never changes the original, and may be called again until it is done.
 
-What is inside is a driver's: `basebackup`, `dump`, `rds` (`app.snapshot.driver` is what they have in common). Beside
-it lies the manifest. The ledger is part of the target, so a snapshot's position is always the one in its own ledger:
+The content is a driver's: `basebackup`, `dump`, `rds` (interface: `app.snapshot.driver`). The manifest is beside it.
+The ledger is part of the target, so a snapshot's position is the one in its own ledger:
 
-    dump         the ledger is read in the very snapshot of the database that is dumped: exact
-    basebackup   consistent as of the backup's end, which no query can name: the ledger is read before its begin and
-    rds          after its end, and the position lies between the two. The first restore reads what it is
+    dump         reads the ledger in the same database snapshot that pg_dump uses: exact
+    basebackup   consistent as of the backup's end, which no query can name: the ledger is read before the begin and
+    rds          after the end, and the position lies between the two. The first restore reads the exact one
 
-Making one:    .part-<name>/ (held by a lock) -> content -> SHA256SUMS -> manifest.json -> all on disk -> <name>/
-Deleting one:  <name>/ -> .deleted-<name>/ -> gone
+Create:    .part-<name>/ (locked) -> content -> SHA256SUMS -> manifest.json -> fsync -> rename to <name>/
+Delete:    rename <name>/ to .deleted-<name>/ -> remove
 
-The rename is the moment at which it is there, or not there any more. What a dead process left is cleared away by the
-next `create`; the lock tells that it is dead.
+The rename makes a snapshot exist, or not exist. The next `create` removes what a dead process left: a folder that
+is not locked.
 """

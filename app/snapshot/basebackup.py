@@ -1,10 +1,10 @@
-"""`basebackup`: pg_basebackup of the whole server with the log it needs, restored as a server of its own.
+"""`basebackup`: pg_basebackup of the whole server with the WAL it needs, restored as a separate server.
 
 Consistent as of the backup's end: the ledger read before its begin is in it, the one read after its end may not be.
-What is prepared comes along, with its locks; a server with fewer slots than that does not start, so the restored
+Prepared transactions are in it, with their locks. A server with fewer slots than that does not start, so the restored
 one has at least as many as the original.
 
-Restoring: copied beside its place under another name, configured, marked, renamed, started, asked.
+Restore: copy under another name beside the destination, configure, mark, rename, start, read the ledger.
 """
 
 import shutil
@@ -18,7 +18,7 @@ from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, TargetMismatch
 from app.snapshot import postgres_programs as programs
-from app.snapshot.driver import Destination, Restored, too_few_slots
+from app.snapshot.driver import Restored, RestorePlace, too_few_slots
 from app.snapshot.manifest import SnapshotContent
 from app.snapshot.postgres_programs import Connecting, Programs
 from app.snapshot.restored_cluster import LOOPBACK, Cluster, reachable
@@ -27,12 +27,12 @@ from app.snapshot.target_info import NAME, look, looking, seen, server
 
 _TABLESPACES = text("select spcname from pg_tablespace where spcname not in ('pg_default', 'pg_global') order by 1")
 _MAY = text("select rolsuper or rolreplication, current_user from pg_roles where rolname = current_user")
-#: of a URL's query, what says how the original is reached
+#: options of a URL's query that address the original
 _WAY = ("host", "hostaddr", "port", "sslmode", "sslrootcert", "sslcert", "sslkey", "channel_binding")
 
 
 class BaseBackup:
-    """The driver."""
+    """The driver `basebackup`. See `Driver`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -40,7 +40,6 @@ class BaseBackup:
         self._url = settings.snapshots.url or settings.target.url
 
     def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
-        """See `Driver`."""
         self._check()
         with looking(self._settings) as connection:
             facts, first = server(connection), seen(connection, self._settings)
@@ -56,7 +55,7 @@ class BaseBackup:
         return SnapshotContent(server=facts, first=first, last=last, program=program.version)
 
     def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
-        """Whether the backup's own manifest agrees, and its log can be read."""
+        """Run pg_verifybackup: it checks the files against the backup's manifest, and reads the WAL."""
         program = self._programs.find("pg_verifybackup", exactly=stored.manifest.content.server.major)
         try:
             programs.run(program, ["--quiet", str(stored.data)], progress)
@@ -65,10 +64,9 @@ class BaseBackup:
         return []
 
     def delete(self, stored: StoredSnapshot) -> None:
-        """All of it is in the directory."""
+        """Do nothing: all files are in the directory of snapshots."""
 
-    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
-        """See `Driver`."""
+    def restore(self, stored: StoredSnapshot, destination: RestorePlace, progress: Progress) -> Restored:
         cluster = Cluster(Path(destination.to).expanduser().absolute())
         limit = _slots(stored, destination)
         if destination.port is None:
@@ -88,10 +86,10 @@ class BaseBackup:
                 failpoint.reach("restore-before-start")
                 cluster.start(pg_ctl)
             failpoint.reach("restore-before-reading")
-            asked_before = bool((cluster.marked() or {}).get("asked"))
+            read_before = bool((cluster.marked() or {}).get("asked"))
             there = self._settings.target.url.difference_update_query(_WAY)
             url = there.set(host=LOOPBACK, port=_port(cluster, destination.port))
-            restored = look(url, self._settings, before=asked_before)
+            restored = look(url, self._settings, before=read_before)
             if restored.seen:
                 cluster.mark(**_marks(stored), asked=True)
             return restored
@@ -109,7 +107,7 @@ class BaseBackup:
         part.folder.rename(cluster.folder)
 
     def _check(self) -> None:
-        """Rather now than after hours."""
+        """Check preconditions before the long copy: REPLICATION and no tablespaces."""
         with translated("snapshot: reading the server"), make_engine(self._url, None, NAME).connect() as connection:
             allowed, user = connection.execute(_MAY).one()
             tablespaces = connection.execute(_TABLESPACES).scalars().all()
@@ -123,8 +121,8 @@ class BaseBackup:
             )
 
 
-def _slots(stored: StoredSnapshot, destination: Destination) -> int:
-    """max_prepared_transactions of the restored server; raises Refused for one that might not start."""
+def _slots(stored: StoredSnapshot, destination: RestorePlace) -> int:
+    """max_prepared_transactions of the restored server; raises Refused if it is too low to start."""
     least = stored.manifest.content.server.max_prepared_transactions
     wanted = least if destination.max_prepared_transactions is None else destination.max_prepared_transactions
     if wanted < least:
@@ -149,7 +147,7 @@ def _marks(stored: StoredSnapshot) -> dict[str, object]:
 
 
 def _port(cluster: Cluster, default: int) -> int:
-    """Where the server listens: one that ran already may have another port than this call's."""
+    """The server's port: a server that ran already may listen on another port than `default`."""
     file = cluster.folder / "postmaster.pid"
     lines = file.read_text().splitlines() if file.exists() else []
     return int(lines[3]) if len(lines) > 3 and lines[3].isdigit() else default

@@ -1,4 +1,4 @@
-"""What every driver of snapshots does: nobody else asks which one it is."""
+"""The interface of snapshot drivers: code outside the drivers does not depend on which one it is."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,33 +12,31 @@ from app.snapshot.snapshot_directory import Progress, StoredSnapshot
 
 
 @dataclass(frozen=True, kw_only=True)
-class Destination:
-    """Where a restore goes. What a driver does not need, it refuses."""
+class RestorePlace:
+    """The destination of a restore. A driver refuses options that it does not use."""
 
-    #: basebackup: a folder; dump: a URL; rds: a name for the new instance
+    #: basebackup: a folder; dump: a URL; rds: the new instance's name
     to: str
     #: basebackup
     port: int | None = None
     max_prepared_transactions: int | None = None
-    #: dump: whether things belong to whom they belonged to
+    #: dump: whether objects keep their owners and privileges
     owners: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class Restored:
-    """A target that was put back."""
-
     url: URL
-    #: what is in it; None: it could not be asked
+    #: its lanes and prepared transactions; None: it could not be queried
     seen: TargetView | None
     #: why not
     trouble: str | None = None
-    #: it had been restored by an earlier call, and may have gone on since
+    #: an earlier call restored it, so it may have changed since
     before: bool = False
 
 
 def too_few_slots(found: str, stored: StoredSnapshot, hint: str) -> Refused:
-    """`found`: what has how many slots, in words."""
+    """The error for a server with too few slots. `found`: a text of what has how many."""
     least, held = stored.manifest.content.server.max_prepared_transactions, len(stored.manifest.prepared)
     return Refused(
         f"{found}: the snapshot may hold up to {least} prepared transactions ({held} were seen), and a server with "
@@ -48,20 +46,20 @@ def too_few_slots(found: str, stored: StoredSnapshot, hint: str) -> Refused:
 
 
 class Driver(Protocol):
-    """One way to make snapshots."""
+    """One kind of snapshot."""
 
     def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
-        """Take one while the lane runs. What is left in `part/data` belongs to it."""
+        """Take a snapshot while the lane runs. Files left in `part/data` are part of it."""
         ...
 
     def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
-        """What is wrong with it, as its own tools see it; checksums of files are not the driver's."""
+        """Faults that the driver's tools find; files' checksums are checked elsewhere."""
         ...
 
     def delete(self, stored: StoredSnapshot) -> None:
-        """What is not in the directory of snapshots; without complaint when it is gone."""
+        """Delete what is outside the directory of snapshots; no error if it is gone."""
         ...
 
-    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
-        """Put it back somewhere else; called again it goes on, or begins anew, and changes nothing that is done."""
+    def restore(self, stored: StoredSnapshot, destination: RestorePlace, progress: Progress) -> Restored:
+        """Restore to another place. A repeated call continues or starts over, and changes nothing that is done."""
         ...

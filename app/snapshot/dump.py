@@ -1,11 +1,11 @@
 """`dump`: pg_dump of the target's database in the directory format, restored into a new database.
 
-The ledger is read in the snapshot of the database that pg_dump works in, so the position is exact. What is prepared
-is no part of it. The lane's staging tables stay out: the lane truncates them between epochs, and would wait for the
-dump's locks. All other locks of a dump are in nobody's way but DDL's.
+The ledger is read in the database snapshot that pg_dump uses, so the position is exact. Prepared transactions are not
+in it. The lane's staging tables are left out: the lane truncates them between epochs and would wait for the dump's
+locks. The dump's other locks block only DDL.
 
-Restoring: a database that is not there is made under another name, filled, marked by its comment and renamed, so it is
-whole as soon as it has its name. One that is there and empty is filled in one transaction.
+Restore: a database that does not exist is created under another name, filled, marked by its comment and renamed, so
+it is whole once it has its name. An empty database that exists is filled in one transaction.
 """
 
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ from app.db.sql import literal, quoted, run
 from app.db.sqlstate import translated
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused
 from app.snapshot import postgres_programs as programs
-from app.snapshot.driver import Destination, Restored
+from app.snapshot.driver import Restored, RestorePlace
 from app.snapshot.manifest import SnapshotContent
 from app.snapshot.postgres_programs import Connecting, Programs
 from app.snapshot.snapshot_directory import DATA, Progress, StoredSnapshot
 from app.snapshot.target_info import NAME, seen, server
 
-#: milliseconds that pg_dump waits for a lock: somebody's ALTER TABLE
+#: milliseconds that pg_dump waits for a lock, such as an ALTER TABLE's
 LOCK_WAIT_MS = 60_000
-#: connections to make and rename databases go to this one
+#: the database to connect to for creating and renaming others
 MAINTENANCE_DATABASE = "postgres"
 _PART = ".surelane-part"
 _MAX_NAME_BYTES = 63
@@ -43,13 +43,13 @@ _HOLDS = text("""
     select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname !~ '^pg_' and n.nspname <> 'information_schema' and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f')
 """)
-#: by names that depend on the server's version
+#: through jsonb, since column names depend on the server's version
 _LOCALE = text("""
     select pg_encoding_to_char(encoding) encoding, datcollate, datctype, to_jsonb(d) ->> 'datlocprovider' provider,
         coalesce(to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticulocale') locale
     from pg_database d where datname = current_database()
 """)
-#: what CREATE DATABASE calls them
+#: pg_database.datlocprovider -> the words of CREATE DATABASE
 _PROVIDERS = {"i": ("icu", "icu_locale"), "b": ("builtin", "builtin_locale")}
 _MISSING_ROLES = text("""
     select wanted from unnest(cast(:roles as text[])) wanted where to_regrole(quote_ident(wanted)) is null
@@ -57,7 +57,7 @@ _MISSING_ROLES = text("""
 
 
 class Dump:
-    """The driver."""
+    """The driver `dump`. See `Driver`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -66,7 +66,6 @@ class Dump:
         self._role = settings.target.owner_role if settings.snapshots.url is None else None
 
     def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
-        """See `Driver`."""
         engine = make_engine(self._url, self._role, NAME).execution_options(isolation_level="REPEATABLE READ")
         with translated("snapshot: reading the target"), engine.connect() as connection:
             run(connection, "set idle_in_transaction_session_timeout = 0")
@@ -85,7 +84,7 @@ class Dump:
         return SnapshotContent(server=facts, first=found, last=None, program=program.version, more=locale)
 
     def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
-        """Whether pg_restore finds its way in it."""
+        """Have pg_restore list the dump's contents."""
         program = self._programs.find("pg_restore", at_least=_made_by(stored))
         try:
             programs.run(program, ["--list", "--file=/dev/null", str(stored.data)], progress)
@@ -94,17 +93,16 @@ class Dump:
         return []
 
     def delete(self, stored: StoredSnapshot) -> None:
-        """All of it is in the directory."""
+        """Do nothing: all files are in the directory of snapshots."""
 
-    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
-        """See `Driver`."""
+    def restore(self, stored: StoredSnapshot, destination: RestorePlace, progress: Progress) -> Restored:
         if destination.port is not None or destination.max_prepared_transactions is not None:
             hint = "they are for a base backup, which makes a server; a dump goes into one that is there"
             raise ConfigInvalid("--port and --max-prepared-transactions mean nothing for a dump", hint=hint)
         url = self._checked(destination.to)
         name = str(url.database)
         with translated(f"restoring into {name}"), _maintenance(url) as connection:
-            if not try_lock(connection, f"restore into {name}"):  # no lane's name: it has a space
+            if not try_lock(connection, f"restore into {name}"):  # no lane has this name: it has spaces
                 raise Refused(f"another restore into {name} is at work", hint="wait for its end")
             before = self._is_there(connection, stored, url)
             if not before:
@@ -114,7 +112,7 @@ class Dump:
             return Restored(url=url, seen=seen(connection, self._settings), before=before)
 
     def _checked(self, to: str) -> URL:
-        """Never the original."""
+        """The destination's URL; raises ConfigInvalid for an invalid one, Refused for a name that is too long."""
         try:
             url = postgres_url(to)
         except PydanticCustomError as error:
@@ -125,7 +123,7 @@ class Dump:
         return url
 
     def _is_there(self, connection: Connection, stored: StoredSnapshot, url: URL) -> bool:
-        """Whether an earlier call did it; raises Refused for a database that holds something else."""
+        """Whether an earlier call restored it; raises Refused for a database with other content."""
         row = connection.execute(_DATABASE, {"name": url.database}).first()
         if row is None:
             return False
@@ -134,7 +132,9 @@ class Dump:
         with make_engine(url, None, NAME).connect() as inside:
             if not inside.execute(_HOLDS).scalar_one():
                 return False
-        if row.comment == _mark(stored, begun=True):  # in one transaction, so what has some of it has all
+        if row.comment == _mark(
+            stored, begun=True
+        ):  # one transaction fills it, so a database that has some of it has all
             _comment(connection, str(url.database), _mark(stored))
             return True
         raise Refused(
@@ -143,7 +143,7 @@ class Dump:
         )
 
     def _fill(
-        self, connection: Connection, stored: StoredSnapshot, url: URL, destination: Destination, progress: Progress
+        self, connection: Connection, stored: StoredSnapshot, url: URL, destination: RestorePlace, progress: Progress
     ) -> None:
         name = str(url.database)
         found = self._programs.find("pg_restore", at_least=_made_by(stored))
@@ -170,13 +170,13 @@ class Dump:
 
 
 def _made_by(stored: StoredSnapshot) -> int:
-    """Major version of the pg_dump that made it: an older pg_restore may not understand it."""
+    """The least major version of pg_restore for it: that of its pg_dump, or of its server."""
     found = programs.major(stored.manifest.content.program)
     return max(found, stored.manifest.content.server.major)
 
 
 def _locale(stored: StoredSnapshot) -> str:
-    """The same order and the same characters as the original's, whatever is usual on this server."""
+    """Options of CREATE DATABASE for the original's encoding and collation."""
     more = stored.manifest.content.more
     words = {"encoding": more["encoding"], "lc_collate": more["datcollate"], "lc_ctype": more["datctype"]}
     if more["provider"] in _PROVIDERS:
@@ -194,7 +194,7 @@ def _comment(connection: Connection, database: str, words: str) -> None:
     run(connection, f"comment on database {quoted(database)} is {literal(words)}")
 
 
-def _roles_are_there(connection: Connection, stored: StoredSnapshot, destination: Destination) -> None:
+def _roles_are_there(connection: Connection, stored: StoredSnapshot, destination: RestorePlace) -> None:
     roles = list(stored.manifest.content.server.roles)
     if not destination.owners or not roles:
         return
@@ -209,7 +209,7 @@ def _roles_are_there(connection: Connection, stored: StoredSnapshot, destination
 
 @contextmanager
 def _maintenance(url: URL) -> Iterator[Connection]:
-    """A connection that makes databases: each statement by itself, and locks that go with it."""
+    """An autocommit connection for CREATE DATABASE; its session locks end with it."""
     engine = make_engine(url.set(database=MAINTENANCE_DATABASE), None, NAME)
     with engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
         yield connection

@@ -1,4 +1,4 @@
-"""What is on record of a snapshot, beside it, as JSON."""
+"""The manifest of a snapshot: JSON beside its content."""
 
 import datetime
 from collections.abc import Sequence
@@ -8,23 +8,23 @@ from typing import Any, Self
 from app.config.settings import SnapshotDriver
 from app.model.offsets import Offsets
 
-#: of the file; a newer one is not read by an older program
+#: the file's format; a program does not read a newer one
 FORMAT = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanePosition:
-    """Where the ledger says that a lane is."""
+    """The position of a lane, by its ledger."""
 
     lane: str
     generation: int
-    #: last one applied; -1: none yet
+    #: the last epoch applied; -1: none yet
     epoch: int
-    #: where it goes on
+    #: where the lane goes on
     applied: Offsets
-    #: up to where it has read; beyond `applied` with epoch.align
+    #: where its reading ends; beyond `applied` with epoch.align
     read: Offsets
-    #: id of the checkpoint of its newest generation
+    #: id of its newest generation's checkpoint
     checkpoint: str | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -35,15 +35,12 @@ class LanePosition:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Self:
-        """From JSON."""
         positions = {name: Offsets.from_nested(plain[name]) for name in ("applied", "read")}
         return cls(**{**plain, **positions})
 
 
 @dataclass(frozen=True, kw_only=True)
 class InDoubtTransaction:
-    """A transaction that was prepared."""
-
     gid: str
     database: str
     owner: str
@@ -53,15 +50,15 @@ class InDoubtTransaction:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetView:
-    """What was seen of the target at one moment."""
+    """The target's lanes and prepared transactions at one moment."""
 
     lanes: tuple[LanePosition, ...]
-    #: on the whole server, whoever prepared it
+    #: of the whole server, also of other programs
     prepared: tuple[InDoubtTransaction, ...] = ()
 
     @property
     def position(self) -> Offsets:
-        """Of all lanes together."""
+        """The position of all lanes together."""
         return Offsets.of({tp: offset for lane in self.lanes for tp, offset in lane.applied.items()})
 
     def as_json(self) -> dict[str, Any]:
@@ -70,21 +67,20 @@ class TargetView:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Self:
-        """From JSON."""
         lanes = tuple(LanePosition.of(one) for one in plain["lanes"])
         return cls(lanes=lanes, prepared=tuple(InDoubtTransaction(**one) for one in plain["prepared"]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """What the target's server is."""
+    """Facts of the target's server and database."""
 
     version: str
     #: as in server_version_num
     number: int
     max_prepared_transactions: int
     database: str
-    #: roles that things in the database belong to, or that have privileges on them
+    #: roles that own objects in the database, or have privileges on them
     roles: tuple[str, ...] = ()
 
     @property
@@ -94,68 +90,68 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotContent:
-    """What a driver made, and what it knows of it."""
+    """What a driver reports of a snapshot that it made."""
 
     server: Server
-    #: in or before the snapshot: at least so far does it reach
+    #: read in or before the snapshot: its content reaches at least this
     first: TargetView
-    #: after it: no further than this. None: `first` is exact
+    #: read after it: its content reaches at most this. None: `first` is exact
     last: TargetView | None
-    #: of the program that made it
+    #: version of the program that made it
     program: str
     bytes: int | None = None
-    #: of the driver's own
+    #: facts that only the driver uses
     more: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Everything."""
+    """Everything on record of a snapshot."""
 
     name: str
     driver: SnapshotDriver
-    #: of the configuration
+    #: lane of the configuration
     lane: str
-    #: the ledger's
+    #: the ledger's schema
     schema: str
     made_at: datetime.datetime
     ended_at: datetime.datetime
     content: SnapshotContent
     cluster_id: str | None
     topics: dict[str, str]
-    #: messages a second that a lane took when it had many; None: not known
+    #: messages per second of a lane under load; None: not known
     rate: float | None = None
     files: int = 0
     bytes: int = 0
-    #: of the file with the files' checksums
+    #: checksum of the file SHA256SUMS
     sums: str = ""
     #: what the first restore found inside
     actual: TargetView | None = None
 
     @property
     def seen(self) -> TargetView:
-        """The best that is known of its content."""
+        """The best known view of the content."""
         return self.actual or self.content.first
 
     @property
     def exact(self) -> bool:
-        """Whether `seen` is just that."""
+        """Whether `seen` is exactly the content."""
         return self.actual is not None or self.content.last is None
 
     @property
     def prepared(self) -> Sequence[InDoubtTransaction]:
-        """What was prepared while it was made, or is known to be inside."""
+        """Transactions that are prepared inside, or, if that is not known, were prepared while it was made."""
         if self.actual:
             return self.actual.prepared
         every = (self.content.first, *([self.content.last] if self.content.last else []))
         return list({one.gid: one for seen in every for one in seen.prepared}.values())
 
     def with_actual(self, seen: TargetView) -> "Manifest":
-        """When it was looked into."""
+        """A copy with what a restore found inside."""
         return replace(self, actual=seen)
 
     def as_json(self) -> dict[str, Any]:
-        """For the file and `--json`; `actual` has a file of its own."""
+        """For the file and `--json`, without `actual`, which is in a separate file."""
         content = self.content
         return {
             "format": FORMAT,
@@ -181,7 +177,7 @@ class Manifest:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Self:
-        """From JSON; raises KeyError, TypeError or ValueError for what is none."""
+        """From JSON; raises KeyError, TypeError or ValueError if it is no manifest."""
         if plain["format"] != FORMAT:
             raise ValueError(f"it is of format {plain['format']}, this program knows {FORMAT}")
         server = Server(**{**plain["server"], "roles": tuple(plain["server"]["roles"])})

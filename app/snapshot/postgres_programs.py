@@ -1,4 +1,4 @@
-"""Postgres' own programs: which one fits the server, and running it with its password out of everybody's sight."""
+"""Postgres' client programs: finds one that fits the server, and runs it with its password not in the arguments."""
 
 import os
 import pwd
@@ -23,46 +23,46 @@ from app.process import signal_at_parents_end
 from app.snapshot.snapshot_directory import Progress
 
 SYSTEM_FOLDERS = Path("/usr/lib/postgresql")
-#: lines of what a program said that its failure repeats
+#: lines of a program's output that its error repeats
 SHOWN_LINES = 8
-#: pg_restore from this version on sets transaction_timeout, which servers before it refuse
+#: pg_restore sets transaction_timeout from this version on; older servers refuse it
 _SETS_TRANSACTION_TIMEOUT = 17
 _VERSION = re.compile(r"\(PostgreSQL\)\D*(\d+)\S*")
 
 
-def major(said: str) -> int:
-    """The major version in what a program answers to `--version`; 0 for something else."""
-    found = _VERSION.search(said)
+def major(output: str) -> int:
+    """The major version in the output of `--version`; 0 if there is none."""
+    found = _VERSION.search(output)
     return int(found[1]) if found else 0
 
 
 @dataclass(frozen=True)
 class Program:
-    """One that fits."""
+    """A program of a fitting version."""
 
     path: Path
-    #: as it tells it itself
+    #: output of `--version`
     version: str
 
 
 class Programs:
-    """Where they are looked for: in `folder`, or on PATH and in the folders of Debian's packages."""
+    """Finds programs in `folder`; if None on PATH and in the folders of Debian's packages."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def find(self, name: str, *, at_least: int = 0, exactly: int | None = None) -> Program:
-        """One of this major version; raises EnvironmentMissing that says which there are.
+        """The program in a fitting major version; raises EnvironmentMissing with the versions found.
 
-        Of several that are new enough the oldest: see `restores_into`.
+        Of several that are new enough it takes the oldest: see `restores_into`.
         """
         fit: list[tuple[int, Program]] = []
         unfit: list[str] = []
         for path in self._candidates(name):
-            said = _version(path)
-            number = major(said)
+            version = _version(path)
+            number = major(version)
             if number >= at_least and exactly in (None, number):
-                fit.append((number, Program(path, said)))
+                fit.append((number, Program(path, version)))
             else:
                 unfit.append(f"{path} is {number or 'of no version that it tells'}")
         if fit:
@@ -89,7 +89,7 @@ class Programs:
 
 
 def restores_into(program: Program, server: int) -> Program:
-    """`program`, a pg_restore; raises EnvironmentMissing if what it sets is not known to a server of that version."""
+    """Return `program`, a pg_restore; raises EnvironmentMissing if it sets a parameter unknown to the server."""
     if server < _SETS_TRANSACTION_TIMEOUT <= major(program.version):
         raise EnvironmentMissing(
             f"{program.path} is {major(program.version)}: it restores into servers of version "
@@ -104,35 +104,38 @@ def _version(path: Path) -> str:
     try:
         return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
     except OSError as error:
-        return str(error)  # of another machine, say
+        return str(error)  # a binary of another architecture, for example
 
 
 @dataclass(frozen=True)
 class Connecting:
-    """How a program comes to a database: the words of its command line, and its environment."""
+    """How a program connects to a database: a DSN for its arguments, and the password for its environment."""
 
     dsn: str
     password: str | None
 
     @classmethod
     def to(cls, url: URL, application: str) -> "Connecting":
-        """Everything but the password in words, as libpq reads them."""
+        """From a URL: everything but the password as a libpq DSN."""
         _, options = PGDialect_psycopg2().create_connect_args(filled(url))
         password = options.pop("password", None)
         return cls(psycopg2.extensions.make_dsn(**{**options, "application_name": application}), password)
 
     @property
     def environment(self) -> dict[str, str]:
-        """PG* variables of the caller would mix with the URL's; the password is where every connection has it."""
+        """The caller's environment, without PG* variables other than the password's: they would mix with the URL's."""
         kept = ("PGPASSFILE", "PGPASSWORD")
         plain = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name in kept}
         return {**plain, "LC_ALL": "C", **({"PGPASSWORD": self.password} if self.password else {})}
 
 
 def run(program: Program, words: Sequence[str], progress: Progress, connecting: Connecting | None = None) -> None:
-    """Run it to its end, with what it says as progress; raises EnvironmentMissing. It dies with this process."""
+    """Run a program to its end and report its output as progress; it dies with this process.
+
+    Raises EnvironmentMissing for a status other than 0.
+    """
     environment = connecting.environment if connecting else {**os.environ, "LC_ALL": "C"}
-    said: deque[str] = deque(maxlen=SHOWN_LINES)
+    output: deque[str] = deque(maxlen=SHOWN_LINES)
     with subprocess.Popen(
         [program.path, *words],
         stdin=subprocess.DEVNULL,
@@ -145,19 +148,19 @@ def run(program: Program, words: Sequence[str], progress: Progress, connecting: 
         try:
             for line in _lines(process.stdout):
                 progress(f"{program.path.name}: {line}")
-                said.append(line)
+                output.append(line)
         finally:
             if process.poll() is None:
                 process.terminate()
     if process.returncode:
         raise EnvironmentMissing(
-            f"{program.path.name} ended with status {process.returncode}: {'; '.join(said)}",
+            f"{program.path.name} ended with status {process.returncode}: {'; '.join(output)}",
             hint="mend what it says, then call this again: nothing half-made is left",
         )
 
 
 def run_as(user: pwd.struct_passwd | None, program: Program, words: Sequence[str], out: Path) -> int:
-    """Run one that leaves a server behind, and give its status; what it says goes to a file: a pipe would stay open."""
+    """Run a program that leaves a server running; return its status. Output goes to a file: a pipe would stay open."""
     identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     with opened(out, "w") as file:
@@ -168,7 +171,7 @@ def run_as(user: pwd.struct_passwd | None, program: Program, words: Sequence[str
 
 
 def _lines(stream: IO[bytes] | None) -> Iterator[str]:
-    """What ends in a newline, or in the carriage return of a line that is written again and again."""
+    """The lines of the stream; also progress lines, which end in a carriage return."""
     rest = b""
     while stream is not None and (chunk := stream.read1(1 << 16)):  # pyright: ignore[reportAttributeAccessIssue]  # buffered
         *whole, rest = re.split(rb"[\r\n]+", rest + chunk)
@@ -178,5 +181,5 @@ def _lines(stream: IO[bytes] | None) -> Iterator[str]:
 
 
 def _die_with_parent() -> None:
-    """A half-made snapshot is not gone on with behind the back of whoever clears it away."""
+    """Kill the program with its parent: else it would write on while another process removes its snapshot."""
     signal_at_parents_end(signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""`rds`: Amazon RDS makes the snapshot and keeps it, and restores it as a new instance.
+"""`rds`: Amazon RDS makes and keeps the snapshot, and restores it as a new instance.
 
-As with a base backup the ledger is read before and after, and what is prepared comes along. A restored instance gets
-the default parameter group (max_prepared_transactions 0: with something prepared it would not start), the default
-security group and subnets, unless they are named; so they have to be, and the parameter group is looked into first.
+As with a base backup the ledger is read before and after, and prepared transactions are included. RDS gives a restored
+instance the default parameter group (max_prepared_transactions 0: with a prepared transaction it would not start),
+security group and subnets unless they are named. So they have to be named, and the parameter group is checked first.
 """
 
 import sys
@@ -15,37 +15,36 @@ from typing import Any
 from app.config.settings import Settings
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, Unreachable
 from app.private import FOLDER_MODE
-from app.snapshot.driver import Destination, Restored, too_few_slots
+from app.snapshot.driver import Restored, RestorePlace, too_few_slots
 from app.snapshot.manifest import SnapshotContent
 from app.snapshot.snapshot_directory import DATA, Progress, StoredSnapshot
 from app.snapshot.target_info import look, looking, seen, server
 
-#: seconds between two looks at what RDS is doing, which takes minutes
+#: seconds between two requests for the state of an operation, which takes minutes
 LOOK_SECONDS = 10.0
-#: hours that it may take: the first snapshot of a large instance takes long
+#: seconds that an operation may take: the first snapshot of a large instance takes long
 LONGEST_SECONDS = 24 * 3600.0
-#: of a tag's value; and what may be in it is little
+#: longest value of a tag; few characters are allowed in it
 TAG_CHARACTERS = 256
 _TAG = "surelane:"
 _SLOTS = "max_prepared_transactions"
-#: of a URL's query, what says how the original is reached
+#: options of a URL's query that address the original
 _WAY = ("host", "hostaddr", "port")
 
 
 class AmazonRds:
-    """The driver."""
+    """The driver `rds`. See `Driver`."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings, self._told = settings, settings.snapshots.rds
-        if self._told.instance is None:
+        self._settings, self._config = settings, settings.snapshots.rds
+        if self._config.instance is None:
             raise ConfigInvalid(
                 "snapshots.driver is rds, but the instance is not named", hint="add snapshots.rds.instance"
             )
-        self._instance = self._told.instance
-        self._rds = _client(self._told.region)
+        self._instance = self._config.instance
+        self._rds = _client(self._config.region)
 
     def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
-        """See `Driver`."""
         (part / DATA).mkdir(mode=FOLDER_MODE)
         with looking(self._settings) as connection:
             facts, first = server(connection), seen(connection, self._settings)
@@ -70,7 +69,7 @@ class AmazonRds:
         return SnapshotContent(server=facts, first=first, last=last, program="Amazon RDS", bytes=size, more=more)
 
     def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:
-        """Whether RDS still has it, whole and the very one."""
+        """Check that RDS still has the snapshot, that it is available, and that it is the same one."""
         name = stored.manifest.name
         progress(f"asking RDS for {name}")
         found = self._snapshot(name)
@@ -82,14 +81,12 @@ class AmazonRds:
         return faults
 
     def delete(self, stored: StoredSnapshot) -> None:
-        """See `Driver`."""
         name = stored.manifest.name
         if self._snapshot(name) is not None:
             with _translated(f"deleting snapshot {name}"):
                 self._rds.delete_db_snapshot(DBSnapshotIdentifier=name)
 
-    def restore(self, stored: StoredSnapshot, destination: Destination, progress: Progress) -> Restored:
-        """See `Driver`."""
+    def restore(self, stored: StoredSnapshot, destination: RestorePlace, progress: Progress) -> Restored:
         if destination.max_prepared_transactions is not None or destination.port is not None:
             hint = "it is the parameter group's: snapshots.rds.parameter_group"
             raise ConfigInvalid("--port and --max-prepared-transactions mean nothing for rds", hint=hint)
@@ -115,19 +112,19 @@ class AmazonRds:
         there = self._settings.target.url.difference_update_query(_WAY)
         url = there.set(host=made["Endpoint"]["Address"], port=made["Endpoint"]["Port"])
         restored = look(url, self._settings, before=_tag(made, "asked") is not None)
-        if restored.seen:  # from now on it may go on, and its position is no more the snapshot's
+        if restored.seen:  # from now on its position may move beyond the snapshot's
             with _translated(f"tagging {destination.to}"):
-                asked = {"Key": f"{_TAG}asked", "Value": stored.manifest.name}
-                self._rds.add_tags_to_resource(ResourceName=made["DBInstanceArn"], Tags=[asked])
+                tag = {"Key": f"{_TAG}asked", "Value": stored.manifest.name}
+                self._rds.add_tags_to_resource(ResourceName=made["DBInstanceArn"], Tags=[tag])
         return restored
 
     def _names(self) -> dict[str, Any]:
-        """What a restored instance is to be given; raises ConfigInvalid for what is missing, all at once."""
-        told = self._told
+        """Arguments for a restored instance; raises ConfigInvalid with all missing settings."""
+        config = self._config
         names = {
-            "parameter_group": ("DBParameterGroupName", told.parameter_group),
-            "subnet_group": ("DBSubnetGroupName", told.subnet_group),
-            "security_groups": ("VpcSecurityGroupIds", list(told.security_groups)),
+            "parameter_group": ("DBParameterGroupName", config.parameter_group),
+            "subnet_group": ("DBSubnetGroupName", config.subnet_group),
+            "security_groups": ("VpcSecurityGroupIds", list(config.security_groups)),
         }
         missing = [f"snapshots.rds.{key}" for key, (_, value) in names.items() if not value]
         if missing:
@@ -139,8 +136,8 @@ class AmazonRds:
         return dict(names.values())
 
     def _slots_suffice(self, stored: StoredSnapshot) -> None:
-        """Rather now than when the new instance does not start."""
-        group, least = str(self._told.parameter_group), stored.manifest.content.server.max_prepared_transactions
+        """Check the parameter group before the restore; raises Refused if a new instance would not start."""
+        group, least = str(self._config.parameter_group), stored.manifest.content.server.max_prepared_transactions
         found = 0
         with _translated(f"reading parameter group {group}"):
             for page in self._rds.get_paginator("describe_db_parameters").paginate(DBParameterGroupName=group):
@@ -163,7 +160,7 @@ class AmazonRds:
         return answered[0] if answered else None
 
     def _wait(self, what: str, look: Callable[[], dict[str, Any] | None], progress: Progress) -> dict[str, Any]:
-        """Until it is available."""
+        """Wait until it is available. Raises EnvironmentMissing if it failed, Unreachable after LONGEST_SECONDS."""
         end = time.monotonic() + LONGEST_SECONDS
         while time.monotonic() < end:
             found = look()
@@ -196,7 +193,7 @@ def _client(region: str | None) -> Any:
 
 @contextmanager
 def _translated(doing: str, missing: str | None = None) -> Iterator[list[dict[str, Any]]]:
-    """Amazon's errors in our words; what is not there (an error code that begins with `missing`) is no answer."""
+    """Translate errors of AWS; an error code that begins with `missing` leaves the yielded list empty."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     answered: list[dict[str, Any]] = []
@@ -216,5 +213,5 @@ def _tag(instance: dict[str, Any], name: str) -> str | None:
 
 
 def _in_a_tag(text: str) -> str:
-    """Brackets may not be in one."""
+    """The text without the brackets and commas that a tag may not have, cut to TAG_CHARACTERS."""
     return text.replace("[", "/").replace("]", "").replace(",", "")[:TAG_CHARACTERS]

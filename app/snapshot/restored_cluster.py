@@ -1,4 +1,4 @@
-"""A restored cluster: settings with which it starts, and with which it harms nobody, its original least of all."""
+"""A restored cluster: settings with which it starts, and does not affect the original or other servers."""
 
 import json
 import os
@@ -18,9 +18,9 @@ MARKER = "surelane-restored.json"
 START_SECONDS = 600
 LOG_TAIL_CHARACTERS = 2_000
 _HEAD = "# surelane snapshot restore"
-#: places outside of the copy, which are the original's
+#: settings with paths outside the copy, which are the original's
 _PLACES = re.compile(r"^(?=\s*(data_directory|hba_file|ident_file|external_pid_file)\b)", re.MULTILINE)
-#: a base backup of a server whose configuration lies elsewhere (Debian's /etc) has none
+#: for a base backup without configuration files: the server's are elsewhere (Debian's /etc)
 _CONF = "# The original's configuration was not in its data directory, so it is not in the snapshot.\n"
 _HBA = f"local all all peer\nhost all all {LOOPBACK}/32 scram-sha-256\n"
 _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
@@ -28,17 +28,17 @@ _DIRECTORY_MODE, _FILE_MODE = 0o700, 0o600
 
 @dataclass(frozen=True)
 class Cluster:
-    """A data directory."""
+    """A data directory, with its server."""
 
     folder: Path
 
     @property
     def log_file(self) -> Path:
-        """Beside it."""
+        """The server's log, beside the data directory."""
         return self.folder.with_name(f"{self.folder.name}.log")
 
     def configure(self, port: int, max_prepared_transactions: int) -> None:
-        """Write what has to differ from the original, where nothing can override it."""
+        """Write the settings that must differ from the original's to postgresql.auto.conf, which overrides others."""
         for name, text in (("postgresql.conf", _CONF), ("pg_hba.conf", _HBA), ("pg_ident.conf", "")):
             if not (self.folder / name).exists():
                 write_text(self.folder / name, text)
@@ -49,10 +49,10 @@ class Cluster:
             "listen_addresses": LOOPBACK,
             "unix_socket_directories": "",
             "max_prepared_transactions": str(max_prepared_transactions),
-            "archive_mode": "off",  # into the original's archive
-            "synchronous_standby_names": "",  # nobody would answer
-            "max_logical_replication_workers": "0",  # subscriptions would take from their publishers
-            "logging_collector": "off",  # into the original's log
+            "archive_mode": "off",  # else it writes to the original's archive
+            "synchronous_standby_names": "",  # no standby would answer
+            "max_logical_replication_workers": "0",  # else subscriptions consume from their publishers
+            "logging_collector": "off",  # else it writes to the original's log
         }
         auto = self.folder / "postgresql.auto.conf"
         kept = (auto.read_text() if auto.exists() else "").partition(_HEAD)[0]
@@ -60,7 +60,7 @@ class Cluster:
         write_text(auto, f"{kept}{_HEAD}; the last one of each counts\n{lines}")
 
     def hand_over(self) -> None:
-        """To the user that the server runs as, and to nobody else."""
+        """Give all files to the user that the server runs as, and remove access of others."""
         user = server_user()
         for path in [self.folder, *self.folder.rglob("*")]:
             if not path.is_symlink():
@@ -69,51 +69,51 @@ class Cluster:
                 os.chown(path, user.pw_uid, user.pw_gid, follow_symlinks=False)
 
     def mark(self, **facts: object) -> None:
-        """Say what it is."""
+        """Write the facts to the marker file."""
         part = self.folder / f"{MARKER}.part"
         write_text(part, json.dumps(facts))
         part.rename(self.folder / MARKER)
 
     def marked(self) -> dict[str, object] | None:
-        """What `mark` said; None for a folder that is no restored cluster."""
+        """The facts that `mark` wrote; None if there is no readable marker."""
         try:
             return json.loads((self.folder / MARKER).read_text())
         except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
             return None
 
     def runs(self, pg_ctl: Program) -> bool:
-        """Whether its server does."""
+        """Whether the server runs."""
         return self._call(pg_ctl, "status") == 0
 
     def start(self, pg_ctl: Program) -> None:
-        """Start it; it stays when this process is gone."""
+        """Start the server, which outlives this process. Raises EnvironmentMissing if it does not start."""
         words = ["--wait", f"--timeout={START_SECONDS}", f"--log={self.log_file}", "--silent"]
         if self._call(pg_ctl, "start", *words):
-            said = self.log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:] if self.log_file.exists() else ""
+            output = self.log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:] if self.log_file.exists() else ""
             raise EnvironmentMissing(
-                f"the restored server in {self.folder} does not start: {said or self._said.read_text()}",
+                f"the restored server in {self.folder} does not start: {output or self._output_file.read_text()}",
                 hint=f"mend what it says (is the port free?), see {self.log_file}; then call restore again",
             )
 
     def make_log(self) -> None:
-        """A file that the server's user may write."""
+        """Create the log file, writable by the server's user."""
         self.log_file.touch(mode=_FILE_MODE)
         if user := server_user():
             shutil.chown(self.log_file, user.pw_uid, user.pw_gid)
 
     @property
-    def _said(self) -> Path:
+    def _output_file(self) -> Path:
         return self.folder.with_name(f"{self.folder.name}.pg_ctl")
 
     def _call(self, pg_ctl: Program, verb: str, *words: str) -> int:
         try:
-            return programs.run_as(server_user(), pg_ctl, [verb, f"--pgdata={self.folder}", *words], self._said)
+            return programs.run_as(server_user(), pg_ctl, [verb, f"--pgdata={self.folder}", *words], self._output_file)
         finally:
             if verb == "status":
-                self._said.unlink(missing_ok=True)
+                self._output_file.unlink(missing_ok=True)
 
 
 def reachable(folder: Path) -> None:
-    """Raise unless the server's user can come to it."""
+    """Raise an error unless the server's user can reach the folder."""
     if user := server_user():
         must_reach(folder, user)

@@ -1,4 +1,4 @@
-"""The directory of the snapshots: what is whole in it, what is being made, and what a dead process left."""
+"""The directory of snapshots: whole ones, unfinished ones, and leftovers of dead processes."""
 
 import fcntl
 import hashlib
@@ -17,50 +17,50 @@ from app.errors import ConfigInvalid, Refused
 from app.private import write_text
 from app.snapshot.manifest import Manifest, TargetView
 
-#: what RDS takes for a name, too
+#: RDS accepts these names, too
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 MAX_NAME_CHARACTERS = 63
 MANIFEST, SUMS, ACTUAL, DATA = "manifest.json", "SHA256SUMS", "actual.json", "data"
 _PART, _DELETED = ".part-", ".deleted-"
 _READ_BYTES = 1 << 20
-#: files are for whoever made them: everything of the database is in them
+#: only the owner may read: the files contain the whole database
 _MODE = 0o700
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A snapshot that is whole."""
+    """A whole snapshot."""
 
     folder: Path
     manifest: Manifest
 
     @property
     def data(self) -> Path:
-        """What the driver put there."""
+        """The folder of the driver's files."""
         return self.folder / DATA
 
 
 @dataclass(frozen=True)
 class Listing:
-    """What is in the directory."""
+    """The content of the directory."""
 
     #: the oldest first
     snapshots: list[StoredSnapshot]
-    #: being made, or left by a process that died
+    #: names of those in progress, or left by a process that died
     unfinished: list[str]
-    #: name and why it cannot be read
+    #: name, and why its manifest cannot be read
     broken: list[tuple[str, str]]
 
 
 class Directory:
-    """`snapshots.directory`."""
+    """The directory `snapshots.directory`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def listing(self) -> Listing:
-        """Everything in it; empty when it is not there yet."""
+        """All snapshots; empty if the directory does not exist."""
         found: list[StoredSnapshot] = []
         broken: list[tuple[str, str]] = []
         folders = sorted(one for one in self.root.iterdir() if one.is_dir()) if self.root.is_dir() else []
@@ -75,7 +75,7 @@ class Directory:
         return Listing(found, unfinished, broken)
 
     def get(self, name: str) -> StoredSnapshot:
-        """A whole one; raises Refused for a name that has none."""
+        """The whole snapshot of this name; raises Refused if there is none, or its manifest cannot be read."""
         folder = self.root / name
         if not NAME.fullmatch(name) or not folder.is_dir():
             raise Refused(f"there is no snapshot {name} in {self.root}", hint="surelane snapshot list")
@@ -86,13 +86,16 @@ class Directory:
 
     @contextmanager
     def begun(self, name: str) -> Iterator[Path]:
-        """A folder to make it in, this process' alone; gone afterwards unless `keep` was called."""
+        """A locked folder to make the snapshot in; it is removed on exit unless `keep` has renamed it.
+
+        Raises Refused if the name is taken, ConfigInvalid if the directory cannot be made.
+        """
         if (self.root / name).exists():
             raise Refused(f"there is a snapshot {name} already", hint="choose another --name, or delete it")
         self._make_root()
         part = self.root / f"{_PART}{name}"
         with ExitStack() as stack:
-            with _held(self.root, wait=True):  # else another one might take what is not locked yet for a dead one's
+            with _held(self.root, wait=True):  # else another process could remove the folder before it is locked
                 self._clear()
                 try:
                     part.mkdir(mode=_MODE)
@@ -105,7 +108,7 @@ class Directory:
                 shutil.rmtree(part, ignore_errors=True)
 
     def keep(self, part: Path, manifest: Manifest) -> StoredSnapshot:
-        """The moment at which it is there."""
+        """Write the manifest, fsync, and rename: from then on the snapshot exists."""
         failpoint.reach("snapshot-before-manifest")
         _write(part / MANIFEST, json.dumps(manifest.as_json(), indent=1))
         sync(part)
@@ -116,14 +119,14 @@ class Directory:
         return _stored(folder)
 
     def set_actual(self, stored: StoredSnapshot, seen: TargetView) -> StoredSnapshot:
-        """Write down what was found inside."""
+        """Record what the first restore found inside."""
         _write(stored.folder / ".part", json.dumps(seen.as_json(), indent=1))
         (stored.folder / ".part").rename(stored.folder / ACTUAL)
         sync(stored.folder)
         return StoredSnapshot(stored.folder, stored.manifest.with_actual(seen))
 
     def delete(self, name: str) -> None:
-        """The moment at which it is not there any more, then its files. Also of one that cannot be read."""
+        """Rename the snapshot, then remove its files. Works for one that cannot be read, too."""
         doomed = self.root / f"{_DELETED}{name}"
         with _held(self.root, wait=True):
             shutil.rmtree(doomed, ignore_errors=True)
@@ -139,7 +142,7 @@ class Directory:
             raise ConfigInvalid(f"snapshots.directory: {self.root} cannot be made: {error}", hint=hint) from None
 
     def _clear(self) -> None:
-        """What dead processes left: a live one holds its lock."""
+        """Remove what dead processes left: folders of live ones are locked."""
         for folder in [*self.root.glob(f"{_PART}*"), *self.root.glob(f"{_DELETED}*")]:
             try:
                 with _held(folder):
@@ -149,7 +152,7 @@ class Directory:
 
 
 def write_sums(part: Path, progress: Progress) -> tuple[str, int, int]:
-    """Checksums of all files of DATA, as `sha256sum --check` reads them; gives their own, and files and bytes."""
+    """Write the checksums of all files in DATA for `sha256sum --check`; return the list's checksum, files, bytes."""
     lines: list[str] = []
     size = 0
     for path in _files(part / DATA):
@@ -162,7 +165,7 @@ def write_sums(part: Path, progress: Progress) -> tuple[str, int, int]:
 
 
 def faults(stored: StoredSnapshot, progress: Progress) -> list[str]:
-    """What differs from the checksums on record."""
+    """Files that differ from their checksums, are missing, or are new; one text each."""
     file = stored.folder / SUMS
     try:
         text = file.read_bytes()
@@ -183,7 +186,7 @@ def faults(stored: StoredSnapshot, progress: Progress) -> list[str]:
 
 
 def sync_tree(folder: Path) -> None:
-    """Have everything in it on disk."""
+    """fsync all files and folders in a folder."""
     for path in _files(folder):
         sync(path)
     for path in [folder, *(one for one in folder.rglob("*") if one.is_dir())]:
@@ -224,7 +227,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def sync(path: Path) -> None:
-    """Have a file, or the names in a folder, on disk."""
+    """fsync a file, or a folder's names."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -234,7 +237,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def alone(place: Path) -> Iterator[None]:
-    """One restore at a time to a place, which need not be there; raises Refused for the second one."""
+    """Lock a restore's destination, which need not exist; raises Refused if another restore holds the lock."""
     file = place.with_name(f".{place.name}.surelane-lock")
     file.touch(mode=0o600)
     with ExitStack() as stack:
@@ -248,8 +251,8 @@ def alone(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _held(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """This process' alone; raises BlockingIOError when another one has it, unless it is to `wait`. The lock goes with
-    the process."""
+    """Hold an exclusive flock; raises BlockingIOError if another process has it, unless `wait`. It ends with the
+    process."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)

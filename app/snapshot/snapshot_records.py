@@ -1,4 +1,4 @@
-"""Snapshots on record in the target, for the metrics."""
+"""Records of snapshots in the target, for the metrics."""
 
 import datetime
 from dataclasses import dataclass
@@ -11,8 +11,6 @@ from app.model.offsets import Offsets
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded:
-    """One of them."""
-
     name: str
     lane: str
     driver: str
@@ -24,7 +22,7 @@ class Recorded:
 
 
 class Records:
-    """The table, in the schema that `target.schema` names."""
+    """The table `snapshot` in the schema of `target.schema`; works in the caller's transaction."""
 
     def __init__(self, schema: str) -> None:
         self._table = Table(
@@ -40,17 +38,16 @@ class Records:
         )
 
     def write(self, connection: Connection, one: Recorded) -> None:
-        """In place of what was said before of this name."""
+        """Insert the record; replace one of the same name."""
         values = {**vars(one), "position": one.position.nested()}
         put = insert(self._table).values(values)
         connection.execute(put.on_conflict_do_update(index_elements=["name"], set_=values))
 
     def delete(self, connection: Connection, name: str) -> None:
-        """It is not there any more."""
         connection.execute(delete(self._table).where(self._table.c.name == name))
 
     def newest(self, connection: Connection, lane: str) -> Recorded | None:
-        """The lane's; None when there is none."""
+        """The lane's newest record; None if there is none."""
         mine = select(self._table).where(self._table.c.lane == lane).order_by(desc("at"), desc("name")).limit(1)
         row = connection.execute(mine).mappings().first()
         return None if row is None else Recorded(**{**row, "position": Offsets.from_nested(row["position"])})

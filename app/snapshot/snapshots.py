@@ -1,4 +1,4 @@
-"""The snapshots of one configuration: made, listed, looked at, deleted, restored, whichever driver made them."""
+"""Creates, lists, checks, deletes and restores the snapshots of one configuration, with any driver."""
 
 import datetime
 import itertools
@@ -16,7 +16,7 @@ from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import Diverged, EnvironmentMissing, Refused, SurelaneError
 from app.snapshot.basebackup import BaseBackup
-from app.snapshot.driver import Destination, Driver, Restored
+from app.snapshot.driver import Driver, Restored, RestorePlace
 from app.snapshot.dump import Dump
 from app.snapshot.manifest import Manifest, TargetView
 from app.snapshot.rds import AmazonRds
@@ -35,7 +35,7 @@ from app.snapshot.target_info import pinned, rate
 
 _APPLICATION = "surelane snapshot"
 _IS_COPY = text("select pg_is_in_recovery()")
-#: characters kept for hyphens and the number of one of several within a second
+#: characters kept free for hyphens, and for a number if several begin within a second
 _NUMBER = 5
 _DRIVERS: dict[SnapshotDriver, Callable[[Settings], Driver]] = {
     SnapshotDriver.BASEBACKUP: BaseBackup,
@@ -46,17 +46,17 @@ _DRIVERS: dict[SnapshotDriver, Callable[[Settings], Driver]] = {
 
 @dataclass(frozen=True)
 class Made:
-    """What `create` did."""
+    """The result of `create`."""
 
     stored: StoredSnapshot
-    #: names of those that went for it
+    #: names of the snapshots that were deleted for `keep`
     deleted: list[str]
-    #: why the target has no record of it, so that no metric knows it
+    #: why the target has no record of it, so metrics lack it
     trouble: str | None
 
 
 class Snapshots:
-    """Of the lane of `settings`."""
+    """The snapshots of the lane of `settings`."""
 
     def __init__(self, settings: Settings, progress: Progress) -> None:
         self._settings, self._progress = settings, progress
@@ -64,7 +64,7 @@ class Snapshots:
         self._records = Records(settings.target.db_schema)
 
     def create(self, name: str | None = None, driver: SnapshotDriver | None = None, keep: int | None = None) -> Made:
-        """Take one; `keep`: so many of the lane's that this driver made stay, the oldest go."""
+        """Take a snapshot. `keep`: keep so many of the lane's snapshots by this driver, delete the oldest."""
         begun = datetime.datetime.now(datetime.UTC)
         name, kind = _checked(name) if name else self._free(_name(self._settings.lane, begun)), driver or self._driver
         with translated("snapshot: reading the ledger"), self._engine().connect() as connection:
@@ -94,18 +94,17 @@ class Snapshots:
         return Made(stored, self._retain(kind, keep), trouble)
 
     def listing(self) -> Listing:
-        """What there is."""
         return self.directory.listing()
 
     def faults(self, name: str) -> list[str]:
-        """What is wrong with one; nothing for a sound one."""
+        """Faults of a snapshot: files against their checksums, then the driver's check. Empty for a sound one."""
         stored = self.directory.get(name)
         return [*faults(stored, self._progress), *self._of(stored).faults(stored, self._progress)]
 
     def delete(self, name: str) -> None:
-        """Give one up: the record, what a service keeps of it, and its files."""
+        """Delete a snapshot: what the driver keeps elsewhere, the record, and the files."""
         if any(name == broken for broken, _ in self.listing().broken):
-            self._forget(name)  # whose it is, nobody can tell: what RDS may have of it stays
+            self._forget(name)  # its driver is not known: what RDS may have of it stays
             self.directory.delete(name)
             return
         stored = self.directory.get(name)
@@ -114,9 +113,12 @@ class Snapshots:
         self.directory.delete(name)
 
     def restore(
-        self, name: str, destination: Destination, *, verified: bool = False
+        self, name: str, destination: RestorePlace, *, verified: bool = False
     ) -> tuple[StoredSnapshot, Restored]:
-        """Put one back somewhere else, and write down the position that it has. `verified`: its files just were."""
+        """Restore a snapshot to another place, and record its exact position. `verified`: skip the files' checksums.
+
+        Raises Refused for a snapshot with faults, Diverged if the content lacks what the manifest promises.
+        """
         stored = self.directory.get(name)
         found = [] if verified else faults(stored, self._progress)
         if found:
@@ -134,7 +136,7 @@ class Snapshots:
         return stored, restored
 
     def _free(self, name: str) -> str:
-        """Two may be begun within a second."""
+        """A free name: two snapshots may begin within a second."""
         numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
         return next(one for one in numbered if not (self.directory.root / one).exists())
 
@@ -156,7 +158,7 @@ class Snapshots:
         return doomed
 
     def _record(self) -> str | None:
-        """Every one of this lane that is there, also those whose makers died before they could say so."""
+        """Record all snapshots of the lane, also those whose process died before it did. Returns why that failed."""
         place = f"{socket.gethostname()}:{self.directory.root}"
         mine = [one.manifest for one in self.listing().snapshots if one.manifest.lane == self._settings.lane]
         try:
@@ -193,7 +195,7 @@ class Snapshots:
 
 @contextmanager
 def _disk(doing: str) -> Iterator[None]:
-    """What a disk says, in our words."""
+    """Turn an OSError inside into EnvironmentMissing."""
     try:
         yield
     except OSError as error:
@@ -202,7 +204,7 @@ def _disk(doing: str) -> Iterator[None]:
 
 
 def _reaches(found: TargetView, first: TargetView) -> None:
-    """What was promised of its content; raises Diverged."""
+    """Raise Diverged if the restored ledger is before `first`, read when the snapshot began."""
     least = first.position
     if any(found.position.get(tp, 0) < offset for tp, offset in least.items()):
         raise Diverged(
@@ -225,7 +227,7 @@ def _checked(name: str) -> str:
 
 
 def _name(lane: str, at: datetime.datetime) -> str:
-    """Of what was begun then."""
+    """The default name of a snapshot that began at `at`."""
     when = at.strftime("%Y%m%d-%H%M%S")
     shown = re.sub(r"[^a-z0-9]+", "-", lane)[: MAX_NAME_CHARACTERS - len(when) - _NUMBER].strip("-")
     return f"{shown}-{when}"

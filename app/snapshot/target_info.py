@@ -1,4 +1,4 @@
-"""What is asked of a target: where its lanes are, what is prepared, and what kind of server it is."""
+"""Queries of a target: the lanes' positions, prepared transactions, and facts of the server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from app.ledger.store import Ledger
 from app.snapshot.driver import Restored
 from app.snapshot.manifest import InDoubtTransaction, LanePosition, Server, TargetView
 
-#: of whoever asks
+#: application_name of the connections
 NAME = "surelane snapshot"
 _PREPARED = text("""
     select gid, database, owner, prepared, extract(epoch from clock_timestamp() - prepared)::float8 age
@@ -26,7 +26,7 @@ _SERVER = text("""
     select current_setting('server_version') version, current_setting('server_version_num')::int number,
         current_setting('max_prepared_transactions')::int max_prepared_transactions, current_database() database
 """)
-#: epochs that were about as full as the fullest tell how fast the lane is when it has something to do
+#: rate over epochs with at least half the messages of the fullest: the lane's speed under load
 _RATE = """
     with lately as (
         select consumed, extract(epoch from applied_at - lag(applied_at) over (partition by lane order by applied_at))
@@ -36,7 +36,7 @@ _RATE = """
     select sum(consumed)::float8 / nullif(sum(seconds), 0)::float8 from lately
     where seconds is not null and consumed > 0 and consumed * 2 >= (select max(consumed) from lately)
 """
-#: that are looked at for it
+#: epochs that the rate is computed from
 RATE_EPOCHS = 1_000
 _ROLES = text("""
     select distinct r.rolname from pg_shdepend s join pg_roles r on r.oid = s.refobjid
@@ -47,7 +47,7 @@ _ROLES = text("""
 
 @contextmanager
 def looking(settings: Settings) -> Iterator[Connection]:
-    """The target in one snapshot, as the lane sees it, whose ledger it is."""
+    """A REPEATABLE READ connection to the target, with the lane's role."""
     target = settings.target
     engine = make_engine(target.url, target.owner_role, NAME).execution_options(isolation_level="REPEATABLE READ")
     with translated("snapshot: reading the target"), engine.connect() as connection:
@@ -55,7 +55,7 @@ def looking(settings: Settings) -> Iterator[Connection]:
 
 
 def look(url: URL, settings: Settings, *, before: bool) -> Restored:
-    """What is in a target that was put back at `url`; where it cannot be asked, why."""
+    """Read a restored target at `url`; `trouble` has the error if that fails."""
     role = settings.target.owner_role
     try:
         with translated("reading what was restored"), make_engine(url, role, NAME).connect() as connection:
@@ -65,13 +65,13 @@ def look(url: URL, settings: Settings, *, before: bool) -> Restored:
 
 
 def server(connection: Connection) -> Server:
-    """The server and the database."""
+    """Facts of the server and the database."""
     row = connection.execute(_SERVER).mappings().one()
     return Server(**row, roles=tuple(connection.execute(_ROLES).scalars()))
 
 
 def seen(connection: Connection, settings: Settings) -> TargetView:
-    """The lanes of the configuration, and all that is prepared on the server."""
+    """The lanes of the configuration, and all prepared transactions on the server."""
     several = settings.source.order is Order.PARTITION
     lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
     names = connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=several)).order_by(lane))
@@ -90,7 +90,7 @@ def seen(connection: Connection, settings: Settings) -> TargetView:
 
 
 def rate(connection: Connection, settings: Settings) -> float | None:
-    """Messages a second that one lane lately took when it had many; None when nothing tells."""
+    """Messages per second that one lane recently applied under load; None if the ledger has too few epochs."""
     ledger = f"{quoted(settings.target.db_schema)}.ledger"
     several = settings.source.order is Order.PARTITION
     prefix = f"{settings.lane}." if several else f"{settings.lane} "  # no lane's name has a space
@@ -99,7 +99,7 @@ def rate(connection: Connection, settings: Settings) -> float | None:
 
 
 def pinned(connection: Connection, settings: Settings) -> tuple[str | None, dict[str, str]]:
-    """The cluster, and the topics by id, that the lanes are pinned to."""
+    """The cluster id, and topic -> topic id, that the lanes are pinned to."""
     tables = LedgerTables.in_schema(settings.target.db_schema)
     several = settings.source.order is Order.PARTITION
     lanes = lanes_of(tables.lane.c.lane, settings.lane, several=several)

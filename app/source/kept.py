@@ -1,4 +1,4 @@
-"""What the archive keeps, read by the tasks that stage."""
+"""Reads messages for the archive, in the tasks that stage."""
 
 import itertools
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ from app.stage.request import KnownTerms, ranges_of
 
 log = structlog.get_logger()
 
-#: seconds between two looks whether it is still wanted
+#: seconds between two checks whether it was closed
 _LOOK_SECONDS = 0.1
-#: tasks that are asked for a span, one after the death of the other
+#: tries to read a span, each after the death of a task
 _TRIES = 5
 
 
 class KeptMessages:
-    """See `app.archive.archive_participant.Messages`. Used by one thread, but for `close`."""
+    """An `app.archive.archive_participant.Messages`. Used by one thread; any thread may call `close`."""
 
     def __init__(self, pool: Pool, lane: str, level: int) -> None:
-        """`level`: of zstd."""
+        """`level`: zstd's compression level."""
         self._pool, self._lane, self._level = pool, lane, level
         self._closed = Event()
 
     def read(self, span: Span) -> Sequence[Block]:
-        """See Messages. Raises Unreachable where task after task dies over it."""
+        """The span's messages. Raises Unreachable where task after task dies over them, and once it is closed."""
         for tried in itertools.count(1):
             attempt = self._pool.keep(self._lane, ranges_of(span, KnownTerms()), self._level)
             try:
@@ -47,7 +47,6 @@ class KeptMessages:
         raise AssertionError("it counts without an end")
 
     def close(self) -> None:
-        """See Messages."""
         self._closed.set()
 
     def _still(self) -> None:

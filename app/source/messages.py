@@ -1,5 +1,5 @@
-"""Rows that the driver needs itself, read and decoded by the tasks that stage: of epochs in which something is
-suspected, or whose order matters."""
+"""Rows that the driver needs itself, read and decoded by the tasks that stage: of epochs with a suspect, or whose order
+matters."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,12 +13,12 @@ from app.stage.pool import Pool, StageAttempt
 from app.stage.receipt import Rows, last_messages
 from app.stage.request import KnownTerms, StoredMessage, ranges_of
 
-#: ends of what was read, whose last messages are remembered
+#: ends of reads whose last messages are remembered
 _REMEMBERED = 1024
 
 
 class TaskMessages:
-    """Rows as `app.model.rows` says. Errors are SurelaneErrors, of verdict POISON where a message may be the cause;
+    """Reads rows as in `app.model.rows`. Raises SurelaneErrors, with verdict POISON where a message may be the cause;
     TaskDied where a task dies over them."""
 
     def __init__(
@@ -29,25 +29,25 @@ class TaskMessages:
         foresee: Callable[[Span, Offsets], Sequence[Span]],
         is_suspicious: Callable[[], bool],
     ) -> None:
-        """`still` is called again and again while one waits for a task; `foresee`: epochs that are likely to follow one
-        that ends there; `is_suspicious`: whether the guard suspects anything."""
+        """`still` is called repeatedly while the thread waits for a task; `foresee`: epochs that probably follow the
+        given one; `is_suspicious`: whether the guard suspects anything."""
         self._pool, self._lane, self._still = pool, lane, still
         self._foresee, self._is_suspicious = foresee, is_suspicious
-        #: what is read ahead
+        #: the span that is read ahead, and its attempt
         self._ahead: tuple[Span, StageAttempt] | None = None
         self._known = KnownTerms()
         self._lasts: dict[tuple[TopicPartition, int], LastMessage] = {}
 
     def last(self, tp: TopicPartition, end: int) -> LastMessage | None:
-        """What identifies the last message before `end`, where a read ended there."""
+        """What identifies the last message before `end`, None where no read ended there."""
         return self._lasts.get((tp, end))
 
     def go_to(self, start: Offsets, terms: Mapping[TopicPartition, int]) -> None:
-        """Where the first epoch begins. `terms`: leader epoch of the message before it, where it is known."""
+        """Set where the first epoch begins. `terms`: leader epochs of the messages before `start`, where known."""
         self._known = KnownTerms(start, terms)
 
     def epoch(self, span: Span) -> pa.Table:
-        """Every row of an epoch; those of the next one are read ahead where they are foreseen."""
+        """Every row of an epoch. Begins to read the next one ahead, where one is foreseen."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] != span:
             self._pool.cancel(ahead[1], nothing)
@@ -58,16 +58,16 @@ class TaskMessages:
         return rows
 
     def part(self, span: Span) -> pa.Table:
-        """The rows of some span."""
+        """The rows of any span."""
         return self._read(span)
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """The rows of messages that were kept."""
+        """The rows of stored messages."""
         kept = [StoredMessage.of(one) for one in messages]
         return _table(self._answer(self._pool.decode(self._lane, kept)))
 
     def close(self) -> None:
-        """Nobody wants what is read ahead."""
+        """Cancel what is read ahead."""
         if self._ahead is not None:
             self._pool.cancel(self._ahead[1], nothing)
 

@@ -1,4 +1,4 @@
-"""A small run that makes the class archive (`app.spark.class_archive`): a session, and a query.
+"""A small run, of a session and a query, that makes the class archive (`app.spark.class_archive`).
 
 python -m app.source.rehearsal PATH
 """
@@ -22,7 +22,7 @@ from app.spark.jvm import start_jvm
 from app.spark.session import make_session
 from app.spark.session_options import JAVA_OPTIONS, options
 
-#: classes of the Kafka connector and its client that a run would load, were there a broker
+#: classes of the Kafka connector and its client that a run with a broker loads
 _KAFKA = ("org/apache/spark/sql/kafka010/", "org/apache/kafka/clients/", "org/apache/kafka/common/")
 
 
@@ -37,19 +37,19 @@ def _rehearse(part: Path) -> None:
 
 
 def _load(spark: SparkSession, paths: list[Path]) -> None:
-    """Load what only a broker would make the JVM load."""
+    """Load the classes that the JVM would load only with a broker."""
     java: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
     loader = java.Thread.currentThread().getContextClassLoader()
     for path in paths:
         with zipfile.ZipFile(path) as jar:
             names = [name for name in jar.namelist() if name.startswith(_KAFKA) and name.endswith(".class")]
         for name in names:
-            with suppress(Py4JJavaError):  # some lean on libraries that nobody here has
+            with suppress(Py4JJavaError):  # some need libraries that are not installed
                 java.java.lang.Class.forName(name.removesuffix(".class").replace("/", "."), False, loader)
 
 
 def _query(spark: SparkSession, checkpoint: str) -> None:
-    """One streaming query whose epochs are not read, as a lane's; and a job, as a resident one."""
+    """Run a streaming query whose epochs are not read, like a lane's, and a job, like a resident one."""
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     query = ticks.writeStream.foreachBatch(_take).option("checkpointLocation", checkpoint).start()
     while not query.recentProgress:
@@ -59,11 +59,11 @@ def _query(spark: SparkSession, checkpoint: str) -> None:
 
 
 def _take(epoch: DataFrame, number: int) -> None:
-    """As the lane does."""
+    """Read no row of the epoch, as the lane does."""
 
 
 def _nothing(of: Iterable[int]) -> None:
-    """Read to its end."""
+    """Read the input to its end."""
     for _ in of:
         pass
 

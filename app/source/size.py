@@ -1,8 +1,8 @@
 """How many messages an epoch takes: as many as `epoch.max_messages`, fewer where they are large (`epoch.max_bytes`).
 
-Spark's Kafka source counts messages only, and is told how many when the query starts. So their size is looked at then,
-and the query is started anew when it has become another one by far. Until then an epoch, and the one planned behind it,
-may be larger.
+Spark's Kafka source limits the number of messages only, and gets the limit when the query starts. So messages are
+sampled then, and the query is started anew when their size changes by much. Until then an epoch, and the one planned
+behind it, may be larger.
 """
 
 from contextlib import suppress
@@ -12,31 +12,31 @@ from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.model.offsets import Offsets, Position, Span
 
-#: messages that are looked at, of each partition
+#: messages that are sampled, of each partition
 _SAMPLE = 50
-#: an epoch with so many times the bytes asked for is too large
+#: an epoch of more than so many times the wanted bytes is too large
 _TOO_LARGE = 2.0
-#: with so small a part of them, and of the messages, it is too small
+#: a full epoch of less than this share of the messages that fit is too small
 _TOO_SMALL = 0.4
 
 
 class EpochSize:
-    """Of one lane's query. Bytes are those of the decoded rows; before there are any, those of the messages."""
+    """The epoch size of one lane's query. Bytes are those of decoded rows; in a sample, those of messages' values."""
 
     def __init__(self, epoch: EpochSettings) -> None:
         self._most, self.bytes = epoch.max_messages, epoch.max_bytes
-        #: most messages of an epoch
+        #: most messages of an epoch, in the query that runs
         self.messages = epoch.max_messages
-        #: what they should be by now
+        #: the same, for the next query
         self._wanted = self.messages
 
     @property
     def is_off(self) -> bool:
-        """Whether a query should be started with another size."""
+        """Whether the query should be started anew, with another size."""
         return self._wanted != self.messages
 
     def bound(self, messages: int) -> None:
-        """No epoch has more messages from now on: more do not fit into memory."""
+        """Limit the next queries to so many messages an epoch: more do not fit into memory."""
         self._most = min(self._most, max(1, messages))
         self._wanted = min(self._wanted, self._most)
 
@@ -46,8 +46,8 @@ class EpochSize:
         return self.messages
 
     def sample(self, broker: Broker, position: Offsets) -> None:
-        """Look at messages from the position on; at the last ones where nothing lies behind it. Whatever is wrong with
-        them is for those to say who need them."""
+        """Sample messages from the position on, the last ones where few follow. Errors are left to those who read the
+        messages to apply them."""
         with suppress(SurelaneError):
             self._sample(broker, position)
 
@@ -63,7 +63,7 @@ class EpochSize:
             self._wanted = self._fitting(sum(sizes) / len(sizes))
 
     def learn(self, span: Span, size: int) -> None:
-        """An epoch was read, with so many bytes."""
+        """Learn from an epoch that was read, with `size` bytes."""
         messages = sum(end - span.start[tp] for tp, end in span.end.items())
         wanted = self._fitting(size / messages) if messages else self._wanted
         is_too_large = size > _TOO_LARGE * self.bytes and wanted < self.messages

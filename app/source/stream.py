@@ -1,4 +1,4 @@
-"""The streaming query: Spark's Kafka source cuts the topic into epochs and calls back with each of them."""
+"""The streaming query: Spark's Kafka source cuts the topics into epochs, and the query calls back with each."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from app.config.settings import Settings, SourceSettings
 from app.kafka.security import java_options
 from app.model.offsets import Offsets
 
-#: what makes an epoch's content depend on nothing but its offsets; the configuration cannot override it
+#: with these an epoch's content depends only on its offsets; the configuration cannot override them
 FIXED_OPTIONS = {"failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
 DEFAULT_OPTIONS = {"fetchOffset.numRetries": "10"}
 
@@ -27,7 +27,7 @@ def start_query(
     """Plan epochs from the checkpoint on, or from `start` when it is empty; calls `on_epoch(frame, epoch)`, which need
     not read the frame.
 
-    `most`: messages of an epoch.
+    `most`: limit of an epoch's messages.
     """
     options = {
         **client_options(settings.source),
@@ -44,7 +44,7 @@ def start_query(
 
 
 def client_options(source: SourceSettings) -> dict[str, str]:
-    """Options of every reader."""
+    """Options of every Kafka reader of Spark."""
     own = {"kafka.bootstrap.servers": source.bootstrap_servers}
     return {**DEFAULT_OPTIONS, **source.options, **java_options(source.security), **FIXED_OPTIONS, **own}
 

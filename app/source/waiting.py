@@ -1,4 +1,4 @@
-"""The answer of a task, waited for."""
+"""Waits for the answer of a task."""
 
 import time
 from collections.abc import Callable
@@ -9,17 +9,17 @@ from app.stage.lost import TaskDied
 from app.stage.pool import Lost, Pool, StageAttempt
 from app.stage.receipt import Failed, Final
 
-#: seconds between two looks at how long it takes
+#: seconds between two checks while waiting
 _LOOK_SECONDS = 1.0
-#: seconds that are waited for a process that reads
+#: seconds to wait for a stage process to connect
 NO_PROCESS_SECONDS = 60.0
 
 
 def answer_of(
     pool: Pool, attempt: StageAttempt, still: Callable[[], None], look_seconds: float = _LOOK_SECONDS
 ) -> Final:
-    """What a task answers; `still` is called again and again meanwhile, and may raise. Raises what the task could not
-    do as the error that it was there, TaskDied where it died, Unreachable where there is none."""
+    """Wait for a task's last answer; `still` is called repeatedly meanwhile, and may raise. Raises the error that the
+    task met, TaskDied where the task died, Unreachable where no stage process connects."""
     begun_at = time.monotonic()
     try:
         while (answer := pool.answer(attempt, look_seconds)) is None:
@@ -42,7 +42,7 @@ def answer_of(
 
 
 def nothing() -> None:
-    """To do when a task has done with what nobody wants: nothing was lent for it."""
+    """There is nothing to do after a cancelled request for rows or messages: no table was lent for it."""
 
 
 def _error(failed: Failed) -> SurelaneError:

@@ -1,6 +1,6 @@
-"""An exception of Spark's JVM as the chain of its causes: what each is an instance of, and where it was thrown.
+"""An exception of Spark's JVM as the chain of its causes: the classes of each, and where it was thrown.
 
-A message repeats what is in a row, so it decides nothing. Classes, conditions and stacks cannot.
+A message may repeat what is in a row, so it decides nothing. Classes, conditions and stacks repeat no row.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from py4j.java_gateway import is_instance_of
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
-#: links of a chain that are looked at; the longest of Spark's that was seen has five
+#: links of a chain that are read; the longest chain seen in Spark has five
 _LONGEST = 20
-#: the frame below which every task runs
+#: the stack frame below which every task runs
 _TASK = "org.apache.spark.executor.Executor$TaskRunner"
 _SCHEDULER = "org.apache.spark.scheduler.DAGScheduler"
 
@@ -24,7 +24,7 @@ class JvmCause:
 
     #: its Java class first, then the classes it extends
     classes: tuple[str, ...]
-    #: of Spark's error conditions, "" without one
+    #: Spark's error condition, "" without one
     condition: str
     sqlstate: str
     #: Java classes of the stack, the thrower first; exceptions of Kafka's client have none
@@ -39,7 +39,7 @@ class JvmCause:
 
     @property
     def ended_job(self) -> bool:
-        """Made by the scheduler for a job that it gave up; the exception of the task, if one was to blame, is its
+        """Whether the scheduler made it for a job that it gave up; the exception of the task to blame, if any, is its
         cause."""
         return self.thrower == _SCHEDULER
 
@@ -47,7 +47,7 @@ class JvmCause:
 def causes_of(error: BaseException) -> list[JvmCause]:
     """The chain of what PySpark or Py4J raised, outermost first; empty where no exception of Java is behind it.
 
-    Asks the JVM: raises Py4JNetworkError or ConnectionError when that is gone.
+    It calls the JVM: raises Py4JNetworkError or ConnectionError when that is gone.
     """
     found: list[JvmCause] = []
     for exception in _chain(_java(error)):
@@ -57,7 +57,7 @@ def causes_of(error: BaseException) -> list[JvmCause]:
 
 
 def _java(error: BaseException | None) -> Any:
-    """PySpark drops the Java object of a class that it does not know, and keeps the one of its cause."""
+    """The Java object. PySpark drops that of a class it does not know, and keeps that of its cause."""
     while error is not None:
         java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
         if java is not None:

@@ -1,7 +1,7 @@
-"""Spark's checkpoint of one lane, seen from outside, and made, named and put aside.
+"""Reads, creates, identifies and archives Spark's checkpoint of one lane.
 
-Through the Hadoop FileSystem that Spark itself uses, so a local disk and HDFS behave alike. What the files mean is in
-`app.spark.entries`.
+It uses the Hadoop FileSystem that Spark itself uses, so a local disk and HDFS behave alike. `app.spark.entries` has the
+meaning of the files.
 """
 
 import json
@@ -27,7 +27,7 @@ class Checkpoint(Entries):
         self._path = jvm.org.apache.hadoop.fs.Path
         root = self._path(location)
         self._fs = root.getFileSystem(context.hadoopConfiguration())
-        is_local = self._fs.getUri().getScheme() == "file"  # whose folders are not listed through a link
+        is_local = self._fs.getUri().getScheme() == "file"  # it lists no folder through a link
         self._root = self._path(os.path.realpath(root.toUri().getPath())) if is_local else root
         self._io = jvm.org.apache.commons.io.IOUtils
         self._utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
@@ -41,7 +41,7 @@ class Checkpoint(Entries):
     def write_identity(self, identity: CheckpointIdentity) -> None:
         """Replace surelane.json; killed at any point, `identity` finds the old or the new one.
 
-        Not every file system can rename onto a file that is there, so that one goes first.
+        Not every file system can rename onto an existing file, so the old one is deleted first.
         """
         new, current = self._child(NEW_IDENTITY_FILE), self._child(IDENTITY_FILE)
         if self._fs.exists(new) and not self._fs.exists(current):
@@ -55,14 +55,14 @@ class Checkpoint(Entries):
         self._rename(new, current)
 
     def is_empty(self) -> bool:
-        """Whether nothing but surelane.json is there."""
+        """Whether the checkpoint has nothing but surelane.json."""
         if not self._fs.exists(self._root):
             return True
         names = {str(status.getPath().getName()) for status in self._fs.listStatus(self._root)}
         return names <= {IDENTITY_FILE, NEW_IDENTITY_FILE}
 
     def archive(self) -> str:
-        """Move this checkpoint aside, complete, and return where to."""
+        """Move the whole checkpoint aside. Returns where to."""
         target = f"{self._root.toString()}.{uuid.uuid4().hex[:8]}"
         self._rename(self._root, self._path(target))
         return target

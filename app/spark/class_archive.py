@@ -2,9 +2,8 @@
 
     python -m app.spark.class_archive    makes the archive unless it is there: half a minute and 170 MB, once
 
-An archive fits one Java, one Spark and the places where they are, which its name is made of. A JVM that finds none, or
-one that does not fit after all, starts as if there were no such thing. Making it needs no servers, so that an image
-can be built with it.
+An archive fits one Java and one Spark at their paths, and its name is a hash of these. A JVM that finds none, or one
+that does not fit after all, starts without it. Making it needs no servers, so that an image can be built with it.
 """
 
 import hashlib
@@ -22,23 +21,23 @@ from app.spark.home import pyspark_home, spark_home
 
 #: seconds for the rehearsal and for writing the archive, on a busy machine
 MAKE_SECONDS = 600
-#: not a word about an archive that does not fit
+#: no log lines about an archive that does not fit
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def class_path(jars: Sequence[Path]) -> list[Path]:
     """`jars`, and Spark's own in the order of their names.
 
-    Its launcher takes them as the folder lists them. File systems differ in that, also a folder and its copy in an
-    image, and an archive fits one order only. What the launcher adds behind these is not looked at.
+    Spark's launcher takes them in the folder's listing order. That differs between file systems, also between a folder
+    and its copy in an image, and an archive fits one order only. The JVM does not check what the launcher adds behind.
     """
     return [*jars, *sorted((spark_home() / "jars").glob("*.jar"))]
 
 
 def archive(java_home: Path, jars: Sequence[Path]) -> Path:
-    """Where the archive for this Java, this Spark and these jars is, or would be."""
+    """The path of the archive for this Java, this Spark and these jars, whether it exists or not."""
     release = java_home / "release"
-    # the place of Spark's files, and one that every installation writes anew
+    # for the path of Spark's files; every installation writes this one anew
     version = pyspark_home() / "version.py"
     parts = [str(java_home.resolve()), str(version), version.read_text() if version.is_file() else ""]
     parts += [release.read_text() if release.is_file() else "", *map(str, class_path(jars))]
@@ -47,7 +46,7 @@ def archive(java_home: Path, jars: Sequence[Path]) -> Path:
 
 
 def options_to_use(path: Path) -> str:
-    """Java options for the archive at `path`; none when it is not there."""
+    """Java options for the archive at `path`; empty when it does not exist."""
     return f"-XX:SharedArchiveFile={path} {_QUIET}" if path.exists() else ""
 
 
@@ -57,7 +56,7 @@ def options_to_make(path: Path) -> str:
 
 
 def make_archive() -> Path:
-    """Make the archive unless it is there; raises EnvironmentMissing when this Java cannot."""
+    """Make the archive unless it exists; raises EnvironmentMissing when this Java cannot."""
     path = archive(java_home(), jars("spark"))
     if not path.exists():
         with locked(path.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as part:
@@ -69,7 +68,7 @@ def make_archive() -> Path:
 
 
 def _rehearse(part: Path) -> None:
-    """In a process of its own: its JVM writes the archive when it ends."""
+    """Run the rehearsal in a separate process, whose JVM writes the archive when it ends."""
     command = [sys.executable, "-m", "app.source.rehearsal", str(part)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAKE_SECONDS, check=False)
     if done.returncode or not part.exists():

@@ -1,4 +1,4 @@
-"""How many tasks a session can run at the same time, as far as its options say so."""
+"""How many tasks a session can run at the same time, as far as its options determine it."""
 
 import os
 import re
@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:\s*,\s*\d+)?\]")
 _STANDALONE = "spark://"
-#: masters that start as many executors as they were told, and Spark's own words where nothing was said
+#: masters that start a configured number of executors; Spark's defaults of executors and of cores for each
 _COUNTED, _INSTANCES, _CORES = ("yarn", "k8s://"), "2", "1"
 
 
 def cores(master: str, conf: Mapping[str, str]) -> int | None:
-    """None: as many as the cluster has, which shows when its executors have registered."""
+    """None: as many as the cluster has, which is known once its executors have registered."""
     found = _cores(master, conf)
     return None if found is None else found // int(conf.get("spark.task.cpus", "1"))
 

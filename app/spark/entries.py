@@ -1,10 +1,10 @@
-"""What a checkpoint says: which epochs were planned, and which are complete.
+"""The entries of a checkpoint: which epochs are planned, and which are complete.
 
-    <location>/surelane.json   ours: which lane and which checkpoint this is
+    <location>/surelane.json   Surelane's: which lane and which checkpoint this is
     <location>/offsets/N       written before epoch N runs: where N ends
     <location>/commits/N       written after: the decision that N is committed
 
-How its files are reached is left to `app.spark.checkpoint` (Spark's own file systems) and `app.spark.local` (no Spark).
+`app.spark.checkpoint` reads the files through Spark's own file systems, `app.spark.local` without Spark.
 """
 
 import json
@@ -15,7 +15,7 @@ from app.errors import Diverged
 from app.model.offsets import Offsets, Span
 
 IDENTITY_FILE = "surelane.json"
-#: complete when IDENTITY_FILE is missing; else perhaps a part
+#: complete when IDENTITY_FILE is missing; else perhaps partial
 NEW_IDENTITY_FILE = "surelane.json.new"
 #: first line of Spark's offsets/N that this code understands
 LOG_VERSION = "v1"
@@ -26,7 +26,7 @@ class CheckpointIdentity:
     """Content of surelane.json."""
 
     lane: str
-    #: made when the checkpoint was; recorded in the `generation` table
+    #: a random id, made with the checkpoint; recorded in the `generation` table
     checkpoint: str
     #: newest generation that ran on it
     generation: int
@@ -42,15 +42,15 @@ class Entries(ABC):
 
     @abstractmethod
     def _read(self, name: str) -> str | None:
-        """Text of a file, None when it is not there."""
+        """The text of a file, None when it does not exist."""
 
     @abstractmethod
     def _exists(self, name: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
 
     @abstractmethod
     def _names(self, folder: str) -> list[str]:
-        """Names of the files in a folder, none when it is not there."""
+        """Names of the files in a folder, none when it does not exist."""
 
     def identity(self) -> CheckpointIdentity | None:
         """Whose checkpoint this is; None when there is none. Raises Diverged for one that is not Surelane's."""

@@ -1,4 +1,4 @@
-"""Where Spark is, found without importing it."""
+"""Finds Spark's folders without importing it."""
 
 import os
 from importlib.util import find_spec
@@ -13,7 +13,7 @@ def spark_home() -> Path:
 
 
 def pyspark_home() -> Path:
-    """The folder of the installed package."""
+    """The folder of the installed PySpark. Raises EnvironmentMissing when there is none."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise EnvironmentMissing("PySpark is not installed", hint="install what requirements.lock names")

@@ -1,7 +1,7 @@
-"""What an exception of Spark means for the lane: by the classes and conditions of its causes, never by its words.
+"""What an exception of Spark means for the lane: decided by the classes and conditions of its causes, not by its text.
 
-A task's exception is the fault of a row unless one of its causes is known to be of the surroundings; what fails outside
-of tasks is the fault of the surroundings unless it is known to be something else.
+A task's exception is the fault of a row unless one of its causes is known to come from the surroundings; an exception
+outside of tasks is the fault of the surroundings unless it is known to be something else.
 """
 
 import enum
@@ -17,7 +17,7 @@ from app.spark.causes import JvmCause, causes_of
 
 
 class ErrorKind(enum.Enum):
-    """What a cause says by itself."""
+    """What a single cause means."""
 
     GONE = enum.auto()  #: Kafka no longer has the offsets
     DAMAGED = enum.auto()  #: a file of the checkpoint is not what was written
@@ -31,15 +31,15 @@ OFFSETS_GONE = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
 KAFKA_STATE = ("org.apache.spark.sql.kafka010.KafkaIllegalStateException", "KAFKA_DATA_LOSS")
 KAFKA_AWAY = (
     "org.apache.kafka.common.errors.RetriableException",
-    "org.apache.kafka.common.errors.AuthenticationException",  # of a password that changes, say
+    "org.apache.kafka.common.errors.AuthenticationException",  # while a password changes, for example
 )
-#: Spark's consumer waits no longer
+#: Spark's consumer has waited too long
 _NO_RECORD = ("java.util.concurrent.TimeoutException", "org.apache.spark.sql.kafka010.")
-#: of a ConfigException there is nothing else; the rest of its words are names of options
+#: a ConfigException has only its text; the rest of that are names of options
 _UNRESOLVED = ("org.apache.kafka.common.config.ConfigException", "No resolvable bootstrap urls")
 DAMAGED = "org.apache.hadoop.fs.ChecksumException"
 OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY")
-#: of a task; memory is not among them: a large message may be what takes it
+#: in a task; memory is not among them: a large message may exhaust it
 _SURROUNDINGS = (
     "java.io.IOException",
     "java.io.UncheckedIOException",
@@ -49,13 +49,13 @@ _SURROUNDINGS = (
     "org.apache.spark.shuffle.FetchFailedException",
     "org.apache.kafka.common.KafkaException",
 )
-#: they are IOExceptions, but of what was read
+#: IOExceptions that the read data cause
 _OF_DATA = ("com.fasterxml.jackson.core.JacksonException", "java.nio.charset.CharacterCodingException")
-#: SQLSTATE: an operator, the system, cancelled
+#: SQLSTATE classes: operator, system, cancelled
 SURROUNDINGS_STATES = ("57", "58", "HY")
-#: SQLSTATE: data exceptions, a function of the user's, what SQL raises
+#: SQLSTATE classes: data exceptions, the user's functions, errors that SQL raises
 ROW_STATES = ("21", "22", "23", "38", "39", "P0")
-#: where it is found that Python's worker raised, or died; and that none could be started
+#: throwers: a Python worker raised or died; none could be started
 _PYTHON, _NO_PYTHON = "org.apache.spark.api.python.", "org.apache.spark.api.python.PythonWorkerFactory"
 #: what an expression raises, with a condition, wherever Spark computes it
 _OF_A_ROW = (
@@ -65,18 +65,18 @@ _OF_A_ROW = (
     "java.time.DateTimeException",
     "org.apache.spark.SparkRuntimeException",
 )
-#: how Spark begins to say why a job was given up where it has no cause for it: an exception that could not be sent, by
-#: its class, or the name of what became of the executor. No row is quoted before it
+#: start of Spark's message for a job that it gave up without a cause: then the class of an exception that could not be
+#: sent, or the name of what happened to the executor. No row is quoted before that
 _LAST_FAILURE = re.compile(
     r"Job aborted due to stage failure: Task \d+ in stage [\d.]+ failed \d+ times, most recent failure: "
     r"Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \([^()]*\): (?P<kind>[\w$]+(?:\.[\w$]+)+)[:\n]"
 )
-#: characters of Spark's message that are repeated
+#: characters of Spark's message that an error repeats
 _SHOWN = 2000
 
 
 def meaning(error: Exception) -> SurelaneError:
-    """The SurelaneError for an exception of Spark or of the bridge to its JVM."""
+    """The SurelaneError for an exception of Spark or of Py4J."""
     try:
         if isinstance(error, Py4JNetworkError | ConnectionError):
             raise error
@@ -104,7 +104,7 @@ def _error(causes: Sequence[JvmCause], text: str) -> SurelaneError:
             assert cause is not None, "it was found by one"
             return Diverged.checkpoint_damaged(f"a file of the checkpoint is damaged: {cause.message}", lane=None)
         case ErrorKind.OTHER_QUERY:
-            # An older writer that was frozen may have woken up: opening again asks the target which is fenced.
+            # An older writer that was frozen may run again: opening anew asks the target which one is fenced.
             return SparkFailed(f"another query writes to this checkpoint: {text}")
         case ErrorKind.KAFKA_AWAY:
             return Unreachable(f"Kafka does not answer Spark: {text}")
@@ -115,7 +115,7 @@ def _error(causes: Sequence[JvmCause], text: str) -> SurelaneError:
 
 
 def _kind(cause: JvmCause) -> ErrorKind | None:
-    """None for what says nothing without its cause, or without any."""
+    """None for a cause that means nothing by itself."""
     name, classes = cause.classes[0], set(cause.classes)
     if OFFSETS_GONE in classes or (name == KAFKA_STATE[0] and cause.condition.startswith(KAFKA_STATE[1])):
         return ErrorKind.GONE
@@ -151,6 +151,6 @@ def _of_the_driver(cause: JvmCause, classes: set[str]) -> ErrorKind | None:
 
 
 def _is_of_a_row(causes: Sequence[JvmCause]) -> bool:
-    """Of causes that say nothing by themselves."""
+    """Whether a row is at fault, for causes that mean nothing by themselves."""
     unsent = _LAST_FAILURE.match(causes[-1].message) if causes and causes[-1].ended_job else None
     return any(cause.in_task for cause in causes) or (unsent is not None and unsent["kind"] not in _SURROUNDINGS)

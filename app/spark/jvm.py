@@ -1,9 +1,9 @@
-"""The JVM of Spark's session, started by itself: it comes up while this process still imports what it needs.
+"""Starts the JVM of Spark's session early: it comes up while this process still imports what it needs.
 
     start_jvm:  spark-submit --> launcher --> JVM ..... port and secret in a file
     meanwhile:  PySpark, Arrow, SQLAlchemy, librdkafka are imported .......... make_session (app.spark.session) connects
 
-PySpark would start it at the first session, by the same script.
+PySpark itself would start it at the first session, by the same script.
 """
 
 import os
@@ -20,17 +20,17 @@ from app.private import UMASK
 from app.process import ignore_stop_signals
 from app.spark.home import spark_home
 
-#: of the small JVM that only puts the real one's command line together
+#: for the small JVM that only puts the real one's command line together
 LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t", **{character: f"\\{character}" for character in "\\ =:#!"}}
-#: of the executors' machines; Spark itself sees it only where it starts the driver's Python, too
+#: option: Python on the executors' machines; Spark itself reads it only where it starts the driver's Python, too
 PYTHON = "spark.pyspark.python"
-#: seconds between two looks at whether it is up
+#: seconds between two checks whether it is up
 _LOOK_SECONDS = 0.01
 
 
 class Jvm:
-    """One that is coming up. It lives no longer than this process, and ends with it however that ends."""
+    """A JVM that is coming up. It ends with this process, however that ends."""
 
     def __init__(
         self,
@@ -38,15 +38,15 @@ class Jvm:
         options: Mapping[str, str],
         folder: "tempfile.TemporaryDirectory[str]",
     ) -> None:
-        """`options` of Spark; `folder`, which its owner alone may read: the options, and where it
-        writes how to talk to it. A SIGKILL of this process before `address` leaves that folder behind."""
+        """`options`: Spark's; `folder`: readable by its owner alone, has the options and, once the JVM is up, its port
+        and secret. A SIGKILL of this process before `address` leaves it behind."""
         self.process, self.options = process, options
         self._folder = folder
 
     def address(self) -> bytes:
-        """Wait until it is up; gives its port and its secret, as PySpark's gateway writes them.
+        """Wait until the JVM is up. Returns its port and its secret, as PySpark's gateway writes them.
 
-        Raises SparkGone when it ends instead: another one may have more luck, with memory say.
+        Raises SparkGone when it ends instead: another one may come up, with more memory for example.
         """
         file = _address_file(self._folder.name)
         while not file.exists():
@@ -64,13 +64,13 @@ class Jvm:
 
 
 def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection[str] = ()) -> Jvm:
-    """Start the JVM of a session with these options of Spark, in a file: every user can read a command line.
+    """Start the JVM of a session. It gets Spark's options in a file: every user can read a command line.
 
-    `hidden`: variables that may hold secrets of ours; neither the JVM nor what it starts gets them. Raises
+    `hidden`: environment variables that may have Surelane's secrets; neither the JVM nor its children get them. Raises
     EnvironmentMissing when Spark's script cannot be started.
     """
     is_local = options["spark.master"].startswith("local")
-    python = sys.executable if is_local else options.get(PYTHON)  # local workers run in what this process runs in
+    python = sys.executable if is_local else options.get(PYTHON)  # local workers use this process' Python
     if python:
         os.environ.setdefault("PYSPARK_PYTHON", python)
     home, folder = spark_home(), tempfile.TemporaryDirectory(prefix="surelane-jvm-")
@@ -83,8 +83,8 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
             [home / "bin" / "spark-submit", *words, *kind],
             stdin=subprocess.PIPE,
             env=_environment(home, java_home, folder.name, hidden, is_local=is_local),
-            preexec_fn=ignore_stop_signals,  # they may come to the whole group; the JVM ends when its stdin closes
-            umask=UMASK,  # the checkpoint, and what Spark spills
+            preexec_fn=ignore_stop_signals,  # signals may reach the whole group; the JVM ends when its stdin closes
+            umask=UMASK,  # for the checkpoint and Spark's spill files
         )
     except OSError as error:
         raise EnvironmentMissing(
@@ -98,7 +98,7 @@ def _environment(
 ) -> dict[str, str]:
     return {
         "SPARK_LAUNCHER_OPTS": LAUNCHER_OPTIONS,
-        **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local else {}),  # the UI goes by it alone
+        **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local else {}),  # only this sets the UI's address
         **{name: value for name, value in os.environ.items() if name not in hidden},
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(home),  # else a script starts another Python to find it
@@ -108,7 +108,7 @@ def _environment(
 
 
 def _escaped(text: str) -> str:
-    """As Java's Properties reads it, in UTF-8."""
+    """Escaped for Java's Properties, in UTF-8."""
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 

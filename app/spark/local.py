@@ -1,4 +1,4 @@
-"""A checkpoint on a disk of this machine, read without Spark: for commands, which do not wait for a JVM."""
+"""Reads a checkpoint on this machine's disk without Spark: for commands, which do not wait for a JVM."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ class LocalCheckpoint(Entries):
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """A file that may not be read must not look like one that is not there: that one is a decision."""
+        """Raise EnvironmentMissing for an unreadable file: it must not look like a missing one, which is a decision."""
         try:
             yield
         except (OSError, UnicodeDecodeError) as error:
@@ -56,7 +56,7 @@ class LocalCheckpoint(Entries):
 def local_folder(location: str) -> Path | None:
     """The folder that a path or a `file:` URL names, None for another file system.
 
-    Hadoop takes the path of a URL as it stands: `%20` in it is no space.
+    Hadoop does not decode the path of a URL: `%20` in it is no space.
     """
     if location.startswith("/"):
         return Path(location)

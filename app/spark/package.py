@@ -1,10 +1,10 @@
-"""The package goes to the executors of a cluster: they run what the driver runs, whatever they have installed.
+"""Ships this package to the executors of a cluster: they run the driver's code, whatever they have installed.
 
     driver     zip of app/*.py, with its bytecode ... SparkContext.addArchive
     executor   unpacked into FOLDER of its working directory before its first task; PYTHONPATH has it, so that PySpark's
                daemon (`app.stage.daemon`) finds it, too
 
-What the package imports is not among it: the Python of the executors has it (docs/DEPLOY.md, "A Spark cluster").
+Its dependencies are not shipped: the Python of the executors has them (docs/DEPLOY.md, "A Spark cluster").
 """
 
 import marshal
@@ -19,13 +19,13 @@ from pyspark import SparkContext, SparkFiles
 
 from app.spark.session_options import FOLDER
 
-#: of bytecode that goes by its source's content, and is not compared with it (PEP 552)
+#: flags of bytecode with a hash of its source that is not checked (PEP 552)
 _UNCHECKED = (1).to_bytes(4, "little")
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def ship(context: SparkContext) -> None:
-    """To the executors that there are and those to come."""
+    """Send the package to all executors, also to those that start later."""
     file = Path(SparkFiles.getRootDirectory(), f"{FOLDER}.zip")  # Spark deletes that folder at its end
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in _contents(_PACKAGE):
@@ -42,6 +42,6 @@ def _contents(package: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _bytecode(source: Path) -> bytes:
-    """As it was compiled already, where that is so."""
+    """The bytecode file of a source; takes the cached code where there is some."""
     code = SourceFileLoader(source.stem, str(source)).get_code(source.stem)
     return MAGIC_NUMBER + _UNCHECKED + source_hash(source.read_bytes()) + marshal.dumps(code)

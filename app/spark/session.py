@@ -18,25 +18,25 @@ from app.spark.jvm import Jvm
 
 
 def make_session(jvm: Jvm) -> SparkSession:
-    """The one session of this process, in the JVM that was started for it, with the options that this one was told."""
+    """The one session of this process, in the JVM that was started for it, with that JVM's options."""
     assert SparkContext._gateway is None, "a process has one JVM"  # pyright: ignore[reportPrivateUsage]
-    logging.getLogger("SQLQueryContextLogger").disabled = True  # it repeats what is raised anyway
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # it logs what is raised anyway
     conf = SparkConf(loadDefaults=False)
-    for key, value in jvm.options.items():  # once more: what the environment tells Spark's script is below them
+    for key, value in jvm.options.items():  # once more: they win over what the environment sets for Spark's script
         conf.set(key, value)
     with _connects_to(jvm.address()), _signals_kept():
         SparkContext.getOrCreate(conf)
     session: SparkSession = SparkSession.Builder().config(conf=conf).getOrCreate()
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
-    gateway.proc = jvm.process  # as PySpark keeps the one that it has started itself: the JVM ends with its stdin
+    gateway.proc = jvm.process  # as PySpark does with one that it starts itself: the JVM ends when its stdin closes
     return session
 
 
 @contextmanager
 def _connects_to(address: bytes) -> Iterator[None]:
-    """PySpark takes the JVM that these variables name instead of starting one."""
-    told = io.BytesIO(address)
-    names = {"PYSPARK_GATEWAY_PORT": str(read_int(told)), "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(told)}
+    """Have PySpark connect to this JVM, which environment variables name, instead of starting one."""
+    stream = io.BytesIO(address)
+    names = {"PYSPARK_GATEWAY_PORT": str(read_int(stream)), "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(stream)}
     os.environ.update(names)
     try:
         yield
@@ -47,7 +47,7 @@ def _connects_to(address: bytes) -> Iterator[None]:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """PySpark puts a handler of its own in the place of who handles SIGINT, which is no way to end a lane."""
+    """Restore the handler of SIGINT, which PySpark replaces with its own: that one is no way to end a lane."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -57,6 +57,6 @@ def _signals_kept() -> Iterator[None]:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop Spark; there is nothing to stop in a JVM that is gone."""
+    """Stop Spark; does nothing where the JVM is gone."""
     with suppress(Py4JError, ConnectionError):
         session.stop()

@@ -1,11 +1,11 @@
-"""How much may be staged ahead of its turn, by all lanes of a process together."""
+"""The limit of bytes staged ahead, shared by all lanes of a process."""
 
 import threading
 from collections.abc import Sequence
 
 
 class Ahead:
-    """Bytes by lane, as far as they are known or expected. Used by several threads."""
+    """Bytes staged ahead by each lane, known or expected. Used by several threads."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -13,7 +13,7 @@ class Ahead:
         self._booked: dict[str, int] = {}
 
     def book(self, lane: str, sizes: Sequence[int]) -> int:
-        """How many of these spans, the first ones, the lane may have ahead, in place of what it had before."""
+        """Replace the lane's booking. Returns how many of the first spans, of these sizes, it may have ahead."""
         if not self.limit:
             return 0
         with self._lock:

@@ -1,4 +1,4 @@
-"""Messages as the archive keeps them: read from Kafka once more, whole, for the driver that has the archive's files."""
+"""Reads whole messages from Kafka a second time, for the archive. The driver writes the archive's files."""
 
 from collections.abc import Callable
 
@@ -14,16 +14,16 @@ from app.stage.request import Keep
 
 
 class Archiving:
-    """Of one process. Used by one thread."""
+    """One for each stage process. Used by one thread."""
 
     def __init__(
         self, source: SourceSettings, is_cancelled: Callable[[], bool], doing: Callable[[Activity], None]
     ) -> None:
-        """`is_cancelled`: whether to give up waiting for messages; `doing` gets what is done next."""
+        """`is_cancelled`: whether to stop waiting for messages; `doing` gets each activity before it begins."""
         self._readers, self._doing = Readers(source, WholeBatch, is_cancelled), doing
 
     def kept(self, request: Keep) -> Kept | Failed:
-        """Every message of the span. Whatever goes wrong is in the answer."""
+        """Every message of the span. Errors are returned as `Failed`."""
         return or_failed(request.id, lambda: self._read(request))
 
     def _read(self, request: Keep) -> Kept:

@@ -1,7 +1,7 @@
 """PySpark's daemon of Python workers, with everything imported before it forks: `spark.python.daemon.module`.
 
-A worker that starts is ready in milliseconds instead of the second or two that the imports take. Where there is a fork
-server (`app.stage.fork_server`) its fork is the daemon, and this process only waits for its end.
+A worker is ready in milliseconds instead of the second or two that its imports take. Where there is a fork server
+(`app.stage.fork_server`) a fork of it is the daemon, and this process only waits for the daemon's end.
 """
 
 import gc
@@ -12,11 +12,10 @@ from app.stage.fork_server import handed_over
 
 
 def main() -> int:
-    """The exit status."""
     status = handed_over(sys.argv[1])
     if status is not None:
         return status
-    gc.disable()  # until a worker has been forked: what is imported stays
+    gc.disable()  # while importing: what is imported stays
     run = imported()
     gc.freeze()
     gc.enable()
@@ -25,7 +24,7 @@ def main() -> int:
 
 
 def imported() -> Callable[[], None]:
-    """What runs the daemon, once all that its workers need is imported."""
+    """Import all that the daemon's workers need. Returns the function that runs the daemon."""
     from pyspark.daemon import manager
 
     from app.stage import serving  # noqa: F401

@@ -1,10 +1,10 @@
-"""A fork server: a copy of the driver's process with everything imported, of which PySpark's daemon is forked.
+"""A fork server: a fork of the driver's process, with everything imported, that forks PySpark's daemon.
 
     driver          imports -- fork --> fork server ........ accept -- fork --> PySpark's daemon --> Python workers
-    JVM             starts `python -m app.stage.daemon` -->  gives its files and environment, and waits for the end
+    JVM             starts `python -m app.stage.daemon` -->  passes its files and environment, and waits for the end
 
-PySpark's daemon imports all of it once more without one: a second of a core while the JVM comes up. Of a session of
-this machine alone; an executor of a cluster has no driver beside it. It ends with the driver, and the daemon with it.
+Without it PySpark's daemon imports everything once more: one CPU second while the JVM comes up. Only a session of this
+machine alone has one; an executor of a cluster has no driver beside it. It ends with the driver, the daemon with it.
 """
 
 import gc
@@ -19,14 +19,14 @@ from contextlib import suppress
 
 from app.process import end_with, ignore_stop_signals, name_process
 
-#: environment variable of the JVM and its children: the name of the socket, an abstract one
+#: environment variable of the JVM and its children: the name of the abstract socket
 VARIABLE = "SURELANE_FORK_SERVER"
 _READ_BYTES = 65536
 _CREDENTIALS = struct.Struct("3i")
 
 
 class ForkServer:
-    """Its socket is there at once, so that the JVM can be started before everything is imported."""
+    """The constructor opens the socket, so that the JVM can be started before everything is imported."""
 
     def __init__(self) -> None:
         name = f"surelane-{os.urandom(16).hex()}"
@@ -36,7 +36,7 @@ class ForkServer:
         os.environ[VARIABLE] = name
 
     def start(self, work: Callable[[], None]) -> None:
-        """Fork it; to be called once, before this process starts a thread. `work` is what a fork of it does."""
+        """Fork the server. Call it once, before this process starts a thread. Each fork of the server does `work`."""
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -66,20 +66,20 @@ class ForkServer:
 
 
 def handed_over(argument: str) -> int | None:
-    """Let the fork server do this process' work, called with this argument, and wait for it: its exit status; None:
-    there is no fork server."""
+    """Let the fork server do this process' work with `argument`, and wait. Returns the exit status; None: there is no
+    fork server."""
     name = os.environ.get(VARIABLE)
     if name is None:
         return None
-    os.setpgid(0, 0)  # as the daemon does: signals to the lane's group are not for it
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # so the JVM ends it
+    os.setpgid(0, 0)  # as the daemon does: signals to the lane's group do not reach it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # so that the JVM can end it
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
             connection.connect(f"\0{name}")
             socket.send_fds(connection, [b"+"], [0, 1, 2])
             connection.sendall(b"\0".join([argument.encode(), *(b"%b=%b" % one for one in os.environb.items())]))
             connection.shutdown(socket.SHUT_WR)
-        except OSError:  # it has gone, with the driver
+        except OSError:  # the fork server has ended, with the driver
             return None
         for number in (0, 1):  # the JVM sees the end of its pipes when the daemon ends
             os.close(number)
@@ -88,7 +88,7 @@ def handed_over(argument: str) -> int | None:
 
 
 def _become(connection: socket.socket, work: Callable[[], None], server: int) -> None:
-    """Of a process that was forked; does not return."""
+    """Turn this forked process into the daemon; does not return."""
     own, status = os.getpid(), 1
     try:
         end_with(server)
@@ -109,25 +109,25 @@ def _become(connection: socket.socket, work: Callable[[], None], server: int) ->
         status = 0
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
-    except BaseException:  # noqa: BLE001  # it must not come back to where it was forked
+    except BaseException:  # noqa: BLE001  # a fork must not return into the server's loop
         traceback.print_exc()
     finally:
         with suppress(OSError, ValueError):
             sys.stderr.flush()
-            if os.getpid() == own:  # else it is a fork of the daemon's
+            if os.getpid() == own:  # else this is a fork of the daemon
                 connection.sendall(bytes([status & 0xFF]))
         os._exit(status)
 
 
 def _is_own(connection: socket.socket) -> bool:
-    """Of this user: an abstract name is for all."""
+    """Whether the client runs as this user: every user can connect to an abstract socket."""
     size = _CREDENTIALS.size
     _, user, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
     return user == os.geteuid()
 
 
 def _close_all_but(*kept: int) -> None:
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # pathlib takes its time to import
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # pathlib is slow to import
         if int(name) not in kept:
             with suppress(OSError):
                 os.close(int(name))

@@ -1,4 +1,4 @@
-"""The driver's requests to a stage process, taken from its connection at once, whatever its threads do."""
+"""Receives the driver's requests to a stage process at once, also while its threads work."""
 
 import threading
 from collections import deque
@@ -12,66 +12,66 @@ from app.model.activity import Activity
 from app.stage.receipt import Answer, Declined, Doing, Final, Wanted
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, Tables
 
-#: seconds that tables are waited for: what was staged ahead and is not taken must not keep others waiting
+#: seconds to wait for tables: a span staged ahead that its lane does not take must not block others
 GRANT_SECONDS = 60.0
 _DECODER = msgspec.msgpack.Decoder(Message)
 R = TypeVar("R", bound=Request | Decode | Keep)
 
 
 class Requests(Generic[R]):
-    """The driver's requests to one thread of this process, in their order."""
+    """The driver's requests to one thread of this process, in order."""
 
     def __init__(self, inbox: "Inbox") -> None:
         self._inbox = inbox
         self._waiting: deque[R] = deque()
         self._current = 0
-        #: said last, of the current request
-        self._said: Activity | None = None
+        #: the activity reported last for the current request
+        self._reported: Activity | None = None
 
     def add(self, request: R) -> None:
-        """Owned by the inbox, as its lock is."""
+        """Only the inbox calls this, and holds its lock."""
         self._waiting.append(request)
 
     def next(self) -> R | None:
-        """The next one that is still wanted; None: the driver is gone."""
+        """The next request that is not cancelled; None: the driver is gone."""
         while self._inbox.wait_for(lambda: bool(self._waiting)):
             request = self._waiting.popleft()
-            self._current, self._said = request.id, None
+            self._current, self._reported = request.id, None
             if not self.is_cancelled():
                 return request
             self.answer(Declined(request.id, "cancelled"))
         return None
 
     def answer(self, answer: Final) -> None:
-        """Send the last word on the current request."""
+        """Send the last answer to the current request."""
         self._inbox.close(answer.id)
         self._inbox.send(answer)
 
     def doing(self, activity: Activity) -> None:
-        """The driver knows of it before it is done: whatever it does to this process."""
-        if activity != self._said:
-            self._said = activity
+        """Report an activity before it begins: the driver knows of it even if it kills this process."""
+        if activity != self._reported:
+            self._reported = activity
             self._inbox.send(Doing(self._current, activity))
 
     def is_cancelled(self) -> bool:
-        """Whether the current request is not wanted any more."""
+        """Whether the current request is cancelled, or the driver is gone."""
         return self._inbox.is_cancelled(self._current)
 
 
 class Inbox:
-    """What the driver sends, handed out to the threads that work on it."""
+    """Hands the driver's messages to the threads that work on them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.spans, self.keeps = Requests[Request | Decode](self), Requests[Keep](self)
         self._sending, self._changed = threading.Lock(), threading.Condition()
-        #: requests without an answer, and whether they are cancelled
+        #: by id of each unanswered request: whether it is cancelled
         self._open: dict[int, bool] = {}
         self._grants: dict[int, Tables] = {}
         self._is_over = False
 
     def receive(self) -> None:
-        """Until the driver is gone."""
+        """Receive messages until the driver is gone."""
         try:
             while True:
                 message = _DECODER.decode(self._connection.recv_bytes())
@@ -86,7 +86,7 @@ class Inbox:
                 self._changed.notify_all()
 
     def wait_for(self, is_there: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Whether it is, within this time, and the driver, too."""
+        """Wait for the condition; false when the time is over or the driver is gone."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or is_there(), seconds)
             return not self._is_over and is_there()
@@ -97,19 +97,19 @@ class Inbox:
             self._connection.send_bytes(msgspec.msgpack.encode(answer))
 
     def ask(self, wanted: Wanted) -> Tables | None:
-        """Wait for the tables; None: the span is cancelled, or nobody answers for long."""
+        """Request tables and wait for them; None: the span is cancelled, or none came within GRANT_SECONDS."""
         self.send(wanted)
         self.wait_for(lambda: wanted.id in self._grants or self._open[wanted.id], GRANT_SECONDS)
         with self._changed:
             return self._grants.pop(wanted.id, None)
 
     def is_cancelled(self, number: int) -> bool:
-        """Whether nobody wants this request any more."""
+        """Whether the request is cancelled or answered, or the driver is gone."""
         with self._changed:
             return self._is_over or self._open.get(number, True)
 
     def close(self, number: int) -> None:
-        """It is answered."""
+        """Forget a request that is answered."""
         with self._changed:
             del self._open[number]
             self._grants.pop(number, None)
@@ -126,5 +126,5 @@ class Inbox:
                 self._grants[number] = tables
             case Cancel(id=number) if number in self._open:
                 self._open[number] = True
-            case _:  # of a request that was answered meanwhile
+            case _:  # for a request that was answered meanwhile
                 return

@@ -1,11 +1,10 @@
-"""Staging tables of one lane that are lent to attempts, one attempt at a time.
+"""Lends the staging tables of one lane to attempts, one attempt at a time.
 
-A table goes to an attempt before its span is staged, and comes back when the epoch that has merged its rows is
-committed, or when the attempt has ended without an epoch. What is left in it is deleted by who stages into it next. A
-table whose process is gone does not come back: it may still be written by one that is only believed to be. It is
-dropped with the next one that is made, unless a session has it locked, and then with the one after. That is safe at any
-time: its name is never given again, and whoever copies into it is refused. What is left is dropped by the lane's next
-start.
+A table is lent before its span is staged. It comes back when the epoch that merged its rows is committed, or when the
+attempt ends without an epoch; the next attempt deletes the old rows. A table whose process is gone does not come back:
+a process that is only believed to be gone may still write to it. It is dropped when the next table is made or, while a
+session has it locked, when a later one is. Dropping it is safe at any time: a name is never used again, and a COPY into
+a dropped table fails. The lane's next start drops what is left.
 """
 
 import threading
@@ -24,31 +23,31 @@ from app.db.sql import quoted
 from app.db.sqlstate import translated
 from app.stage.request import Clearing, Table
 
-#: bytes of rows from which on a table gets a new file: less CPU than DELETE and VACUUM
+#: bytes of rows from which on a table is truncated: a new file takes less CPU than DELETE and VACUUM
 TRUNCATE_BYTES = 4 << 20
 
 
 @dataclass(eq=False)
 class Lent:
-    """A table that is lent, for changes of one layout."""
+    """A table for changes of one layout, lent or free."""
 
     layout: str
-    #: what the target has made of the layout
+    #: the layout's plan for which this table was made
     made_for: TablePlan
-    #: the same, with this table in the place of its own
+    #: the same plan, with this table in place of its staging table
     shape: TablePlan
     #: bytes copied since it was emptied, at least
     written: int = 0
 
     @property
     def table(self) -> Table:
-        """For the stage process."""
+        """As it is sent to the stage process."""
         of = self.shape.staging
         return Table(of.name, tuple(quoted(field.column.name) for field in of.fields), self.clearing)
 
     @property
     def clearing(self) -> Clearing:
-        """A table with many rows, or with few again and again, gets a new file."""
+        """TRUNCATE for a table that got many rows, or a few many times."""
         if not self.written:
             return Clearing.NONE
         return Clearing.DELETE if self.written < TRUNCATE_BYTES else Clearing.TRUNCATE
@@ -61,17 +60,17 @@ class Lending:
         self._engine, self._schema, self._lane = engine, schema, lane
         self._lock = threading.Lock()
         self._free: dict[str, list[Lent]] = defaultdict(list)
-        #: names of tables that nobody is lent any more
+        #: names of tables that are not lent any more
         self._lost: list[str] = []
         self._connection: Connection | None = None
 
     def close(self) -> None:
-        """Drop the tables that are free; the others are for the lane's next start."""
+        """Drop the free tables; the lane's next start drops the others."""
         with self._lock:
             connection, self._connection = self._connection, None
             if connection is None:
                 return
-            with suppress(SQLAlchemyError):  # it may be gone: so does the next start
+            with suppress(SQLAlchemyError):  # the connection may be gone; the next start drops them, too
                 staging.drop(connection, [one.shape.staging.name for free in self._free.values() for one in free])
                 staging.drop_unlocked(connection, self._lost)
             self._free.clear()
@@ -80,7 +79,7 @@ class Lending:
             connection.close()
 
     def lend(self, layout: str, shape: TablePlan) -> Lent:
-        """A table for changes of this layout: one that is free, or a new one."""
+        """A free table for changes of this layout, or a new one."""
         with self._lock:
             free = self._free[layout]
             while free:
@@ -92,14 +91,14 @@ class Lending:
                 return self._make(layout, shape)
 
     def take_back(self, lent: Lent, size: int = TRUNCATE_BYTES) -> None:
-        """Nobody uses it any more; `size`: bytes that were copied, as many as may be where that is not known."""
+        """The table is free again. `size`: bytes that were copied; unknown, so many that it is truncated next."""
         with self._lock:
             before = 0 if lent.clearing is Clearing.TRUNCATE else lent.written
             lent.written = before + max(size, 1)
             self._free[lent.layout].append(lent)
 
     def lose(self, lent: Lent) -> None:
-        """The process that it was lent to is gone."""
+        """Drop the table later, because the process that it was lent to is gone."""
         with self._lock:
             self._lost.append(lent.shape.staging.name)
 

@@ -1,11 +1,11 @@
-"""The death of a stage process, for whoever waits for its answer."""
+"""The death of a stage process, as the error of a caller that waits for its answer."""
 
 from app.errors import ExitStatus, SurelaneError, Verdict
 from app.model.death import Death
 
 
 class TaskDied(SurelaneError):
-    """A stage process has died over what it was asked for."""
+    """A stage process died while it worked on a request."""
 
     verdict = Verdict.RETRY
     exit_status = ExitStatus.ENVIRONMENT

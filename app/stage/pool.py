@@ -1,7 +1,7 @@
-"""The stage processes, seen from the driver: resident Spark jobs of one task each, and what they have connected with.
+"""The stage processes, seen from the driver: resident Spark jobs of one task each, and the connections they make.
 
-Each job is submitted by a thread of its own, again and again for as long as the pool is open: Spark gives a task that
-was lost with its executor another one, and a job that has failed all its tries is begun anew.
+One thread for each job submits it again whenever it ends, while the pool is open: Spark runs a task that was lost with
+its executor on another one, and a job whose task has failed too often is submitted anew.
 """
 
 import datetime
@@ -39,15 +39,15 @@ log = structlog.get_logger()
 
 #: bytes of the secret that both ends of a connection prove to have
 _KEY_BYTES = 32
-#: seconds until a job that has failed is submitted again, at first and at most
+#: seconds until a job that has ended is submitted again: the first pause and the longest
 _AGAIN_SECONDS = (0.2, 10.0)
-#: seconds for which a job's process was connected, after which its failure is none of its start
+#: seconds of connection after which a job has started well: the pause after its failure is the first one again
 _SETTLED_SECONDS = 1.0
-#: seconds after the start when there is a word about tasks that have no core yet
+#: seconds from the start to a warning about tasks that have no core yet
 _PLACED_SECONDS = 20.0
-#: seconds from the end of a stage process to the report of it
+#: seconds to wait for the report of a stage process' end
 _REPORT_SECONDS = 3.0
-#: ends of processes that nobody asks for
+#: reports of ends that are kept until they are used
 _REMEMBERED = 100
 #: seconds for the jobs to end by themselves when the pool is closed
 _END_SECONDS = 5.0
@@ -56,7 +56,7 @@ _DECODER = msgspec.msgpack.Decoder(Hello | Ended | Tried | Answer)
 
 @dataclass(frozen=True)
 class Lost:
-    """The process that was asked is gone."""
+    """The process that had the request is gone."""
 
     #: how it died, and what it was doing with this request
     death: Death
@@ -64,33 +64,33 @@ class Lost:
 
 @dataclass(eq=False)
 class StageAttempt:
-    """One request to one process. `answers` gets what it says of it, `Lost` at the latest."""
+    """One request to one process. `answers` gets its answers; the last one is `Lost` where the process dies."""
 
     request: Work
-    #: seconds of the process' own work on it that are no hang
+    #: seconds that an activity of the process' own may take; longer is a hang
     limit_seconds: float
     answers: "SimpleQueue[Wanted | Final | Lost]" = field(default_factory=SimpleQueue)
-    #: asked first, by the thread that reads from the process: whether the tables were granted at once
+    #: called first, by the thread that reads from the process: grants the tables at once, or returns false
     grants: Callable[["StageAttempt", Wanted], bool] = lambda *_: False
-    #: called instead of the last answer, once nobody wants it: when its process has done with it, and when it is lost
+    #: of a cancelled request, called instead of giving the last answer: when its process is done, when that is lost
     afterwards: tuple[Callable[[], None], Callable[[], None]] | None = None
-    #: None: there was no process yet
+    #: None: no process has connected yet
     process: "Process | None" = None
-    #: None: it is not begun
+    #: None: it has not begun
     activity: Activity | None = None
-    #: monotonic: when that began, or it was answered
+    #: monotonic time when the activity began, or the last answer came
     since: float = field(default_factory=time.monotonic)
-    #: what is in `answers` at the end
+    #: the last one of `answers`
     last: Final | Lost | None = None
 
     def grant(self, tables: Tables) -> None:
-        """The answer to `Wanted`."""
+        """Answer `Wanted`."""
         assert self.process is not None, "it has asked"
         self.process.send(Grant(self.request.id, tables))
 
     @property
     def hangs(self) -> bool:
-        """Whether the process has worked on it for too long; what it waits for does not count."""
+        """Whether the process' own work takes too long; time that it waits does not count."""
         return self.activity in OWN_WORK and time.monotonic() - self.since > self.limit_seconds
 
     def end(self, last: Final | Lost) -> None:
@@ -100,11 +100,11 @@ class StageAttempt:
 
     @property
     def size(self) -> int:
-        """Bytes of the decoded rows of a span that is staged; 0: it is not."""
+        """Bytes of the decoded rows of a staged span, else 0."""
         return self.last.size if isinstance(self.last, Receipt) else 0
 
     def seen(self) -> InFlight:
-        """From outside, now."""
+        """The attempt as `Pool.in_flight` shows it, now."""
         request = self.request
         span = Span(start=Offsets(), end=Offsets()) if isinstance(request, Decode) else request.span
         return InFlight(
@@ -127,7 +127,7 @@ class StageAttempt:
 
 
 class Process:
-    """One that is connected."""
+    """A connected process: a stage process, or a task's own process, which watches stage processes."""
 
     def __init__(self, hello: Hello, connection: Connection) -> None:
         self.hello, self._connection = hello, connection
@@ -135,7 +135,7 @@ class Process:
         self._attempts: dict[int, StageAttempt] = {}
         self._is_gone = False
         self._trying, self._trials = threading.Lock(), SimpleQueue[Tried]()
-        #: why it was killed, if it was
+        #: for what hang it was killed; None: it was not
         self._hang: str | None = None
 
     @property
@@ -145,26 +145,25 @@ class Process:
 
     @property
     def load(self) -> int:
-        """Requests that it has not answered."""
+        """The number of unanswered requests."""
         return len(self._attempts)
 
     @property
     def seen(self) -> StageProcess:
-        """From outside."""
         return StageProcess(host=self.hello.host, slot=self.hello.slot, pid=self.hello.pid)
 
     @property
     def attempts(self) -> Sequence[StageAttempt]:
-        """Those that it has not answered."""
+        """The unanswered ones."""
         return tuple(self._attempts.values())
 
     @property
     def is_killed(self) -> bool:
-        """Whether its end was ordered, because it hung."""
+        """Whether the pool had it killed, because it hung."""
         return self._hang is not None
 
     def begin(self, attempt: StageAttempt) -> None:
-        """Send the request."""
+        """Send the request; where the process is gone the attempt ends with `Lost`."""
         attempt.process = self
         with self._sending:
             is_gone = self._is_gone
@@ -176,7 +175,6 @@ class Process:
             self.send(attempt.request)
 
     def cancel(self, attempt: StageAttempt, afterwards: Callable[[], None], lost: Callable[[], None]) -> None:
-        """See `Pool.cancel`."""
         with self._sending:
             is_open = self._attempts.get(attempt.request.id) is attempt
             if is_open:
@@ -187,18 +185,19 @@ class Process:
             (lost if isinstance(attempt.answers.get(), Lost) else afterwards)()
 
     def send(self, message: Message) -> None:
-        """One whose process is gone is lost; whoever waits for an answer hears of it."""
+        """Does not raise where the process is gone: its attempts end with `Lost`."""
         with self._sending, suppress(OSError):
             self._connection.send_bytes(msgspec.msgpack.encode(message))
 
     def kill(self, other: "Process", hang: str) -> None:
-        """Of a task's own process: end its stage process, which hangs."""
+        """Have this task's own process kill its stage process `other`. `hang`: what took too long."""
         other._hang = hang
         with self._sending, suppress(OSError):
             self._connection.send_bytes(msgspec.msgpack.encode(Kill(other.hello.pid)))
 
     def tried(self, message: StoredMessage, seconds: float) -> str | None:
-        """Of a task's own process: what ended a process that did nothing but this message, None where it survived."""
+        """Have this task's own process try the message alone in a new process. Returns what ended that; None where it
+        survived, or no report came in time."""
         with self._trying:
             while not self._trials.empty():
                 self._trials.get()
@@ -209,8 +208,8 @@ class Process:
         return None
 
     def run(self, ended: Callable[[Ended], None], ending: Callable[["Process"], Ended | None]) -> None:
-        """Hand out its answers until it is gone. `ended` is told what it says of others' ends, `ending` says how it has
-        ended."""
+        """Hand out the process' answers until it is gone. `ended` is called with its reports of other processes' ends;
+        `ending` returns how this one ended."""
         try:
             while True:
                 answer = _DECODER.decode(self._connection.recv_bytes())
@@ -235,7 +234,7 @@ class Process:
             self.close()
 
     def close(self) -> None:
-        """It ends when it sees that."""
+        """Shut the connection down: the process ends when it sees that."""
         with suppress(OSError), socket_of(self._connection) as own:
             own.shutdown(socket.SHUT_RDWR)
 
@@ -259,7 +258,7 @@ class Process:
             afterwards[0]()
 
     def _death(self, ended: Ended | None, attempt: StageAttempt) -> Death:
-        """What is known of it; None: nobody has said how it ended."""
+        """The death of the process, for one attempt. `ended`: None where no report of it came."""
         doing = {} if attempt.activity is None else {attempt.request.lane: attempt.activity.value}
         at = datetime.datetime.now(datetime.UTC)
         cause, detail = Cause.SIGNAL, "nobody knows how"
@@ -270,26 +269,25 @@ class Process:
 
 
 class Pool:
-    """All of them. Opened once for a Spark session; lanes come and go."""
+    """All stage processes. Opened once for a Spark session; lanes come and go."""
 
     def __init__(
         self,
         spark: SparkContext,
-        told: StageConfig,
+        config: StageConfig,
         tasks: int,
         timeout_seconds: float,
         *,
         ahead: Ahead | None = None,
         least: int = 1,
     ) -> None:
-        """`tasks`: how many stage processes there are to be; `timeout_seconds`: for one message, see
-        `guard.message_timeout`; `ahead`: how much may be staged ahead, None: nothing; `least`: with fewer processes
-        something is wrong."""
+        """`tasks`: number of stage processes; `timeout_seconds`: for one message, see `guard.message_timeout`; `ahead`:
+        how much may be staged ahead, None: nothing; `least`: fewer running tasks are worth a warning."""
         self.ahead = ahead or Ahead(0)
-        #: called with a short word, of few, for each stage process that has died
+        #: called with the cause of each death of a process, one of few values
         self.on_death: Callable[[str], None] = lambda _: None
         self._timeout, self._least = timeout_seconds, least
-        self._spark, self._told, self.tasks = spark, told, tasks
+        self._spark, self._config, self.tasks = spark, config, tasks
         self._key = secrets.token_bytes(_KEY_BYTES)
         conf = spark.getConf()
         self._host = conf.get("spark.driver.host") or socket.getfqdn()
@@ -298,25 +296,25 @@ class Pool:
         self._accepting = threading.Thread(target=self._accept, name="stage accept", daemon=True)
         self._ids, self._lock = itertools.count(1), threading.Lock()
         self._processes: list[Process] = []
-        #: begun while there was no process
+        #: attempts that began while no process was connected
         self._waiting: list[StageAttempt] = []
-        #: whose last answer was not taken yet
+        #: by request id: attempts whose last answer was not taken yet
         self._open: dict[int, StageAttempt] = {}
-        #: how stage processes have ended, by host and pid
+        #: by host and pid: how stage processes have ended
         self._ends: dict[tuple[str, int], Ended] = {}
         self._ended = threading.Condition()
         self._jobs: list[threading.Thread] = []
-        #: until when processes of a job were connected, by slot
+        #: by slot: monotonic time until which the job's process was connected
         self._settled: dict[int, float] = {}
         self._closed = threading.Event()
 
     @property
     def processes(self) -> Sequence[Process]:
-        """Those that are connected."""
+        """The connected ones."""
         return tuple(self._processes)
 
     def in_flight(self) -> InFlightView:
-        """One look; for any thread."""
+        """What is in flight now. Any thread may call it."""
         with self._lock:
             stagers, found = self._stagers(), dict(self._open)
         for process in stagers:
@@ -325,7 +323,7 @@ class Pool:
         return InFlightView(processes=tuple(sorted(one.seen for one in stagers)), spans=spans)
 
     def start(self) -> None:
-        """Submit the jobs. Returns at once: a process is there in a second or so."""
+        """Submit the jobs. Returns at once; a process connects after about a second."""
         self._accepting.start()
         for slot in range(self.tasks):
             job = threading.Thread(target=self._keep, args=(slot,), name=f"stage job {slot}", daemon=True)
@@ -336,7 +334,7 @@ class Pool:
     def close(self) -> None:
         """End the jobs."""
         self._closed.set()
-        with suppress(OSError):  # a thread that waits for connections does not see that its socket is closed
+        with suppress(OSError):  # a thread in accept() does not notice that its socket is closed
             socket.create_connection((self._host, self._port), timeout=_END_SECONDS).close()
         if self._accepting.is_alive():
             self._accepting.join(_END_SECONDS)
@@ -364,8 +362,8 @@ class Pool:
         grants: Callable[[StageAttempt, Wanted], bool],
         last: "Process | None",
     ) -> StageAttempt:
-        """Have a span staged, by the process that staged the span before it (`last`) unless another one is idle; by the
-        first that connects where there is none."""
+        """Have a span staged, by the process with the fewest open requests; where several have as few, by `last`, which
+        staged the span before it. Where there is none yet, the first one to connect stages it."""
         request = Request(next(self._ids), lane, ranges, tables, given=given, held_keys=held_keys)
         return self._begun(self._attempt(request, ranges, grants), last)
 
@@ -375,21 +373,21 @@ class Pool:
         return self._begun(self._attempt(request, ranges), None)
 
     def keep(self, lane: str, ranges: tuple[Range, ...], level: int) -> StageAttempt:
-        """Have the messages of a span sent as they are archived."""
+        """Have the messages of a span sent in the archive's format."""
         return self._begun(self._attempt(Keep(next(self._ids), lane, ranges, level), ranges), None)
 
     def decode(self, lane: str, messages: Sequence[StoredMessage]) -> StageAttempt:
-        """Have the rows of kept messages sent."""
+        """Have the rows of stored messages sent."""
         seconds = self._timeout + SECONDS_A_MESSAGE * len(messages)
         return self._begun(StageAttempt(Decode(next(self._ids), lane, tuple(messages)), seconds), None)
 
     def tried(self, message: RawMessage) -> str | None:
-        """See `app.lane.guarded_read.Trial`."""
+        """An `app.lane.guarded_read.Trial`; None also where no task watches stage processes."""
         watching = [process for process in self.processes if process.hello.watches]
         return watching[0].tried(StoredMessage.of(message), self._timeout) if watching else None
 
     def answer(self, attempt: StageAttempt, seconds: float) -> Wanted | Final | Lost | None:
-        """The next one that is there within this time, else None. A process that hangs is ended."""
+        """The next answer, None where none comes within this time. Ends a process that hangs."""
         with suppress(Empty):
             answer = attempt.answers.get(timeout=seconds)
             if answer is attempt.last:
@@ -437,7 +435,7 @@ class Pool:
             self._ended.notify_all()
 
     def _ending(self, process: Process) -> Ended | None:
-        """How it has ended; None when nobody says so in time."""
+        """How the process ended; None when no report of it comes in time."""
         place = (process.hello.host, process.hello.pid)
 
         def is_known() -> bool:
@@ -448,7 +446,7 @@ class Pool:
             return self._ends.pop(place, None)
 
     def _watcher(self, process: Process) -> Process | None:
-        """The task's own process, which sees how this one ends; None where it is gone, too."""
+        """The task's own process, which sees how this one ends; None where that is gone, too."""
         wanted = (process.hello.host, process.hello.task)
         watching = (one for one in self.processes if one.hello.watches and not one.is_gone)
         return next((one for one in watching if (one.hello.host, one.hello.pid) == wanted), None)
@@ -456,8 +454,7 @@ class Pool:
     def cancel(
         self, attempt: StageAttempt, afterwards: Callable[[], None], lost: Callable[[], None] = lambda: None
     ) -> None:
-        """Nobody wants it any more. When its process has done with it `afterwards` is called, by any thread; when its
-        process is gone, `lost`."""
+        """Cancel an attempt. Some thread calls `afterwards` when its process is done, or `lost` when that is gone."""
         with self._lock:
             self._open.pop(attempt.request.id, None)
             is_waiting = attempt in self._waiting
@@ -484,13 +481,13 @@ class Pool:
             threading.Thread(target=self._serve, args=(connection,), name="stage process", daemon=True).start()
 
     def _serve(self, connection: Connection) -> None:
-        """Of one connection, until it ends."""
+        """Serve one connection until it ends."""
         try:
             keep_alive(connection)
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
             hello = _DECODER.decode(connection.recv_bytes())
-        except Exception as error:  # noqa: BLE001  # whoever does not know the secret, or is no stage process
+        except Exception as error:  # noqa: BLE001  # it does not know the secret, or is no stage process
             log.warning("a connection to the stage port is refused", because=f"{type(error).__name__}: {error}")
             connection.close()
             return
@@ -515,7 +512,7 @@ class Pool:
                 self.on_death(TASK_GONE)
             if time.monotonic() - begin > _SETTLED_SECONDS:
                 self._settled[hello.slot] = time.monotonic()
-            with self._ended:  # what it has not said of a stage process, it says no more
+            with self._ended:  # it reports no more ends of stage processes
                 self._ended.notify_all()
             connection.close()
 
@@ -525,9 +522,9 @@ class Pool:
             begin = time.monotonic()
             try:
                 self._spark.setJobGroup(self._group(slot), "stages messages for as long as the lane runs", True)
-                task = Task(slot, (self._host, self._port), self._key, self._told)
+                task = Task(slot, (self._host, self._port), self._key, self._config)
                 self._spark.parallelize([slot], 1).foreachPartition(task)
-            except Exception as error:  # noqa: BLE001  # of Spark, or of the bridge to it
+            except Exception as error:  # noqa: BLE001  # any error of Spark or of Py4J
                 if self._closed.is_set():
                     return
                 log.warning("a resident job ended", slot=slot, because=f"{type(error).__name__}: {error}"[:500])

@@ -1,4 +1,4 @@
-"""Consumers of one process: one for each lane that it reads for."""
+"""The Kafka consumers of one stage process: one for each lane that it reads for."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from app.kafka.spans import Batch, SpanReader
 from app.model.offsets import Offsets, TopicPartition
 from app.stage.request import Keep, Request
 
-#: lanes that are read for at the same time; whose turn was longest ago loses its consumer
+#: lanes that have a consumer at the same time; the least recently used one is closed
 READERS = 16
 B = TypeVar("B", bound=Batch)
 
@@ -20,16 +20,16 @@ class Readers(Generic[B]):
     def __init__(
         self, source: SourceSettings, batch: Callable[[TopicPartition], B], is_cancelled: Callable[[], bool]
     ) -> None:
-        """`batch`: what messages are gathered in; `is_cancelled`: whether to give up waiting for messages."""
+        """`batch` makes a partition's empty batch; `is_cancelled`: whether to stop waiting for messages."""
         self._source, self._batch, self._is_cancelled = source, batch, is_cancelled
         self._readers: OrderedDict[str, SpanReader[B]] = OrderedDict()
 
     def get(self, lane: str) -> SpanReader[B] | None:
-        """The lane's, where it has one."""
+        """The lane's reader, None where it has none."""
         return self._readers.get(lane)
 
     def of(self, request: Request | Keep, start: Offsets) -> SpanReader[B]:
-        """The lane's; a new one goes to `start`."""
+        """The lane's reader; a new one begins at `start`."""
         reader = self._readers.get(request.lane)
         if reader is None:
             reader = self._readers[request.lane] = SpanReader(self._source, self._batch, self._is_cancelled)
@@ -40,6 +40,6 @@ class Readers(Generic[B]):
         return reader
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for reader in self._readers.values():
             reader.close()

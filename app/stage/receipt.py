@@ -1,4 +1,4 @@
-"""What a stage process answers. All of it is MessagePack."""
+"""The answers of a stage process, sent as MessagePack."""
 
 from collections.abc import Iterable, Mapping
 
@@ -15,7 +15,7 @@ Times = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class MessagePlace(msgspec.Struct, frozen=True, array_like=True):
-    """Where a message is."""
+    """The position of a message, as it is sent."""
 
     topic: str
     partition: int
@@ -23,7 +23,6 @@ class MessagePlace(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def position(self) -> Position:
-        """The same."""
         return Position(self.topic, self.partition, self.offset)
 
 
@@ -35,22 +34,22 @@ class Example(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Staged(msgspec.Struct, frozen=True, array_like=True):
-    """What there is of one layout."""
+    """What was staged of one layout."""
 
     layout: str
     first: MessagePlace
     #: names of the columns in the key of the first message
     key: tuple[str, ...]
-    #: messages that have it
+    #: messages of this layout
     messages: int
-    #: rows that were copied: the last changes of their keys
+    #: rows that were copied: the last change of each key
     rows: int
     #: bytes that were copied
     size: int
 
 
 class Last(msgspec.Struct, frozen=True, array_like=True):
-    """See `app.model.last`."""
+    """The last message of a partition (`app.model.last`), as it is sent."""
 
     topic: str
     partition: int
@@ -61,7 +60,7 @@ class Last(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, tag="wanted"):
-    """The span is read; these layouts are in it, and no table was lent for them."""
+    """A request for tables: the span is read, and no table was lent for these layouts in it."""
 
     id: int
     layouts: tuple[Example, ...]
@@ -71,17 +70,17 @@ class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
     """The span is staged up to `ends`: every change before it, compacted to the last one of each key."""
 
     id: int
-    #: before `ends`
+    #: messages before `ends`
     messages: int
-    #: of each partition where the epoch has to end (`app.align`), which may be before the span's end
+    #: for each partition: where the epoch has to end (`app.align`), which may be before the span's end
     ends: tuple[MessagePlace, ...]
-    #: messages behind that
+    #: messages from `ends` on, which are held
     held: int
     #: first offset of each topic that waits for unread messages of another one
     waiting: tuple[MessagePlace, ...]
     staged: tuple[Staged, ...]
-    #: distinct source commit times of the changes, milliseconds since 1970, and how many changes have each: int64 as
-    #: they lie in memory
+    #: distinct source commit times of the changes, milliseconds since 1970, and how many changes have each: int64 in
+    #: native byte order
     times: bytes
     counts: bytes
     #: of partitions that are staged up to the span's end
@@ -111,14 +110,14 @@ class Rows(msgspec.Struct, frozen=True, tag="rows"):
 
 
 class Kept(msgspec.Struct, frozen=True, tag="kept"):
-    """The messages as they are archived."""
+    """The messages in the archive's format."""
 
     id: int
     blocks: tuple[Block, ...]
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The rows, or the messages, cannot be had."""
+    """The request for rows or messages failed."""
 
     id: int
     #: name of the error's class
@@ -128,38 +127,38 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 class Doing(msgspec.Struct, frozen=True, tag="doing"):
-    """What the process does with a request from now on."""
+    """The activity that the process begins for a request."""
 
     id: int
     activity: Activity
 
 
 class Declined(msgspec.Struct, frozen=True, tag="declined"):
-    """Nothing is staged: the span has messages that only the driver can deal with, or it cannot be read."""
+    """Nothing is staged: the span has messages that only the driver can process, or its staging failed."""
 
     id: int
     because: str
-    #: the same, fit to count by
+    #: the same as one of few values, for metrics
     reason: ForDriver = ForDriver.FAILED
 
 
-#: the last word on a request
+#: the last answer to a request
 Final = Receipt | Rows | Kept | Declined | Failed
 Answer = Wanted | Doing | Final
 
 
 def offsets_of(places: Iterable[MessagePlace]) -> Offsets:
-    """One of each partition."""
+    """`places`: one for each partition."""
     return Offsets.of({TopicPartition(one.topic, one.partition): one.offset for one in places})
 
 
 def places_of(offsets: Mapping[TopicPartition, int]) -> tuple[MessagePlace, ...]:
-    """The same as they are sent."""
+    """The offsets as they are sent."""
     return tuple(MessagePlace(*tp, offset) for tp, offset in offsets.items())
 
 
 def last_messages(lasts: Iterable[Last]) -> dict[TopicPartition, LastMessage]:
-    """What identifies the last message of each partition, as far as it was read."""
+    """What identifies the last message of each partition, in the driver's types."""
     return {
         TopicPartition(one.topic, one.partition): LastMessage(
             offset=one.offset, leader_epoch=one.leader_epoch, timestamp_ms=one.timestamp_ms, digest=one.digest

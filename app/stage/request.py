@@ -1,4 +1,4 @@
-"""What the driver sends to a stage process. All of it is MessagePack; nothing that is received is ever unpickled."""
+"""The driver's messages to a stage process, sent as MessagePack: nothing that is received is ever unpickled."""
 
 import enum
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from app.model.offsets import Offsets, Position, Span, TopicPartition
 
 
 class Range(msgspec.Struct, frozen=True, array_like=True):
-    """The offsets from `start` up to `end`, `end` not among them, of one partition."""
+    """Offsets of one partition, from `start` up to `end`, without `end`."""
 
     topic: str
     partition: int
     start: int
     end: int
-    #: leader epoch of the message before `start`; None: not known
+    #: leader epoch of the message before `start`; None: unknown
     term: int | None = None
 
 
 class Clearing(enum.IntEnum):
-    """What is done about the rows of attempts before."""
+    """How the rows of earlier attempts are removed."""
 
     NONE = 0  #: there are none
     DELETE = 1  #: they are few: a new file costs more
@@ -31,21 +31,21 @@ class Clearing(enum.IntEnum):
 
 
 class Table(msgspec.Struct, frozen=True, array_like=True):
-    """A staging table that is lent to one attempt."""
+    """A staging table, lent to one attempt."""
 
     #: quoted, with schema
     name: str
-    #: quoted, those that a line has, in its order
+    #: quoted, in the order of a line's values
     columns: tuple[str, ...]
     clearing: Clearing
 
 
-#: by a layout's text: where its lines go; None: its changes are left out
+#: by layout text: the table for its lines; None: its changes are left out
 Tables = dict[str, Table | None]
 
 
 class StoredMessage(msgspec.Struct, frozen=True, array_like=True):
-    """A message that was kept."""
+    """A stored message, as it is sent."""
 
     topic: str
     partition: int
@@ -56,12 +56,11 @@ class StoredMessage(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, message: RawMessage) -> Self:
-        """To be sent."""
         return cls(*message.position, message.key, message.value, message.headers)
 
     @property
     def raw(self) -> RawMessage:
-        """As it was."""
+        """The message without its timestamp, which is not sent."""
         return RawMessage(
             position=Position(self.topic, self.partition, self.offset),
             key=self.key,
@@ -72,7 +71,7 @@ class StoredMessage(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Ranges(msgspec.Struct, frozen=True):
-    """What is asked about a span."""
+    """A request about a span."""
 
     id: int
     lane: str
@@ -80,7 +79,7 @@ class _Ranges(msgspec.Struct, frozen=True):
 
     @property
     def span(self) -> Span:
-        """What is to be read."""
+        """The span to read."""
         return Span(
             start=Offsets.of({TopicPartition(one.topic, one.partition): one.start for one in self.ranges}),
             end=Offsets.of({TopicPartition(one.topic, one.partition): one.end for one in self.ranges}),
@@ -95,9 +94,9 @@ class _Ranges(msgspec.Struct, frozen=True):
 class Request(_Ranges, frozen=True, tag="request"):
     """Read a span: stage it, or send its rows."""
 
-    #: of the layouts that are likely to be in it; what is missing is asked for (`app.stage.receipt.Wanted`)
+    #: for layouts that the span probably has; missing ones are requested (`app.stage.receipt.Wanted`)
     tables: Tables
-    #: the decoded rows are wanted, and nothing is staged
+    #: send the decoded rows and stage nothing
     wants_rows: bool = False
     #: the messages of the span, where they are not to be read from Kafka
     given: tuple[StoredMessage, ...] = ()
@@ -114,9 +113,9 @@ class Decode(msgspec.Struct, frozen=True, tag="decode"):
 
 
 class Keep(_Ranges, frozen=True, tag="keep"):
-    """Send the messages of the span as they are archived."""
+    """Send the messages of the span in the archive's format."""
 
-    #: of zstd
+    #: zstd's compression level
     level: int
 
 
@@ -128,7 +127,7 @@ class Grant(msgspec.Struct, frozen=True, tag="grant"):
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
-    """Nobody wants this any more."""
+    """Cancels a request."""
 
     id: int
 
@@ -139,16 +138,16 @@ Message = Work | Grant | Cancel
 
 @dataclass(frozen=True)
 class KnownTerms:
-    """Leader epochs of the messages before some offsets."""
+    """Leader epochs of the messages before `offsets`."""
 
     offsets: Offsets = field(default_factory=Offsets)
     terms: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def before(self, tp: TopicPartition, offset: int) -> int | None:
-        """Of the message before this one, where it is known."""
+        """The leader epoch of the message before this offset, None where unknown."""
         return self.terms.get(tp) if self.offsets.get(tp) == offset else None
 
 
 def ranges_of(span: Span, known: KnownTerms) -> tuple[Range, ...]:
-    """Its partitions, those in which it has no offset among them."""
+    """A range for each partition of the span, also for those in which it has no offset."""
     return tuple(Range(*tp, span.start[tp], end, known.before(tp, span.start[tp])) for tp, end in span.end.items())

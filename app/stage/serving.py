@@ -1,7 +1,7 @@
-"""What a Spark task does for as long as the lane runs: it keeps a process that stages what the driver asks for.
+"""The resident Spark task: for as long as the lane runs it keeps a stage process, which works on the driver's requests.
 
-The task's own process (PySpark's Python worker) starts that process, sees how it ends, says so to the driver and starts
-another one: no death of it costs Spark a task. When the driver closes its connection, the task is done.
+The task's own process (PySpark's Python worker) starts the stage process, reports its end to the driver and starts
+another one: no death of it costs Spark a task. The task ends when the driver closes its connection.
 """
 
 import os
@@ -32,54 +32,54 @@ from app.stage.wire import keep_alive
 
 #: seconds that a stage process has to live for the next one to be started at once
 _AGAIN_SECONDS = 0.2
-#: seconds between two looks at the kernel's counter
+#: seconds between two readings of the kernel's out-of-memory counter
 _LOOK_SECONDS = 1.0
-#: seconds from the end of one connection of the driver's to the end of the other one
+#: seconds in which the driver's second connection closes after the first
 _CLOSING_SECONDS = 2.0
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The first message of each connection."""
 
-    #: of the resident job
+    #: number of the resident job
     slot: int
     host: str
     pid: int
-    #: the task's own process, which says how stage processes end
+    #: pid of the task's own process, which reports how stage processes end
     task: int
 
     @property
     def watches(self) -> bool:
-        """Whether this is of the task's own process."""
+        """Whether the task's own process sent this."""
         return self.pid == self.task
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """A stage process is gone."""
+    """A stage process has ended."""
 
     pid: int
     #: exit status, negative for a signal
     status: int
-    #: whether the kernel killed something for want of memory meanwhile
+    #: whether the kernel's out-of-memory killer killed a process just before
     for_memory: bool
 
 
 class Kill(msgspec.Struct, frozen=True, tag="kill"):
-    """End a stage process that hangs: sent to the task's own process."""
+    """Kill a stage process that hangs: sent to the task's own process."""
 
     pid: int
 
 
 class Try(msgspec.Struct, frozen=True, tag="try"):
-    """Decode a message, and send it through the user's function, in a process of its own: sent to the task's own."""
+    """Decode a message and run the user's function on it, in a separate process: sent to the task's own process."""
 
     message: StoredMessage
-    #: that are no hang
+    #: after which it is a hang
     seconds: float
 
 
 class Tried(msgspec.Struct, frozen=True, tag="tried"):
-    """What ended that process; None: it has survived."""
+    """What ended that process; None: it survived."""
 
     cause: str | None
 
@@ -89,17 +89,17 @@ _ORDERS = msgspec.msgpack.Decoder(Kill | Try)
 
 @dataclass(frozen=True)
 class Task:
-    """What Spark carries to the executor."""
+    """The function that Spark sends to the executor."""
 
     slot: int
-    #: of the driver
+    #: host and port of the driver
     address: tuple[str, int]
     key: bytes
-    told: StageConfig
+    config: StageConfig
 
     def __call__(self, nothing: Iterable[object]) -> None:
         """Serve until the driver closes the connection."""
-        for _ in nothing:  # a worker is used again only when its task has read its input to the end
+        for _ in nothing:  # PySpark reuses a worker only when its task has read its input to the end
             pass
         end_with(os.getppid())  # PySpark's daemon, which ends with its executor
         with self._connect() as control:
@@ -126,7 +126,7 @@ class Task:
                     continue
                 if ended in ready:
                     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    if status == 0 and control.poll(_CLOSING_SECONDS):  # in good order, for the driver has gone before
+                    if status == 0 and control.poll(_CLOSING_SECONDS):  # the driver has closed both
                         return None
                     return Ended(pid, status, for_memory=oom.has_killed)
                 try:
@@ -144,7 +144,7 @@ class Task:
                 os.kill(pid, signal.SIGKILL)
             case Try() as wanted:
                 control.send_bytes(msgspec.msgpack.encode(Tried(self._tried(control, wanted))))
-            case _:  # a process that is gone
+            case _:  # an order for a process that is gone
                 return
 
     def _tried(self, control: Connection, wanted: Try) -> str | None:
@@ -153,7 +153,7 @@ class Task:
         if not pid:
             try:
                 self._begin(parent, control)
-                with Stager(self.told, lambda _: None, lambda: False) as stager:
+                with Stager(self.config, lambda _: None, lambda: False) as stager:
                     stager.decoded(Decode(0, "", (wanted.message,)))
             finally:
                 os._exit(0)
@@ -174,10 +174,10 @@ class Task:
         return Hello(self.slot, socket.gethostname(), os.getpid(), task)
 
     def _begin(self, parent: int, control: Connection) -> None:
-        """Of a process that was forked."""
+        """Set up a process that was just forked."""
         end_with(parent)
         control.close()
-        os.environ.update(self.told.variables)
+        os.environ.update(self.config.variables)
         name_process("surelane-stage")
 
     def _start(self, control: Connection) -> int:
@@ -190,27 +190,27 @@ class Task:
             self._begin(parent, control)
             with self._connect() as connection:
                 connection.send_bytes(msgspec.msgpack.encode(self._hello(parent)))
-                serve(connection, self.told)
+                serve(connection, self.config)
             status = 0
         except (EOFError, OSError) as error:  # the driver is gone, or has closed its end
             print(f"surelane: stage process {os.getpid()}: {error}", file=sys.stderr)
             status = 0 if isinstance(error, EOFError | ConnectionError) else 1
-        except BaseException:  # noqa: BLE001  # it must not come back to where it was forked
+        except BaseException:  # noqa: BLE001  # a fork must not return into its parent's code
             traceback.print_exc()
         finally:
             os._exit(status)
 
 
-def serve(connection: Connection, told: StageConfig) -> None:
-    """Work on what is asked for; returns when the driver closes the connection. Spans are staged one after the other by
-    this thread. What the archive asks for is read by a thread of its own: an epoch waits for it, while this thread may
-    wait for the tables of a span behind that epoch."""
+def serve(connection: Connection, config: StageConfig) -> None:
+    """Work on requests; returns when the driver closes the connection. This thread stages spans one after the other. A
+    second thread reads for the archive: an epoch waits for that, while this thread may wait for the tables of a span
+    behind that epoch."""
     settle_collector()
     inbox = Inbox(connection)
-    threading.Thread(target=_keep, args=(inbox.keeps, told), name="archive", daemon=True).start()
+    threading.Thread(target=_keep, args=(inbox.keeps, config), name="archive", daemon=True).start()
     threading.Thread(target=inbox.receive, name="driver", daemon=True).start()
     spans = inbox.spans
-    with Stager(told, inbox.ask, spans.is_cancelled, spans.doing) as stager:
+    with Stager(config, inbox.ask, spans.is_cancelled, spans.doing) as stager:
         while (request := spans.next()) is not None:
             if isinstance(request, Decode):
                 spans.answer(stager.decoded(request))
@@ -218,13 +218,13 @@ def serve(connection: Connection, told: StageConfig) -> None:
                 spans.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
 
 
-def _keep(requests: Requests[Keep], told: StageConfig) -> None:
+def _keep(requests: Requests[Keep], config: StageConfig) -> None:
     try:
-        archiving = Archiving(told.source, requests.is_cancelled, requests.doing)
+        archiving = Archiving(config.source, requests.is_cancelled, requests.doing)
         while (request := requests.next()) is not None:
             requests.answer(archiving.kept(request))
     except OSError:  # the driver is gone; the other thread ends this process
         return
-    except BaseException:  # noqa: BLE001  # the driver hears of the end of this process only
+    except BaseException:  # noqa: BLE001  # the driver notices only the end of this process
         traceback.print_exc()
         os._exit(1)

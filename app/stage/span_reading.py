@@ -1,4 +1,4 @@
-"""The rows of a request: read from Kafka, or given with it; decoded, and sent through the user's function."""
+"""The rows of a request: reads its messages from Kafka or takes those given, decodes them, runs the user's function."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from app.stage.readers import READERS, Readers
 from app.stage.receipt import Last
 from app.stage.request import Request
 
-#: messages that are decoded at once: so many are in the processor's cache
+#: messages that are decoded at once: so many fit into the processor's cache
 _PIECE = 2_000
 
 
 @dataclass(frozen=True)
 class _Held:
-    """What was read of a lane and waits for its next epoch."""
+    """Rows of a lane that were read and are held for its next epoch."""
 
     start: Offsets
     end: Offsets
@@ -31,7 +31,7 @@ class _Held:
 
 
 class SpanReading:
-    """Of one process. Used by one thread."""
+    """One for each stage process. Used by one thread."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class SpanReading:
         *,
         has_function: bool,
     ) -> None:
-        """`is_cancelled`: whether to give up waiting for messages; `doing` gets what is done next."""
+        """`is_cancelled`: whether to stop waiting for messages; `doing` gets each activity before it begins."""
         self._source, self._decoding = source, decoding
         self._doing, self._has_function = doing, has_function
         self._readers = Readers(source, Batch, is_cancelled)
@@ -51,13 +51,13 @@ class SpanReading:
 
     @property
     def broker(self) -> Broker:
-        """For all that is no span; connected when it is used first."""
+        """For reads that are no spans; connected when it is first used."""
         if self._broker is None:
             self._broker = Broker(self._source)
         return self._broker
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         self._readers.close()
         if self._broker is not None:
             self._broker.close()
@@ -78,7 +78,7 @@ class SpanReading:
         return pa.concat_tables([rows[0], self._transformed(pa.concat_tables([NO_ROWS, *rows[1:]]))])
 
     def stored(self, messages: list[RawMessage]) -> pa.Table:
-        """The rows of messages that were kept."""
+        """The rows of stored messages."""
         self._doing(Activity.DECODE)
         parts = (messages[first : first + _PIECE] for first in range(0, len(messages), _PIECE))
         rows = [self._decoding.decoded(as_batches(part)) for part in parts]
@@ -92,7 +92,7 @@ class SpanReading:
                 self._held.pop(next(iter(self._held)))
 
     def message(self, request: Request) -> Callable[[Position], RawMessage | None]:
-        """What reads one message of the span whole."""
+        """A function that reads one message of the span whole."""
         given = {Position(one.topic, one.partition, one.offset): one for one in request.given}
 
         def read(position: Position) -> RawMessage | None:
@@ -101,7 +101,7 @@ class SpanReading:
         return read
 
     def lasts(self, request: Request, end: Offsets) -> tuple[Last, ...]:
-        """What identifies the last message of each partition that was read up to there."""
+        """What identifies the last message of each partition that was read up to `end`."""
         reader = self._readers.get(request.lane)
         if reader is None or request.given:
             return ()
@@ -125,7 +125,7 @@ class SpanReading:
 
 
 def _pieces(span: Span) -> Iterator[Span]:
-    """One after the other; of several partitions there is one."""
+    """Consecutive pieces of a span in one partition; a span in several stays whole."""
     moved = {tp: end for tp, end in span.end.items() if end > span.start[tp]}
     if len(moved) != 1:
         yield span

@@ -1,10 +1,10 @@
-"""The stage function: a span of messages becomes rows of staging tables, and a receipt.
+"""The stage function: turns a span of messages into rows of staging tables, and a receipt.
 
     read (librdkafka) -> decode -> find where the epoch may end -> put in order -> the last change of each key
         -> COPY, committed at once
 
-What only the driver can deal with is declined, with nothing staged: messages that are malformed, changes without a key,
-changes whose effect depends on their order, changes of keys that wait in quarantine.
+It declines, with nothing staged, what only the driver can process: malformed messages, changes without a key, changes
+whose effect depends on their order, changes of keys that wait in quarantine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,17 +55,17 @@ from app.stage.span_reading import SpanReading
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
 
-#: kinds that are neither staged nor of no consequence
+#: kinds that have an effect and cannot be staged
 _IRREGULAR = (RowKind.MALFORMED, RowKind.FAILED, RowKind.UNFIT, RowKind.KEYLESS, RowKind.TRUNCATE)
-#: what a crash takes of an UNLOGGED table is gone in any case; and the server notices a client that is gone as soon as
-#: it is noticed itself: a COPY waits for its client, and has its table locked
+#: a crash empties UNLOGGED tables in any case; and the server notices a lost client as soon as the client a lost
+#: server: a COPY waits for its client while it has its table locked
 _SETTINGS = {"synchronous_commit": "off", **{f"tcp_{name}": value for name, value in KEEPALIVES.items()}}
 _SESSION = "; ".join(f"set {name} = {value}" for name, value in _SETTINGS.items() if name != "tcp_keepalives")
 
 
 @dataclass(frozen=True)
 class StageConfig:
-    """What a stage process has to know; it goes with the Spark job, whose channel has to be safe for passwords."""
+    """Configuration of a stage process, sent with the Spark job, whose channel has to be safe for passwords."""
 
     source: SourceSettings
     #: of the target
@@ -75,31 +75,31 @@ class StageConfig:
     transaction_limit: int | None = None
     #: messages that may wait for unread ones of another topic; 0: epochs keep the order within each topic only
     max_held: int = 0
-    #: the user's, module:function
+    #: the user's function, as module:function
     function: str | None = None
     sql: tuple[Rule, ...] = ()
-    #: of the environment, with secrets that the JVM is not to have: not shown in a repr
+    #: environment variables with secrets that the JVM must not have: not shown in a repr
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class Stager:
-    """Of one process. Used by one thread."""
+    """One for each stage process. Used by one thread."""
 
     def __init__(
         self,
-        told: StageConfig,
+        config: StageConfig,
         ask: Callable[[Wanted], Tables | None],
         is_cancelled: Callable[[], bool],
         doing: Callable[[Activity], None] = lambda _: None,
     ) -> None:
-        """`ask`: tables for layouts that none were lent for, None: nobody wants the span any more; `is_cancelled`: the
-        same, while it is read; `doing` is told what is being done."""
-        self._told, self._ask, self._doing = told, ask, doing
-        decoder = decoder_of(told.source, transactions=told.transaction_limit is not None)
-        sql = Sql(told.sql, decoder.gone) if told.sql else None
-        decoding, has_function = Decoding(decoder, _function(told.function), sql), told.function is not None
-        self._reading = SpanReading(told.source, decoding, is_cancelled, doing, has_function=has_function)
-        self._engine: Engine = make_engine(told.url, told.owner_role, "surelane stage")
+        """`ask` requests tables for layouts that none were lent for, None: the span is cancelled; `is_cancelled`:
+        whether it is, while it is read; `doing` gets each activity before it begins."""
+        self._config, self._ask, self._doing = config, ask, doing
+        decoder = decoder_of(config.source, transactions=config.transaction_limit is not None)
+        sql = Sql(config.sql, decoder.gone) if config.sql else None
+        decoding, has_function = Decoding(decoder, _function(config.function), sql), config.function is not None
+        self._reading = SpanReading(config.source, decoding, is_cancelled, doing, has_function=has_function)
+        self._engine: Engine = make_engine(config.url, config.owner_role, "surelane stage")
         self._connection: Connection | None = None
 
     def __enter__(self) -> Self:
@@ -110,22 +110,22 @@ class Stager:
         self._disconnect()
 
     def stage(self, request: Request) -> Receipt | Declined:
-        """Stage the span. Whatever goes wrong is in the answer: the driver meets it again, under guard."""
+        """Stage the span. Any error declines it: the driver meets the error again, under guard."""
         try:
             return self._staged(request)
-        except Exception as error:  # noqa: BLE001  # whatever a message can bring about
+        except Exception as error:  # noqa: BLE001  # a message may cause any exception
             self._disconnect()
             return Declined(request.id, f"{type(error).__name__}: {error}")
 
     def rows(self, request: Request) -> Rows | Failed:
-        """The rows of the span. Whatever goes wrong is in the answer."""
+        """The rows of the span. Errors are returned as `Failed`."""
         return or_failed(
             request.id,
             lambda: _rows(request.id, self._reading.rows(request), self._reading.lasts(request, request.span.end)),
         )
 
     def decoded(self, request: Decode) -> Rows | Failed:
-        """The rows of messages that were kept."""
+        """The rows of stored messages. Errors are returned as `Failed`."""
         kept = [one.raw for one in request.messages]
         return or_failed(request.id, lambda: _rows(request.id, self._reading.stored(kept)))
 
@@ -133,14 +133,14 @@ class Stager:
         rows = self._reading.rows(request)
         self._doing(Activity.ARRANGE)
         order = self._order(request)
-        cut = Cutter(request.lane, self._told.transaction_limit, order).cut(
+        cut = Cutter(request.lane, self._config.transaction_limit, order).cut(
             rows, request.span, self._reading.message(request)
         )
         if cut.held.num_rows:
             self._reading.hold(request, cut.end, cut.held)
         if request.held_keys and _has_key(cut.rows, request.held_keys):
             return Declined(request.id, "it has changes of keys that wait in quarantine", ForDriver.HELD)
-        if not cut.rows.num_rows:  # all of it waits
+        if not cut.rows.num_rows:  # all rows are held
             return self._receipt(request, cut, order, cut.rows.nbytes)
         epoch = EpochBatch.arrange(cut.rows)
         whole = None if _is_irregular(epoch) else epoch.completed()
@@ -158,13 +158,14 @@ class Stager:
         return msgspec.structs.replace(receipt, messages=len(epoch), **_contents(epoch, changed, copied))
 
     def _order(self, request: Request) -> CommitOrder | None:
-        """Too many messages that wait, or that the target may refuse for now: the driver sees to it."""
-        if not self._told.max_held or request.given or len(request.span.end) < 2:  # several topics
+        """The order between topics. The driver handles spans in which too many messages wait, or in which the target
+        may refuse one for now."""
+        if not self._config.max_held or request.given or len(request.span.end) < 2:  # only several topics need it
             return None
-        return CommitOrder(request.lane, self._told.max_held, UnreadMessages(self._reading.broker), lambda: True)
+        return CommitOrder(request.lane, self._config.max_held, UnreadMessages(self._reading.broker), lambda: True)
 
     def _tables(self, request: Request, epoch: EpochBatch, changed: Mapping[int, int]) -> Tables | None:
-        """`changed`: layouts of changes, with the ordinal of the first of each."""
+        """The tables, None: cancelled. `changed`: indices of layouts of changes, with their first ordinals."""
         examples = [
             Example(text, MessagePlace(*epoch.position(first)))
             for index, first in changed.items()
@@ -176,7 +177,7 @@ class Stager:
         return None if found is None else {**request.tables, **found}
 
     def _copy(self, request: Request, whole: EpochBatch, tables: Tables) -> dict[int, tuple[int, int]]:
-        """Rows and bytes by layout."""
+        """Copy the changes. Returns rows and bytes by layout index."""
         copied: dict[int, tuple[int, int]] = {}
         with translated(f"lane {request.lane}: staging", discreet=True):
             for index, lines in enumerate(whole.last_lines):
@@ -194,7 +195,7 @@ class Stager:
         return staging.copy_lines(connection, table.name, table.columns, lines), lines.size
 
     def _receipt(self, request: Request, cut: Cut, order: CommitOrder | None, size: int) -> Receipt:
-        """Of a span of which nothing is staged."""
+        """A receipt of a span of which nothing is staged."""
         return Receipt(
             id=request.id,
             messages=0,

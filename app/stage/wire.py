@@ -1,4 +1,4 @@
-"""The connections between driver and stage processes: one that has lost its other end without a word is noticed."""
+"""Connections between driver and stage processes: a peer that vanishes silently is noticed."""
 
 import os
 import socket
@@ -14,12 +14,12 @@ _OPTIONS = (
 
 
 def socket_of(connection: Connection) -> socket.socket:
-    """Another handle of the same."""
+    """A second handle of the connection's socket, to be closed by the caller."""
     return socket.socket(fileno=os.dup(connection.fileno()))
 
 
 def keep_alive(connection: Connection) -> None:
-    """Within half a minute, as at the database."""
+    """Have a lost peer noticed within half a minute, as in connections to a database."""
     with socket_of(connection) as own:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

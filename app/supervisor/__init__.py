@@ -1,1 +1,1 @@
-"""The supervisor: keeps the worker process alive, and starts it again by a strategy."""
+"""The supervisor: runs the worker process, and restarts it by a restart strategy."""

@@ -1,15 +1,15 @@
-"""The link between supervisor and worker: one socket, lines of text, each at most some tens of bytes.
+"""The link between supervisor and worker: a socket with lines of text of some tens of bytes each.
 
-    worker to supervisor      begin KEY MESSAGES LANE   a span of so many messages is in progress
-                              doing KEY ACTIVITY        what is being done with it (`app.model.activity`)
-                              busy KEY                  the server works for it, or waits for a lock
-                              end KEY                   it is not in progress any more
+    worker to supervisor      begin KEY MESSAGES LANE   a span of so many messages begins
+                              doing KEY ACTIVITY        the activity in the span (`app.model.activity`)
+                              busy KEY                  the server works for the span, or waits for a lock
+                              end KEY                   the span is done or given up
                               failed NAME               the worker ends with an exception of that class
-                              done                      the worker ends in good order
-    supervisor to worker      stop NAME                 stop at the epoch's end; NAME is the signal that asked for it
+                              done                      the worker ends without an error
+    supervisor to worker      stop NAME                 stop at the epoch's end; NAME is the signal that was received
 
-KEY tells spans apart that are in progress side by side; LANE is percent-encoded. An end of the socket that closes says
-that its owner is gone: a worker without a supervisor stops at the epoch's end, too.
+KEY identifies one of several concurrent spans; LANE is percent-encoded. A closed socket means that the other process
+has ended: a worker without a supervisor stops at the epoch's end, too.
 """
 
 import socket
@@ -29,7 +29,7 @@ READ_BYTES = 65536
 
 
 class LineBuffer:
-    """What arrives in pieces, as whole lines; a line that never ended is never given."""
+    """Joins received pieces to complete lines; an incomplete line is not returned."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -53,33 +53,33 @@ class AtServer:
 class _Span:
     lane: str
     activity: Activity = Activity.FETCH
-    #: monotonic
+    #: monotonic seconds of the last change of activity
     since: float = 0.0
-    #: whether a lock of another session was seen to keep it waiting
+    #: whether the server watch saw it wait for a lock of another session
     waited: bool = False
 
 
 class Link:
-    """The worker's end; safe to use from any thread. Without a file descriptor nobody listens: a lane in a test.
+    """The worker's end; safe to use from any thread. Without a file descriptor it sends nothing: a lane in a test.
 
-    A full socket makes the worker wait for its supervisor: no line is ever lost.
+    No line is lost: at a full socket the worker waits for its supervisor.
     """
 
     def __init__(self, fd: int | None = None) -> None:
         self._socket = None if fd is None else socket.socket(fileno=fd)
         self._lock = threading.Lock()
-        #: spans in progress by thread
+        #: spans in progress by native thread id
         self._spans: dict[int, _Span] = {}
         if self._socket is not None:
-            self._socket.set_inheritable(False)  # the JVM must not hold it open
+            self._socket.set_inheritable(False)  # the JVM must not keep the socket open
 
     def begin(self, messages: int, lane: str) -> None:
-        """This thread begins to process a span of at most so many messages."""
+        """This thread begins a span of at most `messages` messages."""
         self._spans[threading.get_native_id()] = _Span(lane)
         self._say(f"begin {threading.get_native_id()} {messages} {quote(lane, safe='')}")
 
     def doing(self, activity: Activity) -> None:
-        """What this thread does with its span from now on; without a span the line is ignored."""
+        """Report the activity of this thread from now on; the supervisor ignores it without a span."""
         span = self._spans.get(threading.get_native_id())
         if span is not None:
             span.activity, span.since = activity, time.monotonic()
@@ -87,7 +87,7 @@ class Link:
 
     @contextmanager
     def at_database(self) -> Iterator[None]:
-        """Inside, this thread waits for a database; then it does what it did before."""
+        """Inside, this thread's activity is SERVER; then the one before."""
         span = self._spans.get(threading.get_native_id())
         if span is None or span.activity is Activity.SERVER:
             yield
@@ -100,12 +100,12 @@ class Link:
             self.doing(before)
 
     def waited(self) -> bool:
-        """Whether this thread's span was seen to wait for a lock of another session."""
+        """Whether this thread's span has waited for a lock of another session, as far as the server watch saw."""
         span = self._spans.get(threading.get_native_id())
         return span is not None and span.waited
 
     def at_server(self, seconds: float) -> list[AtServer]:
-        """The spans of all threads that have waited for a database for so long."""
+        """The spans of all threads that have waited for a database for at least `seconds`."""
         latest = time.monotonic() - seconds
         spans = list(self._spans.items())
         return [
@@ -113,23 +113,23 @@ class Link:
         ]
 
     def busy(self, key: int, *, waits: bool) -> None:
-        """The server works for that thread's span; `waits`: for a lock."""
+        """The server works for the span of thread `key`; `waits`: the session waits for a lock."""
         span = self._spans.get(key)
         if span is not None:
             span.waited = span.waited or waits
             self._say(f"busy {key}")
 
     def still(self) -> None:
-        """This thread waits for a task, whose time is looked after elsewhere."""
+        """This thread waits for a task, which has its own timeout: reset the watchdog's count."""
         self._say(f"busy {threading.get_native_id()}")
 
     def end(self) -> None:
-        """This thread is through with its span, or has given it up."""
+        """This thread has finished its span or given it up."""
         self._spans.pop(threading.get_native_id(), None)
         self._say(f"end {threading.get_native_id()}")
 
     def on_stop(self, stop: Callable[[str], None]) -> None:
-        """Call `stop` once, with the reason, when the supervisor wants this worker to stop or is gone."""
+        """Call `stop` once, with the reason, when the supervisor sends a stop request or has ended."""
         if self._socket is not None:
             listen = threading.Thread(target=self._listen, args=(self._socket, stop), name="link", daemon=True)
             listen.start()
@@ -156,11 +156,11 @@ class Link:
             try:
                 self._socket.sendall(f"{line}\n".encode())
             except OSError:
-                return  # the supervisor is gone, which `_listen` notices
+                return  # the supervisor has ended; `_listen` reports it
 
 
 def _received(listening: socket.socket) -> bytes:
-    """What has come; nothing when the other side is gone."""
+    """Received bytes; empty when the other process has ended."""
     try:
         return listening.recv(READ_BYTES)
     except OSError:

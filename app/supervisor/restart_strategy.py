@@ -1,7 +1,7 @@
-"""Restart strategies, named and meant as Flink's: when a worker that died is started again.
+"""Restart strategies with Flink's names and semantics: when a worker that died is restarted.
 
-Pure functions of the times of all deaths so far, in seconds, oldest first. Each gives the seconds to wait before the
-next start, or None when there is to be none.
+Pure functions of the times of all deaths so far, in seconds, oldest first. Each returns the seconds to wait before the
+next start, or None for no restart.
 """
 
 import random
@@ -11,7 +11,7 @@ from app.config.settings import ExponentialDelay, FailureRate, FixedDelay, Resta
 
 
 def pause(restart: RestartSettings, deaths: Sequence[float]) -> float | None:
-    """What the configured strategy says."""
+    """Seconds before the next start by the configured strategy; None: no restart."""
     match restart.strategy:
         case Strategy.EXPONENTIAL_DELAY:
             return exponential_delay(restart.exponential_delay, deaths)
@@ -24,12 +24,12 @@ def pause(restart: RestartSettings, deaths: Sequence[float]) -> float | None:
 
 
 def fixed_delay(settings: FixedDelay, deaths: Sequence[float]) -> float | None:
-    """So many restarts in all, each after the same time."""
+    """At most `attempts` restarts in total, each after the same delay."""
     return settings.delay.total_seconds() if len(deaths) <= settings.attempts else None
 
 
 def failure_rate(settings: FailureRate, deaths: Sequence[float]) -> float | None:
-    """As long as the last interval saw no more deaths than that."""
+    """Restart while the last interval has no more than `max_failures_per_interval` deaths."""
     oldest = deaths[-1] - settings.failure_rate_interval.total_seconds()
     recent = sum(at > oldest for at in deaths)
     return settings.delay.total_seconds() if recent <= settings.max_failures_per_interval else None
@@ -38,7 +38,7 @@ def failure_rate(settings: FailureRate, deaths: Sequence[float]) -> float | None
 def exponential_delay(
     settings: ExponentialDelay, deaths: Sequence[float], chance: Callable[[], float] = random.random
 ) -> float | None:
-    """Longer each time, from the start again after a worker that lived for long. `chance` gives 0.0 to 1.0."""
+    """The delay grows with each death; a worker that lived long enough resets it. `chance` returns 0.0 to 1.0."""
     first, most = settings.initial_backoff.total_seconds(), settings.max_backoff.total_seconds()
     reset = settings.reset_backoff_threshold.total_seconds()
     attempt, backoff = 0, first

@@ -1,12 +1,12 @@
-"""The supervisor: keeps a worker process alive that runs the lane. No Spark in here: it is light, and hard to kill.
+"""The supervisor: starts and restarts the worker process that runs the lanes. It is small and does not import Spark.
 
-How it ends:
-1. the worker ends in good order, by itself or because SIGTERM or SIGINT asked for it: with the worker's status
-2. the worker ends with an error that another one would meet, too: with the worker's status
-3. the worker dies (a signal, an error nobody foresaw, its JVM gone, a span that takes for ever), and the strategy of
-   `restart` allows no other one, or it was to stop anyway: CrashLoop
-4. worker after worker dies before it begins any work: CrashLoop, whatever the strategy says
-5. SIGTERM or SIGINT while no worker lives: OK, there is nothing to stop
+It ends in one of these ways:
+1. the worker ends without an error, by itself or after SIGTERM or SIGINT: with the worker's status
+2. the worker ends with an error that the next worker would meet, too: with the worker's status
+3. the worker dies (a signal, an unexpected error, its JVM gone, a span that hangs), and the strategy of `restart`
+   allows no other one, or a stop was requested: CrashLoop
+4. several workers in a row die before they begin any work: CrashLoop, whatever the strategy
+5. SIGTERM or SIGINT while no worker lives: OK
 """
 
 import signal
@@ -27,66 +27,66 @@ from app.supervisor.worker_process import InWorker
 
 log = structlog.get_logger()
 
-#: deaths in a row before any work was begun that make a crash loop
+#: consecutive deaths before any work begins that make a crash loop
 MOST_EARLY_DEATHS = 5
-#: seconds after which a worker that was told to stop and still runs is worth a word
+#: seconds after a stop request until a warning that the worker still runs
 STOP_GRACE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class WorkerRole:
-    """What a worker is."""
+    """Returned in a worker: its link, and the death of its predecessor."""
 
-    #: file descriptor of its end of the link
+    #: file descriptor of the worker's end of the link
     link: int
-    #: how the worker before it died
+    #: death of the previous worker
     after_death: Death | None
 
 
 class Supervisor:
-    """Worker after worker, with what lasts from one to the next."""
+    """Runs one worker after another; owns what outlives a worker."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._restarts: Counter[str] = Counter()
-        #: monotonic times
+        #: monotonic times in seconds
         self._deaths: list[float] = []
         self._early_deaths = 0
-        #: the signal that asked to stop
-        self._wish: str | None = None
+        #: name of the received stop signal
+        self._stop_signal: str | None = None
 
     def run(self) -> "int | WorkerRole":
-        """Keep a worker alive: the exit status to end with, or CrashLoop is raised. Comes back in each worker, too, as
-        a fork does: with what it is."""
+        """Run workers. Returns the exit status in the supervisor and, as fork() does, a WorkerRole in each worker.
+        Raises CrashLoop."""
         for number in STOP_SIGNALS:
             signal.signal(number, self._on_signal)
         before: Death | None = None
-        while self._wish is None:
+        while self._stop_signal is None:
             try:
                 life = WorkerLife(self._settings.guard.message_timeout.total_seconds())
             except InWorker as born:
                 return WorkerRole(born.link, before)
             self._attend(life)
             death = life.death()
-            if death is None or (self._wish is not None and life.status > 0):
+            if death is None or (self._stop_signal is not None and life.status > 0):
                 return life.status
             before = self._await_restart(life, death)
         return ExitStatus.OK
 
     def _attend(self, life: WorkerLife) -> None:
-        """Until it is over."""
-        told_at: float | None = None
+        """Attend the worker until it has ended; send the stop request."""
+        requested_at: float | None = None
         warned = False
         while life.go_on():
-            if self._wish is not None and told_at is None:
-                life.stop(self._wish)
-                told_at = time.monotonic()
-            elif told_at is not None and not warned and time.monotonic() - told_at > STOP_GRACE_SECONDS:
+            if self._stop_signal is not None and requested_at is None:
+                life.stop(self._stop_signal)
+                requested_at = time.monotonic()
+            elif requested_at is not None and not warned and time.monotonic() - requested_at > STOP_GRACE_SECONDS:
                 log.warning("the worker has not stopped yet", seconds=STOP_GRACE_SECONDS)
                 warned = True
 
     def _await_restart(self, life: WorkerLife, death: Death) -> Death:
-        """Wait until the next worker may be started, and give what it is told; raises CrashLoop if there is none."""
+        """Wait until the next worker may start; returns the death to pass to it. Raises CrashLoop."""
         self._deaths.append(time.monotonic())
         self._early_deaths = self._early_deaths + 1 if life.was_early else 0
         seconds = self._seconds_to_restart()
@@ -95,18 +95,18 @@ class Supervisor:
             raise CrashLoop(self._why_not_again(death), hint=_hint(death))
         self._restarts[death.label] += 1
         restart_at = time.monotonic() + seconds
-        while self._wish is None and time.monotonic() < restart_at:
+        while self._stop_signal is None and time.monotonic() < restart_at:
             time.sleep(LOOK_SECONDS)
         return replace(death, restarts=dict(self._restarts))
 
     def _seconds_to_restart(self) -> float | None:
-        if self._wish is not None or self._early_deaths >= MOST_EARLY_DEATHS:
+        if self._stop_signal is not None or self._early_deaths >= MOST_EARLY_DEATHS:
             return None
         seconds = pause(self._settings.restart, self._deaths)
         return None if seconds is None else round(seconds, 1)
 
     def _why_not_again(self, death: Death) -> str:
-        if self._wish is not None:
+        if self._stop_signal is not None:
             return f"the worker died while it was stopping: {death}"
         if self._early_deaths >= MOST_EARLY_DEATHS:
             return f"{self._early_deaths} workers in a row died before they began any work, the last one: {death}"
@@ -114,11 +114,11 @@ class Supervisor:
         return f"the worker died and restart.strategy {strategy} allows no other one (deaths so far: {times}): {death}"
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        self._wish = self._wish or signal.Signals(number).name
+        self._stop_signal = self._stop_signal or signal.Signals(number).name
 
 
 def _hint(death: Death) -> str:
-    """What to do about it; nothing is lost in any case, the next start settles what this one left."""
+    """What the operator does about it; nothing is lost, as the next start settles prepared transactions."""
     by_cause = {
         Cause.SIGNAL: "find out who sent the signal",
         Cause.EXIT: "read what the worker logged before it ended",

@@ -1,47 +1,47 @@
-"""The watchdog: notices a span that is in progress for too long."""
+"""The watchdog: detects a span that is in progress for too long."""
 
 from dataclasses import dataclass
 
 from app.model.death import SECONDS_A_MESSAGE
 
-#: seconds that may count between two looks. More passes only while the supervisor itself is frozen, with the whole
-#: machine, container or process group; the worker then had no time to work either
+#: most seconds that count between two checks. More pass only while the supervisor itself is frozen, with the whole
+#: machine, container or process group; the worker could not work in that time either
 MOST_SECONDS_A_LOOK = 1.0
 
 
 @dataclass
-class _Span:
+class _WatchedSpan:
     messages: int
-    #: in progress for so long
+    #: seconds in progress that count
     seconds: float = 0.0
 
 
 class Watchdog:
-    """Spans in progress by key, and for how long. StageConfig the time, so that it needs no clock."""
+    """Spans in progress by key, with their time. The caller passes monotonic seconds: there is no clock here."""
 
     def __init__(self, message_timeout_seconds: float, now: float) -> None:
-        self._timeout, self._looked_at = message_timeout_seconds, now
-        self._spans: dict[str, _Span] = {}
-        #: whether any span was ever begun
+        self._timeout, self._checked_at = message_timeout_seconds, now
+        self._spans: dict[str, _WatchedSpan] = {}
+        #: whether any span has begun
         self.begun = False
 
     def begin(self, key: str, messages: int) -> None:
-        """A span of so many messages is in progress, in place of the one that `key` had."""
-        self._spans[key] = _Span(messages)
+        """A span of `messages` messages begins; it replaces the span of `key`, if any."""
+        self._spans[key] = _WatchedSpan(messages)
         self.begun = True
 
     def busy(self, key: str) -> None:
-        """The server works for it: its time begins anew."""
+        """The server works for the span: its time begins anew."""
         if key in self._spans:
             self._spans[key].seconds = 0.0
 
     def end(self, key: str) -> None:
-        """It is not any more."""
+        """The span of `key`, if any, has ended."""
         self._spans.pop(key, None)
 
     def look(self, now: float) -> str | None:
-        """What is overdue, in words; None when nothing is. To be called several times a second."""
-        passed, self._looked_at = min(max(now - self._looked_at, 0.0), MOST_SECONDS_A_LOOK), now
+        """A description of an overdue span, or None. Call it several times a second."""
+        passed, self._checked_at = min(max(now - self._checked_at, 0.0), MOST_SECONDS_A_LOOK), now
         for span in self._spans.values():
             span.seconds += passed
             if span.seconds > self._timeout + span.messages * SECONDS_A_MESSAGE:

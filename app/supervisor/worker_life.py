@@ -1,4 +1,4 @@
-"""The life of one worker: from its start to what it ended with, and what that was."""
+"""The life of one worker, from its start to the classification of its end."""
 
 import datetime
 import signal
@@ -13,14 +13,14 @@ from app.oom import OomWatch
 from app.supervisor.watchdog import Watchdog
 from app.supervisor.worker_process import WorkerProcess
 
-#: seconds between two looks
+#: seconds between two checks
 LOOK_SECONDS = 0.1
-#: seconds; a worker that lived longer was well, though there may have been nothing to do
+#: seconds; a worker that lived longer had started well, even if it had no work
 EARLY_SECONDS = 600.0
 
 
 class WorkerLife:
-    """Begins with the start of a worker, in which it raises Born."""
+    """The constructor starts a worker, in which it raises InWorker."""
 
     def __init__(self, message_timeout_seconds: float) -> None:
         self._oom = OomWatch()
@@ -35,9 +35,9 @@ class WorkerLife:
         self._spans: dict[str, tuple[str, str]] = {}
 
     def go_on(self) -> bool:
-        """Listen for a moment, end what hangs; False when the worker is dead and everything it started is gone."""
+        """Read the link for LOOK_SECONDS, kill a worker that hangs; False once it and all its processes are gone."""
         status = self._worker.status
-        for words in self._worker.said(LOOK_SECONDS if status is None else 0.0):
+        for words in self._worker.lines(LOOK_SECONDS if status is None else 0.0):
             self._note(words)
         if status is not None:
             self._killed_for_memory = self._oom.has_killed
@@ -50,23 +50,23 @@ class WorkerLife:
         return True
 
     def stop(self, reason: str) -> None:
-        """Let it stop at the epoch's end."""
+        """Request a stop at the epoch's end."""
         self._worker.stop(reason)
 
     @property
     def status(self) -> int:
-        """What it ended with, negative for a signal."""
+        """Exit status, negative for a signal; the worker must have ended."""
         status = self._worker.status
         assert status is not None, "its life is over"
         return status
 
     @property
     def was_early(self) -> bool:
-        """Whether it ended soon, with no work begun."""
+        """Whether it ended within EARLY_SECONDS, before it began any work."""
         return not self._watchdog.begun and time.monotonic() - self._born_at < EARLY_SECONDS
 
     def death(self) -> Death | None:
-        """How it died; None when it ended in good order, or with an error that another worker would meet, too."""
+        """How it died; None when it ended without an error, or with one that the next worker would meet, too."""
         death = death_of(
             self.status,
             failure=self._failure,
@@ -100,9 +100,9 @@ class WorkerLife:
 def death_of(
     status: int, *, failure: str | None, hang: str | None, killed_for_memory: bool, unannounced: bool = False
 ) -> Death | None:
-    """What an exit status means, with the exception the worker named, and what the watchdog and the kernel did.
+    """Classify the end of a worker by its exit status, its reported exception, the watchdog and the OOM killer.
 
-    `unannounced`: it worked and did not say that it ends, so the status says nothing: `os._exit` in a transform.
+    `unannounced`: it worked and did not report its end, so the status means nothing: `os._exit` in a transform.
     """
     cause, detail = Cause.EXIT, failure or f"status {status}"
     spark_gone = failure == SparkGone.__name__

@@ -1,8 +1,8 @@
-"""A worker process, seen from its supervisor: forked, listened to, told to stop, and ended with all it started.
+"""A worker process in its supervisor: fork it, read its link, stop it, and kill it with all processes it started.
 
-A fork has imported already what the supervisor has. The worker stays in the supervisor's process group, so that one
-signal to the group takes both. What it started (the JVM, Python workers) is found by a mark in the environment, which
-a child inherits even when its parent is gone; its own forks end with it.
+A fork has all modules of the supervisor. The worker stays in the supervisor's process group, so that one signal to the
+group reaches both. The processes that it started (the JVM, Python workers) have a mark in their environment, which a
+child keeps when its parent has ended; the worker's own forks end with it.
 """
 
 import os
@@ -20,33 +20,31 @@ import psutil
 from app.process import STOP_SIGNALS, ends_within, name_process
 from app.supervisor.link import READ_BYTES, LineBuffer
 
-#: the name of the process, see `name_process`
+#: name of the process, see `name_process`
 WORKER_NAME = "surelane-worker"
-#: environment variable whose value is this worker's alone
+#: environment variable with a value that is unique to a worker
 MARK = "SURELANE_WORKER"
-#: numpy starts a pool of threads for linear algebra, of which there is none here; they wait busily (1 % of a drain)
+#: without it numpy starts a pool of threads for linear algebra, which is not used here; they spin (1 % of a drain)
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
-#: seconds that the kernel may take to end what was killed
+#: seconds that the kernel may take to end killed processes
 KILL_SECONDS = 30.0
-#: seconds that the JVM may take to notice that its Python is gone, and to end
+#: seconds that the JVM may take to end after its Python process
 JVM_SECONDS = 5.0
 
 
-class InWorker(BaseException):  # it unwinds the supervisor's frames: nothing of them is the worker's
+class InWorker(BaseException):  # it unwinds the supervisor's frames, which the worker does not use
     """Raised in the worker, which is a fork of the supervisor."""
 
     def __init__(self, link: int) -> None:
-        """`link`: the file descriptor of the worker's end."""
+        """`link`: file descriptor of the worker's end."""
         super().__init__()
         self.link = link
 
 
 class WorkerProcess:
-    """One worker process, seen from the supervisor."""
-
     def __init__(self) -> None:
-        """Fork it; to be called by a process of one thread. Raises Born in the worker, in which SIGTERM and SIGINT are
-        blocked until it unblocks them itself."""
+        """Fork the worker; the calling process must have one thread. Raises InWorker in the worker, where SIGTERM and
+        SIGINT stay blocked until it unblocks them."""
         self._mark = uuid.uuid4().hex
         self._link, theirs = socket.socketpair()
         sys.stdout.flush()
@@ -68,28 +66,28 @@ class WorkerProcess:
 
     @property
     def status(self) -> int | None:
-        """Exit status, negative for a signal; None while it lives."""
+        """Exit status, negative for a signal; None while the worker lives."""
         if self._status is None:
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             self._status = os.waitstatus_to_exitcode(status) if pid else None
         return self._status
 
-    def said(self, seconds: float) -> Iterator[list[str]]:
-        """All it has said on the link, words by lines; waits at most `seconds` for the first."""
+    def lines(self, seconds: float) -> Iterator[list[str]]:
+        """The words of each line received on the link; waits at most `seconds` for the first."""
         select.select([self._link], [], [], seconds)
         with suppress(BlockingIOError, ConnectionError):
             while piece := self._link.recv(READ_BYTES, socket.MSG_DONTWAIT):
                 yield from self._lines.of(piece)
-            if self.status is None:  # it closed its end: it is about to be gone
+            if self.status is None:  # it closed its end and is about to exit
                 ends_within(self._pid, seconds)
 
     def stop(self, reason: str) -> None:
-        """Tell it to stop at the epoch's end."""
-        with suppress(OSError):  # it is gone
+        """Request a stop at the epoch's end."""
+        with suppress(OSError):  # it has ended
             self._link.sendall(f"stop {reason}\n".encode())
 
     def kill(self) -> None:
-        """SIGKILL to it and to everything it started; harmless when nothing is left."""
+        """Send SIGKILL to the worker and to all processes it started; does nothing when none is left."""
         if self.status is None:
             os.kill(self._pid, signal.SIGKILL)
             ends_within(self._pid, KILL_SECONDS)
@@ -101,7 +99,7 @@ class WorkerProcess:
             psutil.wait_procs(left, timeout=1.0)
 
     def clean_up(self) -> None:
-        """After its end: let the JVM go by itself, which takes its temporary files along; it is killed if it stays."""
+        """After the worker's end: wait for its JVM, which deletes temporary files, and kill it after JVM_SECONDS."""
         psutil.wait_procs(self._left(), timeout=JVM_SECONDS)
         self.kill()
         self._link.close()

@@ -1,4 +1,4 @@
-"""What users do between decoding and applying: SQL for a table (`sql`), and a function over `Change` (`transform`)."""
+"""User code between decoding and applying: SQL for a table (`sql`), and a function over `Change` (`transform`)."""
 
 from app.transform.change import Change
 

@@ -18,10 +18,10 @@ class Change:
     topic: str
     partition: int
     offset: int
-    #: the source's schema and table; routes look at what the transform leaves here
+    #: the source's schema and table; routes use what the transform leaves here
     schema: str
     table: str
-    #: whether the row is gone; `row` is its key then
+    #: whether the row was deleted; `row` is its key then
     is_delete: bool
     #: column -> value in text form as the message has it (Debezium's encodings), None for NULL
     row: dict[str, str | None]

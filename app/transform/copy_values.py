@@ -7,7 +7,7 @@ _UNESCAPE = {"\\": "\\", "t": "\t", "n": "\n", "r": "\r"}
 
 
 def field_of(value: str | None) -> str:
-    """As a line has it."""
+    """The value as a field of a COPY line."""
     if value is None:
         return NULL
     if not isinstance(value, str):
@@ -16,7 +16,7 @@ def field_of(value: str | None) -> str:
 
 
 def value_of(field: str) -> str | None:
-    """What a line's field is of."""
+    """The value of a field of a COPY line."""
     if field == NULL:
         return None
     if "\\" not in field:

@@ -1,7 +1,7 @@
-"""Running the user's function over decoded rows, in a stage process.
+"""Runs the user's function over decoded rows, in a stage process.
 
-An exception of the function is no failure of the job: the row becomes one of kind FAILED, with the words in its line.
-What kills or stops the process that runs it is the guard's business.
+An exception of the function is no failure of the job: the row becomes one of kind FAILED, with the error's text in its
+line. What kills or stops the process is left to the guard.
 """
 
 import importlib
@@ -19,7 +19,7 @@ Function = Callable[[Change], Change | None]
 
 
 def load(name: str) -> Function:
-    """The function called `module:function`; raises ConfigInvalid when there is none."""
+    """The function named `module:function`; raises ConfigInvalid when there is none."""
     module, _, attribute = name.partition(":")
     try:
         function = getattr(importlib.import_module(module), attribute)
@@ -34,7 +34,7 @@ def load(name: str) -> Function:
 
 
 def over(function: Function, rows: pa.Table) -> pa.Table:
-    """`rows` (`app.model.rows`) with every change sent through the function."""
+    """`rows` (`app.model.rows`) with the function applied to every change."""
     layouts: dict[str, Layout] = {}
     result = [_row(function, row, layouts) for row in rows.to_pylist()]
     return pa.Table.from_pylist(result, schema=SCHEMA)
@@ -60,7 +60,7 @@ def _row(function: Function, row: dict[str, Any], layouts: dict[str, Layout]) ->
         return {**row, **_rendered(function(change), layout)}
     except MemoryError:
         raise
-    except Exception as error:  # noqa: BLE001  # the user's code: whatever it raises is about this message
+    except Exception as error:  # noqa: BLE001  # the user's code: every error is about this message
         named = SEPARATOR.join([RowKind.FAILED, layout.schema_hash, layout.schema, layout.table])
         return {**row, "layout": named, "line": f"{type(error).__name__}: {error}"}
 

@@ -1,1 +1,1 @@
-"""Whether the target holds what another database holds: compared table by table, by hashes of key ranges."""
+"""Compares the target with another database, table by table, by hashes of key ranges."""

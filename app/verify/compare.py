@@ -1,4 +1,4 @@
-"""Comparing two tables: sums of ranges first, smaller ranges where they differ, and rows at the end."""
+"""Compares two tables: sums of key ranges first, of smaller ranges where they differ, and rows at the end."""
 
 import math
 from collections import defaultdict
@@ -14,18 +14,18 @@ from app.verify.side import DatabaseSide, Key, Row, Sum
 
 T = TypeVar("T")
 
-#: rows of a range of the first cut, about
+#: approximate number of rows of a range after the first cut
 RANGE_ROWS = 10_000
-#: of a range whose rows are fetched, at most, where the key is unique
+#: most rows of a range whose rows are fetched, where the key is unique
 FETCHED_ROWS = 200
-#: ranges of one cut at most
+#: most ranges of one cut
 MOST_PARTS = 1_000
-#: differing keys of one table that are kept
+#: most differing keys of one table that are kept
 KEPT = 10_000
 
 
 class Comparer:
-    """Compares pairs of tables in two snapshots, which are asked at the same time."""
+    """Compares pairs of tables in two snapshots; queries both at the same time."""
 
     def __init__(
         self, target: DatabaseSide, other: DatabaseSide, progress: Callable[[str], None] = lambda _: None
@@ -34,7 +34,6 @@ class Comparer:
         self._progress = progress
 
     def compare(self, pair: Pair) -> TableResult:
-        """One table."""
         result = TableResult(pair=pair)
         self._progress(f"{pair}: counting and hashing")
         whole = KeyRange.whole(len(pair.key))
@@ -47,7 +46,7 @@ class Comparer:
         return result
 
     def look_again(self, pair: Pair, keys: Sequence[Key]) -> Iterator[Difference]:
-        """What still is between the rows of these keys."""
+        """Differences that are left between the rows of these keys."""
         hidden = _hidden(pair)
         for at in range(0, len(keys), FETCHED_ROWS):
             some = keys[at : at + FETCHED_ROWS]
@@ -55,7 +54,7 @@ class Comparer:
             yield from _differences(pair, mine, theirs)
 
     def _small(self, pair: Pair, box: KeyRange, sums: tuple[Sum, Sum]) -> Iterator[tuple[KeyRange, tuple[Sum, Sum]]]:
-        """Ranges that differ and are small, or that are on one side only, or cannot be cut."""
+        """Cut a range down to ranges that differ and are small, or cannot be cut."""
         waiting = [(box, sums)]
         while waiting:
             box, sums = waiting.pop()
@@ -66,7 +65,7 @@ class Comparer:
             waiting += reversed(parts)
 
     def _cut(self, pair: Pair, box: KeyRange, sums: tuple[Sum, Sum]) -> list[tuple[KeyRange, tuple[Sum, Sum]]]:
-        """Its parts that differ, by the first column of the key that has more than one value there; none has: none."""
+        """The differing parts of a range, cut by the first key column with several values in it; empty if none has."""
         larger = max((0, 1), key=lambda n: sums[n].rows)
         rows = sums[larger].rows
         size = RANGE_ROWS if rows > RANGE_ROWS else FETCHED_ROWS // 2
@@ -82,7 +81,7 @@ class Comparer:
         return []
 
     def _rows(self, result: TableResult, box: KeyRange, sums: tuple[Sum, Sum]) -> None:
-        """Compare key by key; what is on one side only is counted without looking, once enough keys are known."""
+        """Compare key by key. Once KEPT keys are kept, count the rows of a range that only one side has, unread."""
         mine, theirs = sums
         if len(result.differences) >= KEPT and 0 in (mine.rows, theirs.rows):
             result.counts[DifferenceKind.SURPLUS] += mine.rows
@@ -94,7 +93,7 @@ class Comparer:
             result.add(one, KEPT)
 
     def _both(self, pair: Pair, ask: Callable[[DatabaseSide, Half], T]) -> tuple[T, T]:
-        """Where one fails, or Ctrl-C comes, nobody waits for the other's statement."""
+        """Query both sides at the same time. Where one fails, or on Ctrl-C, cancel the other's statement."""
         with ThreadPoolExecutor(2) as pool:
             one, other = (pool.submit(ask, side, half) for side, half in zip(self.sides, pair.halves, strict=True))
             try:
@@ -102,8 +101,8 @@ class Comparer:
                     done.result()
                 return one.result(), other.result()
             finally:
-                for side, asked in zip(self.sides, (one, other), strict=True):
-                    if not asked.done():
+                for side, query in zip(self.sides, (one, other), strict=True):
+                    if not query.done():
                         side.cancel()
 
 
@@ -114,7 +113,7 @@ def _hidden(pair: Pair) -> list[bool]:
 def _differences(
     pair: Pair, mine: Sequence[tuple[Key, Row]], theirs: Sequence[tuple[Key, Row]]
 ) -> Iterator[Difference]:
-    """Key by key; rows of one key, of which the other side may have several, in the order of their hashes."""
+    """Compare key by key. The other side may have several rows of a key: they are paired in order of their hashes."""
     left, right = _by_key(mine), _by_key(theirs)
     for key in dict.fromkeys((*left, *right)):
         for one, other in zip_longest(left[key], right[key]):

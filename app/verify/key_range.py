@@ -1,4 +1,4 @@
-"""A part of a table: an interval for each column of its key."""
+"""A range of keys: an interval for each column of the key."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +9,13 @@ from app.verify.pair import KeyColumn
 
 @dataclass(frozen=True)
 class Interval:
-    """Values from `low` on and below `high`, as text; None: without an end."""
+    """Values from `low` (inclusive) to `high` (exclusive), as text; None: unbounded."""
 
     low: str | None = None
     high: str | None = None
 
     def where(self, column: KeyColumn) -> list[str]:
-        """Conditions."""
+        """SQL conditions, to be joined by `and`."""
         found: list[str] = []
         if self.low is not None:
             found.append(f"{column.value} >= {column.literal(self.low)}")
@@ -34,16 +34,16 @@ class KeyRange:
 
     @classmethod
     def whole(cls, columns: int) -> "KeyRange":
-        """The whole table."""
+        """The range of all keys of a table."""
         return cls((Interval(),) * columns)
 
     def where(self, key: Sequence[KeyColumn]) -> str:
-        """The condition as SQL."""
+        """The range as an SQL condition."""
         each = zip(self.intervals, key, strict=True)
         return " and ".join(part for interval, column in each for part in interval.where(column)) or "true"
 
     def cut(self, at: int, bounds: Sequence[str]) -> list["KeyRange"]:
-        """Parts of it by column number `at`, in order: one more than there are bounds."""
+        """Cut the range at `bounds` of key column number `at`; returns one part more than bounds, in order."""
         own = self.intervals[at]
         ends = [own.low, *bounds, own.high]
         pieces = [Interval(low, high) for low, high in pairwise(ends)]

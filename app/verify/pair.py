@@ -1,4 +1,4 @@
-"""Two tables that are compared, and which of their columns."""
+"""A pair of tables to compare, and their columns."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,7 +6,7 @@ from functools import cached_property
 from app.apply.target_tables import Column, TargetTable
 from app.db.sql import literal, quoted
 
-#: types that every server orders alike, so that an index serves; all others are ordered by their text's bytes
+#: types that every server orders alike, so that an index can be used; all others are ordered by their text's bytes
 _ORDERED_ALIKE = frozenset(
     {
         *("oid", "uuid", "date", "numeric", "bytea", "timestamp without time zone", "timestamp with time zone"),
@@ -19,66 +19,66 @@ _BYTES = ' collate "C"'
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column of the key at one side, as SQL that gives the same order at both."""
+    """A key column of one side, as SQL that gives the same order on both sides."""
 
     name: str
-    #: whose order is used; None: the text's bytes
+    #: type whose order is used; None: the order of the text's bytes
     type: str | None
-    #: whether it may be NULL at this side
+    #: whether it may be NULL on this side
     nullable: bool = False
 
     @property
     def value(self) -> str:
-        """What is compared with literals; where it is the column itself, an index serves."""
+        """Expression for comparisons with literals; an index can be used where it is the bare column."""
         return f"{quoted(self.name)}::text{_BYTES}" if self.type is None else quoted(self.name)
 
     @property
     def ordered(self) -> str:
-        """What is cut into ranges, of one type at both sides."""
+        """Expression for cutting into ranges, of the same type on both sides."""
         return self.value if self.type is None else f"{quoted(self.name)}::{self.type}"
 
     @property
     def same(self) -> str:
-        """What is looked up."""
+        """Expression for equality."""
         return f"{quoted(self.name)}::text" if self.type is None else quoted(self.name)
 
     def literal(self, text: str) -> str:
-        """A value."""
+        """A value as SQL, of the column's type."""
         return literal(text) if self.type is None else f"{literal(text)}::{self.type}"
 
     def literals(self, texts: list[str]) -> str:
-        """An array of values."""
+        """An array of values as SQL."""
         return f"array[{', '.join(map(literal, texts))}]::{self.type or 'text'}[]"
 
 
 @dataclass(frozen=True)
 class Half:
-    """One of the two tables."""
+    """One side's table of a pair."""
 
     table: str
-    #: in the order of the pair's
+    #: in the order of the pair's key
     key: tuple[KeyColumn, ...]
     columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """A table of the target, and the other database's that it should be equal to."""
+    """A table of the target, and the table of the other database that it should be equal to."""
 
     target: TargetTable
     other: TargetTable
-    #: names at the target and at the other side of the columns that both have, the key's among them
+    #: (name in the target, name on the other side) of the columns that both have, including the key
     columns: tuple[tuple[str, str], ...]
-    #: names at the target
+    #: names in the target
     key: tuple[str, ...]
-    #: of columns, at the target: their values are for nobody's eyes
+    #: names in the target of columns whose values are redacted
     hidden: frozenset[str] = frozenset()
     #: columns of either side that are not compared
     left_out: tuple[str, ...] = ()
 
     @cached_property
     def halves(self) -> tuple[Half, Half]:
-        """At the target, at the other side."""
+        """The target's table, and the other side's."""
         names = dict(self.columns)
         types = [_order(self.target.by_name[name], self.other.by_name[names[name]]) for name in self.key]
         sides = ((self.target, {name: name for name in names}), (self.other, names))
@@ -100,7 +100,7 @@ class Pair:
 
 
 def _order(one: Column, other: Column) -> str | None:
-    """The type by which both sides order a column; None: by its text's bytes."""
+    """The type whose order both sides use for a column; None: the order of the text's bytes."""
     if one.base in _INTEGERS and other.base in _INTEGERS:
         return "bigint"
     return one.base if one.base == other.base and one.base in _ORDERED_ALIKE else None

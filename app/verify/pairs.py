@@ -1,4 +1,4 @@
-"""Which tables are compared: those of the target that a route reaches, with what the route says is their source."""
+"""Pairs tables to compare: tables of the target that a route reaches, each with its source by that route."""
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
@@ -16,9 +16,9 @@ from app.verify.pair import Pair
 
 Name = tuple[str, str]
 
-#: how the comment of a schema begins that is a replay's: what is in it is not the lane's
+#: prefix of the comment on a replay's schema, whose tables are not the lane's
 REPLAY_MARK = "Surelane: replay "
-#: partitions are compared as their table, if they can be
+#: a partitioned table is compared as a whole where that is possible
 _TABLES = text("""
     select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where c.relkind in ('r', 'p') and c.relpersistence <> 't' and (:partitions or not c.relispartition)
@@ -32,7 +32,7 @@ _PATTERN = 'write it like "public.orders" or "public.*"'
 
 
 def table_names(connection: Connection, own: str, *, only: str | None = None, partitions: bool = False) -> list[Name]:
-    """Tables that are neither Postgres' own, nor of the schema `own`, nor a replay's; `only`: those of one schema."""
+    """Tables that belong neither to Postgres, nor to the schema `own`, nor to a replay; `only`: those of one schema."""
     values = {"own": own, "only": only, "partitions": partitions, "mark": REPLAY_MARK}
     return [(row[0], row[1]) for row in connection.execute(_TABLES, values)]
 
@@ -47,15 +47,15 @@ class SkippedTable:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the command line says of tables."""
+    """The tables that the command line selects."""
 
     #: patterns of target tables; none: all
     tables: tuple[str, ...] = ()
-    #: go on behind this one
+    #: go on behind this table
     after: str | None = None
-    #: the other database has the target's own names
+    #: whether the other database has the target's own names
     same_names: bool = False
-    #: the other side's tables are all in this schema, by the target's own names
+    #: schema that has all tables of the other side, by the target's own names
     schema: str | None = None
 
     @property
@@ -64,7 +64,7 @@ class Choice:
         return self.same_names or self.schema is not None
 
     def takes(self, name: Name) -> bool:
-        """Whether a table of the target is meant."""
+        """Whether a table of the target is selected."""
         if self.after is not None and name <= halves(self.after, "target", _PATTERN):
             return False
         patterns = [tuple(map(pattern, halves(one, "target", _PATTERN))) for one in self.tables]
@@ -72,17 +72,17 @@ class Choice:
 
 
 class Pairing:
-    """Finds the pairs; raises RouteInvalid for a pattern that is none."""
+    """Finds the pairs; raises RouteInvalid for an invalid pattern."""
 
     def __init__(self, settings: Settings, choice: Choice) -> None:
-        self._told, self._choice = settings.target, choice
+        self._config, self._choice = settings.target, choice
         self._routes = Routes(settings.target.tables)
         self._columns = TableRules(settings.target.columns, _PATTERN)
         self._redaction = Redaction(settings.guard.redact)
-        choice.takes(("", ""))  # a wrong pattern is wrong before anything is read
+        choice.takes(("", ""))  # raises for an invalid pattern before anything is read
 
     def find(self, target: Connection, other: Connection) -> tuple[list[Pair], list[SkippedTable]]:
-        """In the order in which they are compared, and what is left out."""
+        """The pairs, in the order in which they are compared, and the tables that are left out."""
         pairs: list[Pair] = []
         skipped: list[SkippedTable] = []
         for name, sources in self._named(target, other):
@@ -94,21 +94,21 @@ class Pairing:
         return pairs, skipped
 
     def _named(self, target: Connection, other: Connection) -> list[tuple[Name, Sequence[Name]]]:
-        """Target tables with their sources. A partition counts where its table does not go there as a whole, and where
-        the target's is none."""
-        there = set(table_names(target, self._told.db_schema))
+        """Target tables with their sources. A partition counts as a source only where the target has the table that it
+        goes to and no whole table goes there."""
+        there = set(table_names(target, self._config.db_schema))
         if self._choice.schema is not None:
             return self._in_schema(there, other, self._choice.schema)
-        sources = self._placed(table_names(other, self._told.db_schema))
-        for place, partitions in self._placed(table_names(other, self._told.db_schema, partitions=True)).items():
+        sources = self._placed(table_names(other, self._config.db_schema))
+        for place, partitions in self._placed(table_names(other, self._config.db_schema, partitions=True)).items():
             if place in there and place not in sources:
                 sources[place] = partitions
         names = sorted({*sources, *there})
         return [(name, sources[name]) for name in names if self._routes.reaches(*name) and self._choice.takes(name)]
 
     def _in_schema(self, there: Collection[Name], other: Connection, schema: str) -> list[tuple[Name, Sequence[Name]]]:
-        """Each table of the target with the one of its name in the schema."""
-        found = {name[1]: name for name in table_names(other, self._told.db_schema, only=schema)}
+        """Each table of the target with the table of the same name in `schema`."""
+        found = {name[1]: name for name in table_names(other, self._config.db_schema, only=schema)}
         if not found:
             hint = "names are as in pg_catalog; `surelane replay` prints the command that fits"
             raise Refused(f"the other database has no schema {schema} with tables", hint=hint)
@@ -117,7 +117,7 @@ class Pairing:
         return [(name, [found[name[1]]] if name[1] in found else []) for name in mine]
 
     def _placed(self, names: Collection[Name]) -> defaultdict[Name, list[Name]]:
-        """By where they go in the target."""
+        """Source tables by the target table that they go to."""
         found: defaultdict[Name, list[Name]] = defaultdict(list)
         for name in names:
             place = name if self._choice.same_names else self._routes.target(*name)
@@ -136,7 +136,7 @@ class Pairing:
         theirs = load_table(other, *sources[0])
         if theirs is None:
             return "not in the other database"
-        mine = replace(mine, key=tuple(self._told.keys.get(str(mine), mine.key)))
+        mine = replace(mine, key=tuple(self._config.keys.get(str(mine), mine.key)))
         return self._paired(mine, theirs, sources[0])
 
     def _paired(self, mine: TargetTable, theirs: TargetTable, source: Name) -> Pair | str:
@@ -168,11 +168,12 @@ class Pairing:
         )
 
     def _hidden(self, columns: Sequence[tuple[str, str]], source: Name) -> frozenset[str]:
-        """Redaction names columns of the source; a copy of the target does not say which table that is."""
+        """Redacted columns. Redaction names the source's columns; for a copy of the target the source table is unknown,
+        so the columns of every table's redaction count."""
         if not self._choice.is_copy:
             hidden = self._redaction.columns(*source)
             return frozenset(name for name, theirs in columns if theirs in hidden)
         hidden = self._redaction.columns(None, None)
-        renames = [pair for rule in self._told.columns.values() for pair in rule.rename.items()]
+        renames = [pair for rule in self._config.columns.values() for pair in rule.rename.items()]
         before = {name: {name, *(old for old, new in renames if new == name)} for name, _ in columns}
         return frozenset(name for name, olds in before.items() if any(old in hidden for old in olds))

@@ -1,4 +1,4 @@
-"""Tables that a comparison is through with, in the target, for a call that goes on after a death."""
+"""Results of tables that are compared already, kept in the target, for a call that resumes a killed comparison."""
 
 import datetime
 import hashlib
@@ -15,7 +15,7 @@ from app.verify.result import Difference, DifferenceKind, TableResult, Values
 
 
 class Parts:
-    """Those of one comparison: of a lane's target with one other side, of the same choice of tables."""
+    """The results of one comparison: of a lane's target with one other side, for the same choice of tables."""
 
     def __init__(self, schema: str, lane: str, against: str, choice: Choice) -> None:
         self._lane = lane
@@ -30,35 +30,35 @@ class Parts:
         self._mine = (self._table.c.lane == lane, self._table.c.comparison == self._comparison)
 
     def read(self, connection: Connection) -> dict[str, tuple[datetime.datetime, dict[str, Any]]]:
-        """By the target's table: when it was compared, and what `of` takes."""
+        """By name of the target's table: when it was compared, and its result for `restored`."""
         rows = connection.execute(select(self._table).where(*self._mine))
         return {row.name: (row.at, row.result) for row in rows}
 
     def write(self, connection: Connection, result: TableResult) -> None:
-        """This table is through."""
+        """Keep the result of a table."""
         values = {"lane": self._lane, "comparison": self._comparison, "name": str(result.pair)}
         put = insert(self._table).values(**values, result=_plain(result))
         connection.execute(put.on_conflict_do_update(index_elements=[*values], set_={"result": put.excluded.result}))
 
     def forget(self, connection: Connection) -> None:
-        """The comparison is finished, or begins anew."""
+        """Delete all results: the comparison is finished, or begins anew."""
         connection.execute(delete(self._table).where(*self._mine))
 
 
-def restored(pair: Pair, told: dict[str, Any], at: datetime.datetime) -> TableResult | None:
-    """A result that was kept; None where the tables are not what they were."""
-    if told["shape"] != _shape(pair):
+def restored(pair: Pair, kept: dict[str, Any], at: datetime.datetime) -> TableResult | None:
+    """A kept result; None where names, key, columns or redaction have changed since."""
+    if kept["shape"] != _shape(pair):
         return None
     return TableResult(
         pair=pair,
-        target_rows=told["target_rows"],
-        other_rows=told["other_rows"],
-        counts={kind: told["counts"][kind] for kind in DifferenceKind},
+        target_rows=kept["target_rows"],
+        other_rows=kept["other_rows"],
+        counts={kind: kept["counts"][kind] for kind in DifferenceKind},
         differences=[
             Difference(
                 tuple(one["key"]), DifferenceKind(one["kind"]), tuple(Values(**value) for value in one["values"])
             )
-            for one in told["differences"]
+            for one in kept["differences"]
         ],
         compared_at=at,
     )
@@ -79,6 +79,6 @@ def _difference(one: Difference) -> dict[str, Any]:
 
 
 def _shape(pair: Pair) -> dict[str, Any]:
-    """What was compared with what, by names; whose values are hidden is part of it."""
+    """What a kept result depends on: names, key, columns and redaction."""
     columns = [list(names) for names in pair.columns]
     return {"other": str(pair.other), "key": list(pair.key), "columns": columns, "hidden": sorted(pair.hidden)}

@@ -1,4 +1,4 @@
-"""How far the lane is at either side, where the other one is a replay: where they differ, so may their tables."""
+"""How far the lane has applied on each side, where the other side is a replay: if they differ, so may the tables."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from app.model.offsets import Offsets
 from app.verify.pairs import Choice
 from app.verify.side import DatabaseSide
 
-#: behind the name of the schema that a replay goes to, or that Surelane has in the target: where it keeps its own
+#: suffix of the replay's schema, behind the name of the schema that it replays into, or of Surelane's in the target
 OWN = "_replay"
 _EXISTS = text("""
     select count(*) = 2 from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -23,19 +23,19 @@ _EXISTS = text("""
 
 @dataclass(frozen=True, kw_only=True)
 class SidePositions:
-    """Up to where messages are applied at each side, in the very snapshots that are compared."""
+    """Applied positions of each side, read in the snapshots that are compared."""
 
     target: Offsets
     other: Offsets
 
     @property
     def apart(self) -> int:
-        """Offsets between the two."""
+        """Number of offsets between the two positions."""
         return sum(abs(self.target.get(tp, 0) - self.other.get(tp, 0)) for tp in {*self.target, *self.other})
 
 
 def standing(target: DatabaseSide, other: DatabaseSide, settings: Settings, choice: Choice) -> SidePositions | None:
-    """None: the other side is no replay."""
+    """Positions of both sides; None: the other side is no replay."""
     own = f"{choice.schema or settings.target.db_schema}{OWN}"
     mine, theirs = _position(target, settings, settings.target.db_schema), _position(other, settings, own)
     return SidePositions(target=mine, other=theirs) if mine and theirs else None

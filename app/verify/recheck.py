@@ -1,4 +1,4 @@
-"""Looking again at keys that differed: the target of a running lane is behind its source, and catches up."""
+"""Compares differing keys again: the target of a running lane is behind its source, and catches up."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from app.verify.compare import Comparer
 from app.verify.result import DifferenceKind, TableResult
 
-#: between two looks
+#: pause between two comparisons
 PAUSE_SECONDS = 1.0
 
 Opened = Callable[[], AbstractContextManager[Comparer]]
@@ -20,9 +20,9 @@ def look_again(
     progress: Callable[[str], None] = lambda _: None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Look at the keys that differ, and at nothing else, until they agree or the time is over.
+    """Compare only the differing keys, again and again, until they agree or the time is over.
 
-    Each look is at new snapshots. A table with more differences than are kept stays as it is.
+    Each comparison takes new snapshots. A table with more differences than are kept stays as it is.
     """
     until = time.monotonic() + seconds
     while open_ := [one for one in results if one.differences and one.is_complete]:

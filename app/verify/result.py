@@ -1,4 +1,4 @@
-"""What a comparison finds."""
+"""Results of a comparison."""
 
 import datetime
 import enum
@@ -18,7 +18,7 @@ class DifferenceKind(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Values:
-    """A column in which two rows differ; None for NULL. Not shown: both are None, and `hidden`."""
+    """A column in which two rows differ; None for NULL. A hidden column has None twice."""
 
     column: str
     target: str | None
@@ -28,46 +28,46 @@ class Values:
 
 @dataclass(frozen=True)
 class Difference:
-    """One key."""
+    """A key that differs."""
 
     key: Key
     kind: DifferenceKind
-    #: of a differing one
+    #: the differing columns of a key that both sides have
     values: tuple[Values, ...] = ()
 
 
 @dataclass(kw_only=True)
 class TableResult:
-    """One table at both sides."""
+    """The result of one pair of tables."""
 
     pair: Pair
     target_rows: int = 0
     other_rows: int = 0
     counts: dict[DifferenceKind, int] = field(default_factory=lambda: dict.fromkeys(DifferenceKind, 0))
-    #: the first of them, in the order of their ranges
+    #: the first differences, in the order of their ranges
     differences: list[Difference] = field(default_factory=list)
-    #: by an earlier call that this one goes on with; None: by this one
+    #: when an earlier call compared the table; None: this call did
     compared_at: datetime.datetime | None = None
 
     @property
     def differing(self) -> int:
-        """Keys that are not the same."""
+        """Number of keys that differ."""
         return sum(self.counts.values())
 
     @property
     def is_complete(self) -> bool:
-        """Whether every difference is known by its key."""
+        """Whether every difference is kept with its key."""
         return self.differing == len(self.differences)
 
     def add(self, found: Difference, keep: int) -> None:
-        """Count it, and keep it if there is room."""
+        """Count a difference, and keep it if fewer than `keep` are kept."""
         self.counts[found.kind] += 1
         if len(self.differences) < keep:
             self.differences.append(found)
 
 
 def difference(pair: Pair, key: Key, target: Row | None, other: Row | None) -> Difference | None:
-    """What there is between two rows of a key; None: nothing."""
+    """The difference between two rows of a key; None: they are equal."""
     if target is None:
         return Difference(key, DifferenceKind.MISSING)
     if other is None:

@@ -1,4 +1,4 @@
-"""One of the two databases: a snapshot of it, and what is asked there. Rows are hashed where they are."""
+"""A snapshot of one of the two databases, and the queries of it. The server hashes its rows."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,13 +13,12 @@ from app.db.sqlstate import translated
 from app.verify.key_range import KeyRange
 from app.verify.pair import Half
 
-#: characters of a value that are shown
+#: characters of a value that are shown, at most
 SHOWN_CHARACTERS = 200
 
 Key = tuple[str | None, ...]
 
-#: what text looks like depends on these, and on what `app.db.engine` sets; the timeouts are for statements that take
-#: long
+#: these, and what `app.db.engine` sets, decide how values look as text; statements may take long: no timeouts
 _SETTINGS = {
     "extra_float_digits": "1",
     "bytea_output": "hex",
@@ -34,7 +33,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Sum:
-    """A set of rows in short; two of the same rows have the same sum, in whatever order."""
+    """Count and hash of a set of rows; the hash does not depend on their order."""
 
     rows: int = 0
     hash: Decimal = Decimal(0)
@@ -42,26 +41,26 @@ class Sum:
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a hash of each column, and how each begins; None for NULL, and for what is not shown."""
+    """A row: hash and first characters of each column; None for NULL, `shown` also for hidden columns."""
 
     hashes: tuple[str | None, ...]
     shown: tuple[str | None, ...]
 
 
 class DatabaseSide:
-    """One database inside a snapshot."""
+    """A database within a snapshot."""
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection, self.name = connection, name
 
     def cancel(self) -> None:
-        """End what is being asked, from another thread."""
+        """Cancel the running statement, from another thread."""
         driver = self.connection.connection.driver_connection
         if driver is not None:
             driver.cancel()
 
     def sums(self, half: Half, box: KeyRange, at: int, bounds: Sequence[str]) -> list[Sum]:
-        """Of each part into which `bounds` cut the box by the key's column `at`."""
+        """Sums of the parts into which `bounds` cut the range by key column number `at`."""
         row = f"row({', '.join(f'{quoted(name)}::text' for name in half.columns)})::text"
         column = half.key[at]
         part = f"width_bucket({column.ordered}, {column.literals([*bounds])})" if bounds else "0"
@@ -76,7 +75,7 @@ class DatabaseSide:
         return found
 
     def bounds(self, half: Half, box: KeyRange, at: int, parts: int) -> list[str]:
-        """Values of the key's column `at` that cut the box into about equal parts; may be fewer."""
+        """Values of key column number `at` that cut the range into about `parts` equal parts, or fewer."""
         column = half.key[at]
         fractions = ", ".join(str(n / parts) for n in range(1, parts))
         sql = (
@@ -87,11 +86,11 @@ class DatabaseSide:
         return list(dict.fromkeys(value for value in row[0] or () if value not in (None, box.intervals[at].low)))
 
     def rows(self, half: Half, box: KeyRange, hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
-        """Keys, hashes and beginnings of what is in the box."""
+        """Keys and rows in the range."""
         return self._fetch(half, box.where(half.key), hidden)
 
     def named(self, half: Half, keys: Sequence[Key], hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
-        """The same of the rows with these keys."""
+        """Keys and rows with these keys."""
         return self._fetch(half, " or ".join(_same(half, key) for key in keys) or "false", hidden)
 
     def _fetch(self, half: Half, where: str, hidden: Sequence[bool]) -> list[tuple[Key, Row]]:
@@ -116,7 +115,7 @@ def _same(half: Half, key: Key) -> str:
 
 @contextmanager
 def snapshot(engine: Engine, name: str) -> Iterator[DatabaseSide]:
-    """A side as it is now, for as long as this lasts; nothing can be written."""
+    """A read-only REPEATABLE READ transaction on a database."""
     with translated(f"verify: reading {name}"), engine.connect() as plain:
         connection = plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         settings = ", ".join(f"set_config({literal(n)}, {literal(value)}, true)" for n, value in _SETTINGS.items())

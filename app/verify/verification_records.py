@@ -1,4 +1,4 @@
-"""The last comparison of each lane, in the target."""
+"""The record of each lane's last comparison, in the target."""
 
 import datetime
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ _COLUMNS = ("against", "tables", "rows", "differing")
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What a comparison came to."""
+    """The outcome of a comparison."""
 
     lane: str
-    #: see `place`
+    #: the other side, as `place` gives it
     against: str
     tables: int
     rows: int
@@ -25,7 +25,7 @@ class Verification:
 
 
 class Verifications:
-    """The table, in the schema that `target.schema` names."""
+    """The table `verification`."""
 
     def __init__(self, schema: str) -> None:
         self._table = Table(
@@ -40,18 +40,18 @@ class Verifications:
         )
 
     def write(self, connection: Connection, done: Verification) -> None:
-        """In place of the lane's last one."""
+        """Replace the lane's record."""
         values = {name: getattr(done, name) for name in _COLUMNS} | {"at": func.clock_timestamp()}
         put = insert(self._table).values(lane=done.lane, **values)
         connection.execute(put.on_conflict_do_update(index_elements=["lane"], set_=values))
 
     def last(self, connection: Connection, lane: str) -> Verification | None:
-        """The lane's; None before the first."""
+        """The lane's record; None before the first comparison."""
         row = connection.execute(select(self._table).where(self._table.c.lane == lane)).mappings().first()
         return None if row is None else Verification(**row)
 
 
 def place(url: URL) -> str:
-    """Where a database is, without who asks: a URL may hold a password."""
+    """Host, port and name of a database, without user and password."""
     host = url.host or str(url.query.get("host") or "local")
     return f"{host}:{url.port or url.query.get('port') or 5432}/{url.database}"

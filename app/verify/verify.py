@@ -1,6 +1,6 @@
-"""A whole comparison: which tables, each of them, once more what differs, and the record.
+"""A whole comparison: pairs the tables, compares each, compares differing keys again, and writes the record.
 
-Each table that is through is on record in the target, so that a call that was killed can be gone on with.
+The target keeps the result of each compared table, so that another call can resume a killed comparison.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class VerifyOutcome:
-    """What was found."""
+    """The outcome of a comparison."""
 
     tables: list[TableResult]
     skipped: list[SkippedTable]
@@ -43,15 +43,15 @@ class VerifyOutcome:
 
     @property
     def equal(self) -> bool:
-        """Whether every table that was compared is the same."""
+        """Whether every compared table is equal."""
         return self.record.differing == 0
 
 
 class Verify:
-    """The target of a lane's configuration against another database, or against another schema of it."""
+    """Compares the target of a lane's configuration with another database, or with another schema of its own."""
 
     def __init__(self, settings: Settings, against: URL | None, choice: Choice, progress: Progress) -> None:
-        """`against`: None: the target's own database."""
+        """`against`: the other database; None: the target's own."""
         self._settings, self._choice, self._progress = settings, choice, progress
         self._pairing = Pairing(settings, choice)
         target = settings.target
@@ -60,11 +60,11 @@ class Verify:
         self._against = place(against or target.url) + (f" schema {choice.schema}" if choice.schema else "")
         self._records = Verifications(target.db_schema)
         self._parts = Parts(target.db_schema, settings.lane, self._against, choice)
-        #: a standby of the target: nothing is kept there
+        #: whether the target is a standby, which cannot keep results
         self._is_copy = False
 
     def run(self, wait: float = 0, *, resume: bool = False) -> VerifyOutcome:
-        """`wait`: seconds for which keys that differ are looked at again; `resume`: go on with one that was killed."""
+        """`wait`: seconds for which differing keys are compared again; `resume`: go on with a killed comparison."""
         self._check(resume=resume)
         with self._comparer() as comparer:
             pairs, skipped = self._pairs(comparer)
@@ -82,12 +82,12 @@ class Verify:
         return VerifyOutcome(results, skipped, done, stands)
 
     def _compared(self, comparer: Comparer, pairs: list[Pair]) -> Iterator[TableResult]:
-        """Each table; those that an earlier call was through with are not looked at."""
+        """The result of each table; one that an earlier call compared is not compared again."""
         with translated("verify: reading what is compared already"), self._target.begin() as connection:
             known = self._parts.read(connection)
         for pair in pairs:
-            at, told = known.get(str(pair), (None, None))
-            result = restored(pair, told, at) if at is not None and told is not None else None
+            at, kept = known.get(str(pair), (None, None))
+            result = restored(pair, kept, at) if at is not None and kept is not None else None
             if result is None:
                 result = comparer.compare(pair)
                 self._keep(result)
@@ -117,7 +117,7 @@ class Verify:
             yield Comparer(target, other, self._progress)
 
     def _check(self, *, resume: bool) -> None:
-        """Rather now than after hours: what the record needs."""
+        """Check what writing the record needs before the long comparison."""
         schema = self._settings.target.db_schema
         with translated("verify: reading the last record"), self._target.begin() as connection:
             check_revision(connection, schema)
@@ -127,7 +127,7 @@ class Verify:
                 self._parts.forget(connection)
 
     def _record(self, done: Verification) -> None:
-        """A standby keeps none."""
+        """Write the record, unless the target is a standby."""
         if not self._is_copy:
             with translated("verify: writing the record"), self._target.begin() as connection:
                 self._records.write(connection, done)

@@ -1,1 +1,1 @@
-"""The worker process: keeps the lanes of one configuration running until it is told to stop."""
+"""The worker process: runs the lanes of one configuration until a stop request."""

@@ -1,9 +1,8 @@
-"""What a restored target still needs and Kafka no longer has, applied from the archive before the query starts.
+"""Filling: before the query starts, apply from the archive what a restored target lacks and Kafka has deleted.
 
-Each step is an epoch of the lane like any other, made of epochs as they were archived: under guard, one COMMIT of data
-and ledger row in every mode (there is no checkpoint entry that could decide it, and no need for one: the ledger alone
-says where to go on, whenever this dies). Archived again nothing is: the archive has it. Afterwards the lanes are opened
-once more, so that a new checkpoint begins where this ended.
+Each step is an epoch of the lane, made of archived epochs, under guard. In every mode one COMMIT ends it with data and
+ledger row: no checkpoint entry decides it, and after a crash the lane continues from the ledger alone. Nothing is
+archived again. Afterwards the lanes are opened once more, so that a new checkpoint begins at the end of the filling.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,32 +25,28 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class ArchivedSource:
-    """The messages of one epoch. See `app.lane.guarded_read.Source`."""
+    """The archived messages of one epoch. See `app.poison.epoch_rows.EpochRows`."""
 
     #: in any order
     found: Sequence[RawMessage]
     decode: Callable[[Sequence[RawMessage]], pa.Table]
 
     def all(self) -> pa.Table:
-        """Every row."""
         return self.decode(self.found)
 
     def part(self, span: Span) -> pa.Table:
-        """The rows of a part."""
         return self.decode([one for one in self.found if span.has(one.position)])
 
     def message(self, position: Position) -> RawMessage | None:
-        """One of them."""
         return next((one for one in self.found if one.position == position), None)
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
-        """Several of them."""
         wanted = set(positions)
         found = {one.position: one for one in self.found if one.position in wanted}
         return [found.get(position) for position in positions]
 
     def identified(self, span: Span) -> LastMessages:
-        """Of archived messages, whose leader epoch is not known."""
+        """The last message of each partition; archived messages have no leader epoch."""
         last: dict[TopicPartition, RawMessage] = {}
         for one in sorted(self.found, key=lambda one: one.position):
             if span.has(one.position):
@@ -60,7 +55,7 @@ class ArchivedSource:
 
 
 class Filling:
-    """Of one lane, whose epochs one COMMIT decides."""
+    """The filling of one lane, whose epochs end with one COMMIT."""
 
     def __init__(
         self,
@@ -70,16 +65,16 @@ class Filling:
         most: int,
         go_on: Callable[[], None],
     ) -> None:
-        """`most`: messages of an epoch, about; `go_on` is called before each and may raise."""
+        """`most`: messages of an epoch, approximately; `go_on` is called before each epoch and may raise."""
         self._lane, self._reader, self._stored, self._most, self._go_on = lane, reader, stored, most, go_on
 
     def run(self, goal: Mapping[TopicPartition, int]) -> None:
-        """Apply until the lane's position is at `goal` or past it. Raises Diverged where the archive ends first."""
+        """Apply until the lane's position reaches `goal`. Raises Diverged where the archive ends before."""
         lane, held = self._lane, list[RawMessage]()
         log.info("filling from the archive", lane=lane.name, position=lane.position.nested(), until=_text(goal))
         for number, (end, found) in enumerate(self._steps(goal)):
             self._go_on()
-            # what waits for the rest of its transaction comes once more
+            # messages that wait for the rest of their transaction are applied with the next epoch
             held = [one for one in held if one.position.offset >= lane.position[one.position.tp]] + found
             span = Span(start=lane.position, end=end)
             lane.process_epoch(number, span, ArchivedSource(held, self._stored.epoch), partial(self._staged, held))
@@ -87,12 +82,12 @@ class Filling:
                 return
 
     def _staged(self, messages: Sequence[RawMessage], span: Span) -> StagedSpan | None:
-        """By tasks, which get the messages from here: they need not see the archive."""
+        """Stage the span in tasks, which get the messages from here and need no access to the archive."""
         self._stored.remember(messages)
         return None if self._lane.stage is None else self._lane.stage.take(span, messages)
 
     def _steps(self, goal: Mapping[TopicPartition, int]) -> Iterator[tuple[Offsets, list[RawMessage]]]:
-        """Archived epochs, several at once where they are small."""
+        """Archived epochs, small ones combined up to `most` messages: end and messages of each step."""
         gathered: list[RawMessage] = []
         for end, found in self._reader.epochs(self._lane.position):
             gathered += found

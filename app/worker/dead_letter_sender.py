@@ -1,10 +1,10 @@
-"""Sending dead letters: a thread beside the lanes, with connections of its own, that no lane ever waits for.
+"""Sends dead letters in a thread beside the lanes, with its own connections; no lane waits for it.
 
     unsent -> sent to the topic, one after the other -> marked
                  |                                        |
-                 +-- not taken: again after a pause       +-- died before: sent twice
+                 +-- refused: again after a pause         +-- crash before: sent twice
 
-What is wrong with the topic is logged and counted, and changes nothing for the lanes: the quarantine is the truth.
+Failures of the topic are logged and counted, and do not affect the lanes: the quarantine is the record.
 """
 
 import threading
@@ -25,33 +25,33 @@ from app.worker.lane_writer import LaneWriter
 
 log = structlog.get_logger()
 
-#: seconds between two looks
+#: seconds between two rounds
 ROUND_SECONDS = 1.0
-#: the longest pause after a failure, to which pauses double
+#: longest pause after a failure; pauses double up to it
 LONGEST_PAUSE_SECONDS = 60.0
-#: entries that are in memory, and sent between two marks
+#: entries that are in memory at a time, and sent before they are marked
 LETTERS_AT_ONCE = 20
-#: seconds that may be spent on sending when the lanes stop; the rest is for the next start
+#: seconds of sending after the lanes stop; the next start sends the rest
 STOP_SECONDS = 10.0
 
 
 class DeadLetterSender:
-    """The thread. Each attempt at running the lanes has its own."""
+    """The sending thread; each StreamingRun has its own."""
 
     def __init__(
         self,
         settings: Settings,
-        told: DeadLetterSettings,
+        config: DeadLetterSettings,
         writers: Mapping[str, LaneWriter],
         metrics: Mapping[str, LaneMetrics],
     ) -> None:
         """Raises ConfigInvalid."""
         self._schema, self._redaction = settings.target.db_schema, Redaction(settings.guard.redact)
         self._writers, self._metrics = writers, metrics
-        self._topic = DeadLetterTopic(settings.source, told)
-        #: by lane: sent and not marked
+        self._topic = DeadLetterTopic(settings.source, config)
+        #: by lane: ids of entries that are sent and not marked
         self._sent: defaultdict[str, set[int]] = defaultdict(set)
-        #: for a log line: the one that was tried last
+        #: id of the last entry that was tried, for a log line
         self._entry: int | None = None
         self._pause = ROUND_SECONDS
         self._stop = threading.Event()
@@ -59,11 +59,10 @@ class DeadLetterSender:
         self._thread = threading.Thread(target=self._run, name="dead letters", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send what the last epoch has left, unless sending does not work anyway; stop the thread."""
+        """Send the entries of the last epoch, unless sending fails; stop the thread."""
         self._deadline = time.monotonic() + STOP_SECONDS
         self._stop.set()
         self._thread.join()
@@ -77,7 +76,7 @@ class DeadLetterSender:
             self._round()
 
     def _round(self) -> bool:
-        """Whether it went well for every lane."""
+        """Whether sending succeeded for every lane."""
         failed = [writer.name for writer in list(self._writers.values()) if not self._try(writer)]
         self._pause = self._next_pause() if failed else ROUND_SECONDS
         return not failed
@@ -89,15 +88,15 @@ class DeadLetterSender:
         self._entry = None
         try:
             self._lane(writer)
-        except Exception as error:  # noqa: BLE001  # whatever it is, the thread goes on: nobody else sends
+        except Exception as error:  # noqa: BLE001  # the thread continues after any error: only it sends
             self._metrics[writer.name].dead_letter_failed()
             known = isinstance(error, SurelaneError)
-            said = {
+            fields = {
                 "because": error.message if known else repr(error),
                 "what_to_do": error.hint if known else "please report it: a bug",
                 "entry": self._entry,
             }
-            log.warning("dead letters wait", lane=writer.name, again_in_seconds=self._next_pause(), **said)
+            log.warning("dead letters wait", lane=writer.name, again_in_seconds=self._next_pause(), **fields)
             return False
         return True
 
@@ -130,7 +129,7 @@ class DeadLetterSender:
                 return
 
     def _mark(self, writer: LaneWriter, outbox: Outbox) -> None:
-        """What cannot be marked now is marked in another round."""
+        """Mark sent entries; after a failure another round marks them."""
         sent = self._sent[writer.name]
         if sent:
             with translated(f"lane {writer.name}: dead letters"), writer.engine.begin() as connection:

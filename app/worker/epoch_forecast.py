@@ -1,4 +1,4 @@
-"""Which spans the next epochs are likely to have: those of a backlog of one partition are cut alike."""
+"""Forecasts the spans of the next epochs: the epochs of a backlog of one partition have equal sizes."""
 
 from app.config.settings import Align, Settings
 from app.kafka.broker import Broker
@@ -7,18 +7,18 @@ from app.source.size import EpochSize
 
 
 class EpochForecast:
-    """Of lanes over one partition each; of any other nothing is foreseen. Used by one thread a partition."""
+    """Forecasts for lanes over one partition each; none for other lanes. One thread for each partition uses it."""
 
     def __init__(self, broker: Broker, size: EpochSize, settings: Settings, tasks: int) -> None:
-        """`tasks`: how many stage at the same time."""
+        """`tasks`: number of tasks that stage concurrently."""
         self._broker, self._size = broker, size
-        #: an epoch that ends where a source transaction does says where the next one begins, and of no other
+        #: spans to forecast; with alignment an epoch's end determines the start of the next epoch only
         self._most = 1 if settings.epoch.align is Align.SOURCE_TRANSACTION else tasks + 1
-        #: behind the last message of each partition, when it was looked at
+        #: end offset of each partition at its last request
         self._highs: dict[TopicPartition, int] = {}
 
     def first(self, start: Offsets, read: Offsets) -> list[Span]:
-        """The first epoch of a query that begins at `read`, while the lane is at `start`."""
+        """The first span of a query that reads from `read` on, for a lane at position `start`."""
         if len(start) != 1:
             return []
         ((tp, offset),) = read.items()
@@ -26,7 +26,7 @@ class EpochForecast:
         return [Span(start=start, end=Offsets.of({tp: end}))] if end > offset else []
 
     def after(self, planned: Span, end: Offsets) -> list[Span]:
-        """Those after an epoch that was planned like this and ends at `end`."""
+        """The spans after the epoch of `planned`, which ends at `end`."""
         if len(planned.end) != 1:
             return []
         ((tp, last),) = planned.end.items()

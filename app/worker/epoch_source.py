@@ -1,4 +1,4 @@
-"""The messages of one epoch: all of them as the streaming query planned them, or a part of them by its offsets."""
+"""The messages of one epoch: all that the streaming query planned, or a part by offsets."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from app.model.last import LastMessages
 from app.model.message import RawMessage
 from app.model.offsets import Position, Span
 
-#: offsets that are read over without being wanted
+#: largest gap between wanted offsets that one request reads across
 READ_ON = 100
 
 
 class Singles(Protocol):
-    """What gives single messages as they are."""
+    """Returns single messages, not decoded."""
 
     def message(self, position: Position) -> RawMessage | None:
         """The message at `position`; None where there is none (offsets have gaps)."""
@@ -28,7 +28,7 @@ class Singles(Protocol):
 
 @dataclass(frozen=True)
 class EpochSource:
-    """See `app.lane.guarded_read.Source`."""
+    """See `app.poison.epoch_rows.EpochRows`."""
 
     planned: Callable[[], pa.Table]
     read: Callable[[Span], pa.Table]
@@ -36,19 +36,16 @@ class EpochSource:
     identify: Callable[[Span], LastMessages] = lambda _: {}
 
     def all(self) -> pa.Table:
-        """Every row of the epoch."""
         return self.planned()
 
     def part(self, span: Span) -> pa.Table:
-        """The rows of a part of it."""
         return self.read(span)
 
     def message(self, position: Position) -> RawMessage | None:
-        """One message as it lies in Kafka."""
         return self.singles.message(position)
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
-        """Several of them, neighbours with one request; None for one that was compacted away since it was read."""
+        """Neighbours are read with one request; None for a message that compaction has removed since it was read."""
         found: dict[Position, RawMessage] = {}
         for first, last in runs(positions):
             for message in self.singles.messages(first, last.offset - first.offset + 1):
@@ -56,12 +53,12 @@ class EpochSource:
         return [found.get(position) for position in positions]
 
     def identified(self, span: Span) -> LastMessages:
-        """See `app.worker.log_identity`; a replay, which compares nothing, has none."""
+        """See `app.worker.log_identity`; empty for a replay, which compares nothing."""
         return self.identify(span)
 
 
 def runs(positions: Iterable[Position]) -> list[tuple[Position, Position]]:
-    """First and last of each row of positions between which it is cheaper to read on than to ask anew."""
+    """First and last position of each run that one request reads; gaps in a run are at most READ_ON offsets."""
     found: list[tuple[Position, Position]] = []
     for position in sorted(positions):
         first, last = found[-1] if found else (position, position)

@@ -1,4 +1,4 @@
-"""Putting lanes together from the settings: which lanes there are, and what each is made of."""
+"""Builds lanes from the settings: which lanes there are, and the parts of each."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -63,8 +63,8 @@ def add_writers(
     pool: Pool,
     who: str = "surelane",
 ) -> None:
-    """Add a writer for each lane that has none yet: one for everything, or one for each partition. `who`: what the
-    server calls their sessions."""
+    """Add a writer for each lane that has none yet: one for everything, or one for each partition. `who`: prefix of
+    the sessions' application_name."""
     target = settings.target
     at_target, at_guard = _lookers(settings, who)
     for name, partition in _lanes(settings, partitions).items():
@@ -87,24 +87,24 @@ def add_writers(
 
 
 def make_archive(settings: Settings, lane: str, pool: Pool) -> Archive | None:
-    """Of a lane, whose messages the pool's tasks read; None where nothing is kept."""
-    told = settings.archive
-    if told is None:
+    """The archive of a lane, whose messages the pool's tasks read; None where archiving is off."""
+    config = settings.archive
+    if config is None:
         return None
-    folder = Folder(Path(told.path), lane)
+    folder = Folder(Path(config.path), lane)
     policy = Policy(
-        file_bytes=told.file_bytes,
-        file_age=told.file_age.total_seconds(),
-        keep_age=told.keep_age.total_seconds() if told.keep_age else None,
-        keep_bytes=told.keep_bytes,
-        level=told.level,
+        file_bytes=config.file_bytes,
+        file_age=config.file_age.total_seconds(),
+        keep_age=config.keep_age.total_seconds() if config.keep_age else None,
+        keep_bytes=config.keep_bytes,
+        level=config.level,
     )
-    rotation = Rotation(Folder(Path(told.path), lane), policy)
-    return Archive(folder, lambda: KeptMessages(pool, lane, told.level), told.level, rotation.notice)
+    rotation = Rotation(Folder(Path(config.path), lane), policy)
+    return Archive(folder, lambda: KeptMessages(pool, lane, config.level), config.level, rotation.notice)
 
 
 def any_is_new(writers: list[LaneWriter]) -> bool:
-    """Whether some lane has no ledger row yet, so that `source.start` matters."""
+    """Whether a lane has no ledger row yet, so that `source.start` applies."""
     for writer in writers:
         with translated(f"lane {writer.name}: reading the ledger"), writer.engine.connect() as connection:
             if writer.ledger.last(connection) is None:
@@ -123,9 +123,9 @@ def make_lane(
     death: Death | None = None,
     unread: Unread | None = None,
 ) -> Lane:
-    """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death` is how the
-    worker before this one ended; `unread`: what Kafka has that was not read, None: epochs keep the order within each
-    topic only; `pool`: whose tasks stage its epochs."""
+    """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death`: of the
+    previous worker; `unread`: unread messages of Kafka, None: epochs keep the order within each topic only; `pool`:
+    the tasks that stage its epochs."""
     assert writer.connection is not None, "just opened"
     target = settings.target
     rules = TargetRules(target, settings.source.modes)
@@ -135,7 +135,7 @@ def make_lane(
     applier, quarantine = Applier(writer.name, shapes), writer.quarantine
     lending = Lending(writer.engine, target.db_schema, writer.name)
     keeping = QuarantineWriter(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
-    writer.release_wanted.set()  # there may be requests from a time when no lane ran
+    writer.release_wanted.set()  # requests may be left from a time when no lane ran
     releasing = QuarantineReleases(
         writer.generation,
         writer.ledger,
@@ -175,9 +175,9 @@ def make_lane(
 
 
 def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = True) -> Pool:
-    """Of the tasks that stage. `keeps_order`: between topics, too."""
+    """The pool of tasks that stage. `keeps_order`: between topics, too. Raises ConfigInvalid."""
     check_channel(settings)
-    if is_local(settings.spark.master):  # Java counts the cores that a container may use
+    if is_local(settings.spark.master):  # Java counts the container's cores
         tasks = tasks_of(settings, None if PARALLELISM in settings.spark.conf else spark.defaultParallelism)
     else:
         tasks = tasks_of(settings)
@@ -185,8 +185,8 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
     target = settings.target
     function = settings.transform.function if settings.transform else None
     if function is not None:
-        load(function)  # whatever is wrong with it is said here
-    told = StageConfig(
+        load(function)  # reports a faulty function before the start
+    config = StageConfig(
         settings.source,
         target.url,
         target.owner_role,
@@ -198,7 +198,7 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
     )
     return Pool(
         spark,
-        told,
+        config,
         tasks,
         settings.guard.message_timeout.total_seconds(),
         ahead=Ahead(settings.stage.ahead_bytes),
@@ -207,7 +207,7 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
 
 
 def commit_at_once(lane: Lane, writer: LaneWriter) -> None:
-    """Until it is opened again: no checkpoint decides its epochs, and nobody else takes part in them."""
+    """Until the lane is opened again, one COMMIT ends each epoch, without checkpoint and without other participants."""
     assert writer.connection is not None, "just opened"
     lane.committer = OnePhase(OneCommitTarget(writer.connection), reapplies=False)
     lane.apply_as_planned()
@@ -233,7 +233,7 @@ def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str,
 
 
 def check_total(partitions: Iterable[TopicPartition]) -> None:
-    """Raises ConfigInvalid where `source.order: total` cannot be had."""
+    """Raises ConfigInvalid where `source.order: total` is impossible: a topic has several partitions."""
     several = sorted({tp.topic for tp in partitions if tp.partition > 0})
     if several:
         raise ConfigInvalid(
@@ -254,28 +254,30 @@ def _committer(mode: CommitMode, writer: LaneWriter, publish: Callable[[], None]
 def _guard(
     settings: Settings, lane: str, watch: Link, metrics: LaneMetrics, looker: Looker, who: str
 ) -> tuple[Guard, tuple[Sessions, ...]]:
-    """The guard of a lane, with connections of its own, and what those do."""
-    told = settings.guard
-    limits = Limits(max_attempts=told.max_attempts, max_losses=told.max_losses)
-    if not told.enabled:
-        return Guard(InMemoryAttempts(lane, discreet=bool(told.redact)), limits, metrics=metrics), ()
+    """The guard of a lane on its own connections, and the sessions of these."""
+    config = settings.guard
+    limits = Limits(max_attempts=config.max_attempts, max_losses=config.max_losses)
+    if not config.enabled:
+        return Guard(InMemoryAttempts(lane, discreet=bool(config.redact)), limits, metrics=metrics), ()
     engine = guard_engine(settings, f"{who} {lane} guard")
-    attempts = Attempts(engine, settings.target.db_schema, lane, discreet=bool(told.redact), waiting=watch.at_database)
+    attempts = Attempts(
+        engine, settings.target.db_schema, lane, discreet=bool(config.redact), waiting=watch.at_database
+    )
     return Guard(attempts, limits, watch, metrics), (Sessions(engine, looker),)
 
 
 def _lookers(settings: Settings, who: str) -> tuple[Looker, Looker]:
-    """At the target, and at the guard's database, for all lanes: connections of a login are few."""
+    """One Looker at the target and one at the guard's database, shared by all lanes: a login has few connections."""
     name = f"{who} {settings.lane} watch"
     at_target = Looker(make_engine(settings.target.url, None, name))
     url = settings.guard.url
     return at_target, at_target if url is None else Looker(make_engine(url, None, name))
 
 
-def _rules(told: GuardSettings) -> Rules:
+def _rules(config: GuardSettings) -> Rules:
     return Rules(
-        policy=SkipPolicy(told.on_skip, told.on_skip_tables),
-        redaction=Redaction(told.redact),
-        max_parked_keys=told.max_parked_keys,
-        breaker=told.breaker,
+        policy=SkipPolicy(config.on_skip, config.on_skip_tables),
+        redaction=Redaction(config.redact),
+        max_parked_keys=config.max_parked_keys,
+        breaker=config.breaker,
     )

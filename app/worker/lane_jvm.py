@@ -1,4 +1,4 @@
-"""The JVM that a lane needs. This module imports nothing that takes long, so that it can be started first."""
+"""The JVM of a lane. This module has no slow imports, so that the JVM can start first."""
 
 from app.config.credentials import variables_with_secrets
 from app.config.settings import SecurityProtocol, Settings
@@ -9,8 +9,8 @@ from app.spark.session_options import options
 
 
 def start_lanes_jvm(settings: Settings) -> Jvm:
-    """With the jars that it needs to come to its source. It does not get what the environment holds of secrets."""
-    home, told = java_home(), settings.spark
+    """Start the JVM with the jars of its source, without the environment variables that may contain secrets."""
+    home, config = java_home(), settings.spark
     more = jars("msk") if settings.source.security.protocol is SecurityProtocol.MSK_IAM else []
-    asked = options(settings.lane, told.master, told.conf, home, jars("spark"), more=more)
-    return start_jvm(asked, home, hidden=variables_with_secrets(settings))
+    spark_options = options(settings.lane, config.master, config.conf, home, jars("spark"), more=more)
+    return start_jvm(spark_options, home, hidden=variables_with_secrets(settings))

@@ -1,4 +1,4 @@
-"""A lane's writer with what the worker has beside it: guard, quarantine and archive."""
+"""A lane's writer with the worker's additions: guard, quarantine and archive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,27 +14,22 @@ from app.quarantine.quarantine import Quarantine
 
 @dataclass(kw_only=True)
 class LaneWriter(Writer):
-    """See Writer."""
-
     guard: Guard
     quarantine: Quarantine
-    #: set when an operator may have requested a release: see `app.quarantine.releases`
+    #: set when an operator may have requested a release; see `app.quarantine.releases`
     release_wanted: Event = field(default_factory=Event)
     #: None: the lane archives nothing
     archive: Archive | None = None
-    #: of its connections and its guard's
+    #: sessions of its own connections and of its guard's
     sessions: tuple[Sessions, ...] = ()
 
     @property
     def others(self) -> Sequence[Participant]:
-        """See Writer."""
         return () if self.archive is None else (self.archive,)
 
     def generation_elsewhere(self) -> int:
-        """See Writer."""
         return self.guard.newest_generation()
 
     def close(self) -> None:
-        """See Writer."""
         self.guard.close()
         super().close()

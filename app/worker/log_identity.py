@@ -1,5 +1,5 @@
-"""Whether Kafka has what the ledger says: the pinned topics before each epoch is recorded, and the last message that
-was applied before the first one."""
+"""Compares Kafka with the ledger: the pinned topics before each epoch is recorded, and the last applied message before
+the first epoch."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from app.recover.rewritten import check_not_rewritten
 from app.source.messages import TaskMessages
 from app.worker.lane_writer import LaneWriter
 
-#: cluster id, and the id of each topic
+#: waits for the cluster id and the id of each topic
 Answer = Callable[[], tuple[str, dict[str, str]]]
 
 
 class LogIdentity:
-    """Compares cluster and topics with what they were when the lanes were opened."""
+    """Compares cluster and topics with those at the opening of the lanes."""
 
     def __init__(
         self, broker: Broker, messages: TaskMessages, lane: str, cluster: str, topics: Mapping[str, str]
@@ -26,22 +26,21 @@ class LogIdentity:
         """`topics`: name -> id, as they are pinned."""
         self._broker, self._messages = broker, messages
         self._lane, self._cluster, self._topics = lane, cluster, dict(topics)
-        #: the last messages that were identified
+        #: the last identified message of each partition
         self._known: dict[TopicPartition, LastMessage] = {}
 
     def of(self, planned: Span) -> "Asked":
-        """For one epoch."""
         names = sorted({tp.topic for tp in planned.end})
         return Asked(lambda: self._broker.ask_identity(names), self._compare, self._last, self._follow)
 
     def _compare(self, cluster: str, topics: Mapping[str, str]) -> None:
-        """A topic that is new is pinned by its first sight."""
+        """Raises TopicChanged; pins a new topic when it is first seen."""
         check_pins(self._lane, (self._cluster, cluster), self._topics, topics)
         self._topics.update(topics)
 
     def _follow(self, span: Span, found: LastMessages) -> None:
-        """Raises LogTruncated where the message before the span is not the one that was read: a log that lost its end
-        has a leader of another term from there on. Tasks read spans without knowing the term before them."""
+        """Raises LogTruncated where the message before the span has changed since it was read: a log that lost its end
+        has another leader epoch from there on. Tasks read spans without the leader epoch of the message before."""
         before = {tp: self._known[tp] for tp in found if tp in self._known}
         turned = {
             tp: last
@@ -58,8 +57,8 @@ class LogIdentity:
 
 @dataclass
 class Asked:
-    """What is requested of an epoch's topics as soon as its messages are read: an answer that is older than a read says
-    nothing of what was read. Lanes side by side may wait for it at the same time."""
+    """The request for cluster and topic ids, sent after an epoch's messages are read: an older answer proves nothing
+    about them. Several lanes may wait for the answer concurrently."""
 
     _request: Callable[[], Answer]
     _compare: Callable[[str, Mapping[str, str]], None]
@@ -69,13 +68,12 @@ class Asked:
     _read: LastMessages = field(default_factory=dict)
 
     def ask(self, read: LastMessages | None = None) -> None:
-        """Messages were read: send the requests. Whoever records the epoch waits for the answer. `read`: the last of
-        them, where they are known."""
+        """Send the request after a read; `identified` waits for the answer. `read`: the last messages, if known."""
         self._read = {**self._read, **(read or {})}
         self._answer = self._request()
 
     def identified(self, span: Span) -> dict[TopicPartition, LastMessage]:
-        """See `app.lane.guarded_read.Source`."""
+        """See `app.poison.epoch_rows.EpochRows`."""
         answer = self._answer or self._request()
         self._compare(*answer())
         moved = {tp: (span.start.get(tp, 0), end) for tp, end in span.end.items() if end > span.start.get(tp, 0)}
@@ -86,8 +84,8 @@ class Asked:
 
 
 def check_last(broker: Broker, writer: LaneWriter) -> dict[TopicPartition, int]:
-    """Raises LogTruncated when Kafka has another message in place of the last one that was applied; else the leader
-    epochs of those that end right before the position."""
+    """Raises LogTruncated when Kafka has another message at the offset of the last applied one. Returns the leader
+    epochs of the last messages that are directly before the position."""
     assert writer.connection is not None, "just opened"
     with translated(f"lane {writer.name}: reading the ledger"), writer.connection.begin():
         record = writer.ledger.last(writer.connection)

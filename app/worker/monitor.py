@@ -1,5 +1,4 @@
-"""Looking after a running lane from outside: lag, prepared transactions, whether lane and topic are still the same, and
-whether somebody wants a message released."""
+"""Monitors running lanes: lag, prepared transactions, whether lane and topic are unchanged, and release requests."""
 
 import threading
 import time
@@ -32,16 +31,16 @@ log = structlog.get_logger()
 
 #: seconds between two rounds
 ROUND_SECONDS = 1.0
-#: rounds between two counts of the open entries, which may be many
+#: rounds between two counts of the open entries, of which there may be many
 COUNT_EVERY_ROUNDS = 5
-#: between two counts of what the breaker counts, for which there is no index
+#: rounds between two counts of the breaker's messages, which have no index
 BREAKER_EVERY_ROUNDS = 30
-#: and between two looks at whether the newest snapshot can be replayed, which read a message far behind
+#: rounds between two checks that the newest snapshot is replayable, which read an old message
 REPLAYABLE_EVERY_ROUNDS = 60
 
 
 class Monitor:
-    """A thread that updates the metrics every second; what it cannot reach it leaves as it was."""
+    """A thread that updates the metrics every second; metrics of a server that is away keep their values."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Monitor:
         metrics: Mapping[str, LaneMetrics],
         pool: Pool | None = None,
     ) -> None:
-        """`pool`: of the tasks that stage, None: there are none."""
+        """`pool`: the tasks that stage; None: there are none."""
         schema = settings.target.db_schema
         self._stage = None if pool is None else StageMonitor(schema, writers, metrics, pool, self._engine)
         self._settings, self._writers, self._metrics = settings, writers, metrics
@@ -58,23 +57,21 @@ class Monitor:
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
         self._verifications = Verifications(settings.target.db_schema)
         self._snapshots = Records(settings.target.db_schema)
-        #: the newest snapshot, and the one that was looked at last
+        #: the newest snapshot, and the one that was checked last
         self._newest: Recorded | None = None
-        self._looked_at: Recorded | None = None
-        #: by lane: sessions by a name of their own, so that the server tells them from those that apply
+        self._checked: Recorded | None = None
+        #: by lane; a separate application name distinguishes these sessions from those that apply
         self._engines: dict[str, Engine] = {}
         self._rounds = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
-        #: why the lanes have to stop: another writer took one over, or the topic is not the one it was pinned to
+        #: why the lanes have to stop: another writer took one over, or a topic is not the pinned one
         self.failure: SurelaneError | None = None
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._stop.set()
         self._thread.join()
         if self._stage is not None:
@@ -137,14 +134,14 @@ class Monitor:
         self._metrics[writer.name].set_quarantine(numbers, held)
 
     def _snapshot(self) -> None:
-        """It is of all lanes of the configuration. A new one is looked at at once."""
+        """The newest snapshot covers all lanes of the configuration; a new one is checked at once."""
         newest, due = self._newest, self._rounds % REPLAYABLE_EVERY_ROUNDS == 0
-        if newest is not None and (due or newest != self._looked_at):
-            self._looked_at = newest
+        if newest is not None and (due or newest != self._checked):
+            self._checked = newest
             try:
                 metrics = [self._metrics[writer.name] for writer in self._writers.values()]
                 show_snapshot(self._broker, newest, metrics, archive_reach(self._settings, newest.position))
-            except SurelaneError as error:  # of a topic that is gone, say: no reason to stop the lanes
+            except SurelaneError as error:  # of a deleted topic, for example: no reason to stop the lanes
                 log.debug("monitor", because=error.message)
 
     def _in_doubt(self, connection: Connection, lane: str) -> None:
@@ -161,8 +158,8 @@ class Monitor:
 def show_snapshot(
     broker: Broker, newest: Recorded, metrics: Iterable[LaneMetrics], kept_until: Offsets | None = None
 ) -> None:
-    """The newest snapshot of the target, and whether archive and Kafka still have what comes after it; `kept_until`: up
-    to where the archive has it."""
+    """Export the newest snapshot of the target, and whether archive and Kafka still have all messages after it.
+    `kept_until`: end of the archive."""
     metrics = list(metrics)
     for one in metrics:
         one.set_snapshot(newest.at, newest.position)
@@ -176,13 +173,13 @@ def show_snapshot(
 def show_breaker(
     connection: Connection, breaker: BreakerSettings | None, quarantine: Quarantine, metrics: LaneMetrics
 ) -> None:
-    """How near the lane is to being stopped."""
+    """Export how near the breaker is to stopping the lane."""
     if breaker is not None:
         metrics.set_breaker(quarantine.since(connection, breaker.minutes), breaker.messages)
 
 
 def show_verified(connection: Connection, records: Verifications, lane: str, metrics: LaneMetrics) -> None:
-    """What the last `surelane verify` came to; nothing before the first. It is of all lanes of a configuration."""
+    """Export the result of the last `surelane verify`, if any; it covers all lanes of a configuration."""
     last = records.last(connection, lane)
     if last is not None and last.at is not None:
         metrics.set_verified(last.at, last.differing)

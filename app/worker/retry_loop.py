@@ -1,4 +1,4 @@
-"""The service: what a worker process does, keep one configuration's lanes running until it is told to stop."""
+"""The service of a worker process: run the lanes of one configuration, with retries, until a stop request."""
 
 import random
 import signal
@@ -31,20 +31,20 @@ from app.worker.streaming_run import StopRequested, StreamingRun
 
 log = structlog.get_logger()
 
-#: seconds of the first and of the longest pause between two attempts
+#: seconds: first and longest pause between two attempts
 BACKOFF_SECONDS = (0.5, 15.0)
-#: seconds that a first start waits for servers; what never worked is rather a wrong address than an outage
+#: seconds that a first start waits for servers; a server that never answered suggests a wrong address, not an outage
 START_PATIENCE_SECONDS = 60.0
-#: attempts in a row without a single epoch before the service gives up on a failure that is not the environment's
+#: consecutive attempts without an epoch before the service gives up on a failure that is no Unreachable
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
-#: the same for a server without memory, which others may give back: about four minutes
+#: the same for a server without memory, which other sessions may free: about four minutes
 MAX_ATTEMPTS_EXHAUSTED = 20
 
 
 def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | None, jvm: Jvm) -> None:
-    """Run until told to stop, or until caught up; raises the SurelaneError that ended it otherwise.
+    """Run until a stop request, or until caught up; raises the SurelaneError that ended it otherwise.
 
-    `link` to the supervisor, `death` of the worker before this one, `jvm` for Spark's session, which is coming up.
+    `link`: to the supervisor; `death`: of the previous worker; `jvm`: for Spark's session, still starting.
     """
     configure(settings.lane)
     stop = threading.Event()
@@ -70,12 +70,12 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
             stack.callback(server.stop)
         spark = make_session(jvm)
         stack.callback(stop_session, spark)
-        settle_collector()  # off since the process began
+        settle_collector()  # garbage collection was off since the process began
         RetryLoop(settings, spark, health, stop, until_caught_up, link, death).keep_running()
 
 
 class RetryLoop:
-    """Attempts at running, with what lasts from one to the next. Tests use it with a session of their own."""
+    """Repeats StreamingRun; owns what outlives one run. Tests use it with their own Spark session."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class RetryLoop:
         link: Link | None = None,
         death: Death | None = None,
     ) -> None:
-        """`link` to the supervisor, if there is one; `death` of the worker before."""
+        """`link`: to the supervisor, if there is one; `death`: of the previous worker."""
         self._settings, self._spark, self._health = settings, spark, health
         self._stop, self._until_caught_up = stop, until_caught_up
         self._link, self._death = link or Link(), death
@@ -98,7 +98,7 @@ class RetryLoop:
         self._ever_started = False
 
     def keep_running(self) -> None:
-        """Run, and run again after each failure that a retry may mend."""
+        """Run, and run again after each failure that a retry may resolve."""
         with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
             pool.on_death = self._stage_died
             pool.start()

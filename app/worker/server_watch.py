@@ -1,8 +1,8 @@
-"""Whether the server works for a lane that waits for it: reported to the supervisor, whose watchdog counts anew then,
-and to the log where a lock of another session is in the way.
+"""Watches whether the server works for a lane that waits for it. If so, the supervisor's watchdog counts anew; a wait
+for another session's lock is logged.
 
-A session that computes, reads, writes or waits for a lock is no hang, however long it takes. One that waits for this
-process, and a server that does not answer the looks either, is none of that: the watchdog goes on counting.
+A session that computes, reads, writes or waits for a lock is no hang, however long it takes. The watchdog keeps
+counting for a session that waits for this process, and for a server that does not answer the watch either.
 """
 
 import threading
@@ -17,35 +17,33 @@ from app.worker.lane_writer import LaneWriter
 
 log = structlog.get_logger()
 
-#: seconds between two looks, and that a span waits for the server before the first one
+#: seconds between two checks, and of a span's wait for the server before the first one
 LOOK_SECONDS = 0.5
-#: share of the watchdog's time between two looks, at most
+#: largest interval between two checks, as a share of the watchdog's timeout
 _SHARE = 0.2
-#: seconds of a statement after which it is worth a line of the log: a wait for a lock, and work
+#: seconds after which a statement is logged: one that waits for a lock, and one that works
 WAITS_SECONDS, WORKS_SECONDS = 2.0, 60.0
-#: times as long until the next line
+#: the next log line is due when the statement has taken so many times as long
 _NEXT_LINE = 4.0
-#: seconds that the end of the thread is waited for; a look at a server that is away takes longer
+#: seconds that `stop` waits for the thread; a check of a server that is away takes longer
 _STOP_SECONDS = 2.0
 
 
 class ServerWatch:
-    """A thread that looks at the sessions of these writers, by the lane's name."""
+    """A thread that checks the sessions of `writers`, which is keyed by lane name."""
 
     def __init__(self, link: Link, writers: Mapping[str, LaneWriter], message_timeout_seconds: float) -> None:
         self._link, self._writers = link, writers
         self._every = min(LOOK_SECONDS, message_timeout_seconds * _SHARE)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="server watch", daemon=True)
-        #: by lane: seconds of a statement at which the next line is due
+        #: by lane and whether it waits for a lock: seconds of a statement at which the next log line is due
         self._due: dict[tuple[str, bool], float] = {}
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._stop.set()
         self._thread.join(_STOP_SECONDS)
 
@@ -73,7 +71,7 @@ class ServerWatch:
             self._log(span.lane, one)
 
     def _log(self, lane: str, one: AtWork) -> None:
-        """First when it is worth a line, then each time when it has taken _NEXT_LINE times as long."""
+        """Log the statement at WAITS_SECONDS or WORKS_SECONDS, then each time it has taken _NEXT_LINE times as long."""
         due = self._due.get((lane, one.waits), WAITS_SECONDS if one.waits else WORKS_SECONDS)
         if one.seconds < due:
             return

@@ -1,4 +1,4 @@
-"""What resident tasks want of a Spark session: cores, and on a cluster a channel that nobody listens to."""
+"""What resident tasks require of a Spark session: cores, and on a cluster an encrypted channel."""
 
 import os
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from app.errors import ConfigInvalid
 from app.spark.cores import cores
 from app.spark.session_options import EXECUTOR, authenticates, encrypts, is_local
 
-#: variables of libpq, and those that Amazon's libraries log in with: this machine's processes have them anyway
+#: variables with which libpq and Amazon's libraries log in; local processes inherit them
 _LIBPQ = "PG"
 _AMAZON = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION")
-#: where nobody says how many: one lane merges on one connection, and more than this it cannot keep up with
+#: default number of tasks: a lane merges on one connection, which cannot keep up with more
 USUAL_TASKS = 4
 
 
 def tasks_of(settings: Settings, has: int | None = None) -> int:
-    """How many there are to be. One core of this machine is the driver's; on a cluster a task waits until it has one.
+    """The number of tasks. Locally the driver takes one core; on a cluster a task waits until it gets one.
 
-    `has`: cores of a session that is there and gets no more. Raises ConfigInvalid where it will never have so many.
+    `has`: cores of an existing session, which gets no more. Raises ConfigInvalid where the session has too few cores.
     """
     master, wanted = settings.spark.master, settings.stage.tasks
     most = cores(master, settings.spark.conf) if has is None else has
@@ -35,7 +35,7 @@ def tasks_of(settings: Settings, has: int | None = None) -> int:
 
 
 def check_channel(settings: Settings) -> None:
-    """Settings of source and target go to the tasks, with their passwords. Raises ConfigInvalid."""
+    """Raises ConfigInvalid for an unprotected channel: tasks receive passwords of source and target."""
     master, conf = settings.spark.master, settings.spark.conf
     if is_local(master):
         return
@@ -53,7 +53,7 @@ def check_channel(settings: Settings) -> None:
 
 
 def variables_of_tasks(settings: Settings) -> Mapping[str, str]:
-    """Of the environment: what tasks log in with as this process does, and do not have by themselves."""
+    """Environment variables with credentials that tasks need and do not inherit."""
     wanted = variables_with_secrets(settings)
     if not is_local(settings.spark.master):
         wanted |= {*_AMAZON, *(name for name in os.environ if name.startswith(_LIBPQ))}

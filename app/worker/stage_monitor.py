@@ -1,4 +1,4 @@
-"""What the stage processes have in hand, brought to the metrics and to the target, where `surelane status` finds it."""
+"""Writes the spans in flight at stage processes to the metrics and to the target, for `surelane status`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 class StageMonitor:
-    """Used by the monitor's thread, on its connections."""
+    """The monitor's thread uses it, on the monitor's connections."""
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class StageMonitor:
         engine: Callable[[str], Engine],
     ) -> None:
         self._schema, self._writers, self._metrics, self._pool, self._engine = schema, writers, metrics, pool, engine
-        #: by lane: what was written last, and of which generation
+        #: by lane: generation and view of the last write
         self._written: dict[str, tuple[int, InFlightView]] = {}
 
     def look(self) -> None:
-        """Raises Fenced where another writer has the lane."""
+        """Update metrics and rows. Raises Fenced where another writer has the lane."""
         whole = self._pool.in_flight()
         for writer in list(self._writers.values()):
             seen = self._of(whole, writer.name)
@@ -44,7 +44,7 @@ class StageMonitor:
                 self._write(writer, seen)
 
     def clear(self) -> None:
-        """Nothing is in flight any more; where the target is away, its next start replaces the rows."""
+        """Delete the rows of all lanes; where the target is away, the next start replaces them."""
         for writer in list(self._writers.values()):
             try:
                 with translated(f"lane {writer.name}: monitoring"), self._engine(writer.name).begin() as connection:
@@ -60,8 +60,8 @@ class StageMonitor:
         self._written[writer.name] = (writer.generation, seen)
 
     def _of(self, whole: InFlightView, lane: str) -> InFlightView:
-        """Its own spans; the first lane has those, too, that are read for all of them. A process that works for another
-        lane is that one's."""
+        """The spans of a lane; the first lane also gets those that are read for all lanes. A process that works for
+        another lane is left out."""
         is_first = lane == min(self._writers)
         own = [one for one in whole.spans if one.lane == lane or (is_first and one.lane not in self._writers)]
         busy = {one.process for one in whole.spans if one not in own} - {one.process for one in own}

@@ -1,4 +1,4 @@
-"""Messages that the quarantine has kept, decoded once more: Kafka need not have them any longer."""
+"""Decodes stored messages of quarantine and archive again, without Kafka."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,16 +12,16 @@ from app.model.offsets import Position
 from app.model.rows import Layout
 
 
-class Decoder(Protocol):
-    """What decodes them."""
+class StoredMessageDecoder(Protocol):
+    """Decodes stored messages."""
 
     def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """Their rows (`app.model.rows`)."""
+        """Rows (`app.model.rows`) of stored messages."""
         ...
 
 
 class Keeper(Protocol):
-    """What may have a message that was not stored."""
+    """Returns messages that are not stored here."""
 
     def messages(self, start: Position, limit: int) -> list[RawMessage]:
         """Up to `limit` messages from `start` on."""
@@ -29,9 +29,9 @@ class Keeper(Protocol):
 
 
 class StoredMessages:
-    """Decodes stored messages as the lane decodes those that Kafka has; remembers the last ones."""
+    """Decodes stored messages as the lane decodes those of Kafka; remembers the last ones for their schemas."""
 
-    def __init__(self, decoder: Decoder, keeper: Keeper) -> None:
+    def __init__(self, decoder: StoredMessageDecoder, keeper: Keeper) -> None:
         self._decoder, self._keeper = decoder, keeper
         self._last: dict[Position, RawMessage] = {}
         self._epoch: dict[Position, RawMessage] = {}
@@ -42,22 +42,22 @@ class StoredMessages:
         return self._decoder.stored(messages)
 
     def remember(self, messages: Sequence[RawMessage]) -> None:
-        """Of an epoch that Kafka may not have any more."""
+        """Remember messages of an epoch that Kafka may have deleted, until `forget`."""
         self._epoch |= {one.position: one for one in messages}
 
     def epoch(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """Rows of an epoch's messages, or of a part of it, which are remembered."""
+        """Rows of an epoch's messages, or of a part; remembers the messages."""
         self.remember(messages)
         return self._decoder.stored(messages)
 
     def forget(self) -> None:
-        """The epoch is through."""
+        """Forget the epoch's messages, once it is applied."""
         self._epoch = {}
 
     def schema(self, position: Position, layout: Layout) -> Fields:
-        """Connect schema of the columns of the message there, be it one of the last or one that Kafka has.
+        """Connect schema of the columns of the message at `position`, remembered or read from Kafka.
 
-        Raises Unreachable for one that was compacted away since it was read: read again, the epoch is without it.
+        Raises Unreachable for a message that compaction has removed since it was read: the retry reads without it.
         """
         known = self._last.get(position) or self._epoch.get(position)
         found = [known] if known else self._keeper.messages(position, 1)

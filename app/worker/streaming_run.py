@@ -1,4 +1,4 @@
-"""One attempt at running: lanes opened, query started, watched until something ends it."""
+"""One run: open the lanes, start the query, watch it until it ends."""
 
 import threading
 import time
@@ -56,18 +56,18 @@ from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()
 
-#: seconds between two looks at the query, the watcher and the wish to stop
+#: seconds between two checks of query, watcher and stop request
 LOOK_SECONDS = 0.1
-#: seconds that an epoch whose transaction is prepared may take to get its checkpoint entry when the lane stops
+#: seconds that a stopping lane waits for the checkpoint entry of a prepared epoch
 STOP_WAIT_SECONDS = 30.0
 
 
-class StopRequested(Exception):  # not an error: the epoch is not begun because the query is about to stop
-    """The lane was told to stop, or epochs are to have another size."""
+class StopRequested(Exception):  # no error: the query stops before the epoch begins
+    """The lane has a stop request, or the epoch size is about to change."""
 
 
 class StreamingRun:
-    """Opens lanes, runs them, closes them. `writers` outlives it: it keeps the generation between attempts."""
+    """Opens lanes, runs them, closes them. `writers` outlives the run and keeps each lane's generation."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class StreamingRun:
         death: Death | None,
         pool: Pool,
     ) -> None:
-        """`death`: how the worker before this one died; `pool`: of the tasks that stage."""
+        """`death`: of the previous worker; `pool`: the tasks that stage."""
         self._death, self._pool = death, pool
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
@@ -101,11 +101,11 @@ class StreamingRun:
         self._closing.callback(self._messages.close)
         self._stop = threading.Event()
         self._in_epoch = threading.Event()
-        #: held by whoever uses the lanes: Spark's thread in an epoch, or this one for a release between two
+        #: lock on the lanes: Spark's thread holds it during an epoch, this thread for a release between two epochs
         self._writing = threading.Lock()
         self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
-        #: epochs that this attempt has processed
+        #: epochs that this run has processed
         self.epochs = 0
         #: whether lanes were opened and the query started
         self.started = False
@@ -118,18 +118,18 @@ class StreamingRun:
         self._closing.close()
 
     def say(self, state: str, error: str | None = None) -> None:
-        """Tell the target what this lane is doing, for `surelane status`; not worth failing for."""
+        """Record the lane's state in metrics and target, for `surelane status`; a failure is only logged."""
         for writer in self._writers.values():
             self._metrics[writer.name].set_state(state)
             try:
                 with writer.engine.begin() as connection:
-                    if _may_speak(connection, writer):
+                    if _may_set_state(connection, writer):
                         writer.ledger.set_state(connection, state, error)
             except SQLAlchemyError as failure:
                 log.warning("state not recorded", lane=writer.name, state=state, because=str(failure).splitlines()[0])
 
     def run(self, stop: threading.Event, *, until_caught_up: bool) -> None:
-        """Run until told to stop or, with `until_caught_up`, until everything up to now is applied."""
+        """Run until `stop` is set or, with `until_caught_up`, until all messages that Kafka has now are applied."""
         self._stop = stop
         start = self._open()
         watch = ServerWatch(self._link, self._writers, self._settings.guard.message_timeout.total_seconds())
@@ -169,7 +169,7 @@ class StreamingRun:
         self.say("stopped")
 
     def _start_query(self, start: Offsets, *, until_caught_up: bool) -> StreamingQuery:
-        """The query goes on where the checkpoint is."""
+        """Start the query; it continues from the checkpoint."""
         self._error = None
         self._query = start_query(
             self._spark,
@@ -186,19 +186,19 @@ class StreamingRun:
             self._query.stop()
 
     def _send_dead_letters(self) -> None:
-        """From here until everything else has ended: only then nothing is prepared that holds an entry."""
-        told = self._settings.guard.dead_letter
-        if told is not None:
-            letters = DeadLetterSender(self._settings, told, self._writers, self._metrics)
+        """Start the sender; it stops after query, watcher and monitor, once no prepared transaction locks an entry."""
+        config = self._settings.guard.dead_letter
+        if config is not None:
+            letters = DeadLetterSender(self._settings, config, self._writers, self._metrics)
             self._closing.callback(letters.stop)
             letters.start()
 
     def _is_complete(self, epoch: int) -> bool:
-        with spark_errors():  # storage that is away for a moment is asked again
+        with spark_errors():  # storage that is briefly unavailable is a retry
             return self._checkpoint.is_complete(epoch)
 
     def _open(self, *, anew: bool = False) -> Offsets:
-        """Open the lanes; returns where an empty checkpoint starts. `anew`: see `open_writers`."""
+        """Open the lanes; returns the start of an empty checkpoint. `anew`: see `open_writers`."""
         settings = self._settings
         topics = self._broker.topics()
         add_writers(settings, self._writers, sorted(self._broker.partitions()), self._link, self._metrics, self._pool)
@@ -228,15 +228,15 @@ class StreamingRun:
         return opened.start
 
     def _open_again(self) -> Offsets:
-        """Behind what was filled, or in smaller epochs than the checkpoint has planned: with a new checkpoint."""
+        """Open the lanes with a new checkpoint: after filling, or for smaller epochs than the planned one."""
         anew, self._death = self._needs_smaller_epochs(), None  # the death is on record
         for writer in self._writers.values():
             writer.close()
         return self._open(anew=anew)
 
     def _needs_smaller_epochs(self) -> bool:
-        """Whether the epoch that the checkpoint has planned and not completed did not fit into memory before. From here
-        on none is larger than what does."""
+        """Whether the planned, incomplete epoch of the checkpoint exceeds the guard's memory limit. Bounds the size of
+        all later epochs by that limit."""
         limits = [limit for writer in self._writers.values() if (limit := writer.guard.memory_limit) is not None]
         if not limits:
             return False
@@ -247,10 +247,10 @@ class StreamingRun:
         return size(self._checkpoint.span(planned)) > min(limits)
 
     def _fill(self) -> bool:
-        """Apply from the archive what Kafka no longer has, if there is anything; see `app.worker.archive_backfill`."""
-        told, is_filled = self._settings.archive, False
-        for writer in self._writers.values() if told is not None else ():
-            assert told is not None
+        """Apply from the archive what Kafka no longer has. Returns whether there was any; see `archive_backfill`."""
+        config, is_filled = self._settings.archive, False
+        for writer in self._writers.values() if config is not None else ():
+            assert config is not None
             lane, stored = self._lanes[writer.partition], self._stored[writer.partition]
             lows = {tp: mark.low for tp, mark in self._broker.watermarks(lane.position).items()}
             gone = {tp: low for tp, low in lows.items() if lane.position[tp] < low}
@@ -263,7 +263,7 @@ class StreamingRun:
                     raise StopRequested
 
             commit_at_once(lane, writer)
-            reader = ArchiveReader(Path(told.path), writer.name)
+            reader = ArchiveReader(Path(config.path), writer.name)
             Filling(lane, reader, stored, self._settings.epoch.max_messages, go_on).run(gone)
             is_filled = True
         return is_filled
@@ -272,7 +272,7 @@ class StreamingRun:
         self._lanes[partition].publish()
 
     def _on_epoch(self, frame: DataFrame, number: int) -> None:
-        """Spark's callback, on a thread of its bridge. Whatever it raises ends the query."""
+        """Spark's callback, on a thread of Py4J. Any error ends the query."""
         try:
             if self._stop.is_set() or self._size.is_off:
                 raise StopRequested
@@ -290,32 +290,32 @@ class StreamingRun:
     def _process(self, number: int) -> None:
         span = self._checkpoint.span(number)
         lane = self._lanes.get(None)
-        asked = self._identity.of(span)
+        request = self._identity.of(span)
 
         def planned() -> pa.Table:
             rows = self._messages.epoch(span)
-            asked.ask()
+            request.ask()
             self._size.learn(span, rows.nbytes)
             return rows
 
         if lane is not None:
             check_total(span.end)  # partitions may have been added meanwhile
-            lane.process_epoch(number, span, self._source(planned, asked), self._stager(lane, span, asked))
+            lane.process_epoch(number, span, self._source(planned, request), self._stager(lane, span, request))
         elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
             raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
-            self._process_partitions(number, span, _once(planned), asked)
+            self._process_partitions(number, span, _once(planned), request)
 
-    def _source(self, planned: Callable[[], pa.Table], asked: Asked) -> EpochSource:
+    def _source(self, planned: Callable[[], pa.Table], request: Asked) -> EpochSource:
         def part(span: Span) -> pa.Table:
             rows = self._messages.part(span)
-            asked.ask()
+            request.ask()
             return rows
 
-        return EpochSource(planned, part, self._broker, asked.identified)
+        return EpochSource(planned, part, self._broker, request.identified)
 
-    def _stager(self, lane: Lane, planned: Span, asked: Asked) -> Stager | None:
-        """For one epoch."""
+    def _stager(self, lane: Lane, planned: Span, request: Asked) -> Stager | None:
+        """Takes staged spans of one epoch, and requests the spans of the next ones."""
         stage = lane.stage
         if stage is None:
             return None
@@ -323,7 +323,7 @@ class StreamingRun:
         def staged(span: Span) -> StagedSpan | None:
             found = stage.take(span)
             if found is not None:
-                asked.ask(last_messages(found.receipt.lasts))
+                request.ask(last_messages(found.receipt.lasts))
                 self._size.learn(span, found.receipt.size)
                 stage.ask(self._foresight.after(planned, found.receipt.end), found.receipt.size)
             return found
@@ -331,7 +331,7 @@ class StreamingRun:
         return staged
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
-        """The first epoch is staged while Spark plans it."""
+        """Request the first epoch's staging while Spark plans that epoch."""
         lane = self._lanes.get(None)
         if lane is not None and lane.stage is not None:
             self._size.begin()
@@ -344,14 +344,14 @@ class StreamingRun:
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())
 
-    def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table], asked: Asked) -> None:
-        """One lane for each partition, side by side; the first failure wins, the others finish first."""
+    def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table], request: Asked) -> None:
+        """Process one lane for each partition in parallel. Raises the first failure, once all lanes have finished."""
 
         def one(tp: TopicPartition) -> None:
             own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
             lane = self._lanes[tp]
-            mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)), asked)
-            lane.process_epoch(number, own, mine, self._stager(lane, own, asked))
+            mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)), request)
+            lane.process_epoch(number, own, mine, self._stager(lane, own, request))
 
         moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]
         with ThreadPoolExecutor(max_workers=max(1, len(moved))) as pool:
@@ -373,10 +373,10 @@ class StreamingRun:
         if self._error is not None and not isinstance(self._error, StopRequested):
             raise self._error
         if self._error is None:
-            query.awaitTermination()  # raises what it ended with, as Java has it; `query.exception()` has words only
+            query.awaitTermination()  # raises the Java error; `query.exception()` has only its text
 
     def _release(self) -> None:
-        """Between two epochs: a request for a release need not wait for the next message."""
+        """Apply requested releases between two epochs, without waiting for the next message."""
         wanting = [lane for lane in self._lanes.values() if lane.wants_release]
         if not wanting or self._stop.is_set() or not self._writing.acquire(blocking=False):
             return
@@ -388,7 +388,7 @@ class StreamingRun:
             self._writing.release()
 
     def _is_settled(self) -> bool:
-        """Whether every epoch that was planned is through: none is pending, and none will be replayed."""
+        """Whether every planned epoch is complete: none is pending, and none will be replayed."""
         if any(lane.committer.pending for lane in self._lanes.values()):
             return False
         with spark_errors():
@@ -396,13 +396,13 @@ class StreamingRun:
             return planned is None or self._checkpoint.is_complete(planned)
 
     def _at_rest(self) -> bool:
-        """No epoch is being processed, and none waits for its checkpoint entry."""
+        """Whether no epoch is in process, and none waits for its checkpoint entry."""
         return not self._in_epoch.is_set() and not any(lane.committer.pending for lane in self._lanes.values())
 
     def _end_pending(self) -> None:
-        """Leave nothing prepared behind where that can be helped: it would hold locks until the next start.
+        """Commit or roll back prepared epochs, which would hold locks until the next start.
 
-        With the query ended, no checkpoint entry will come any more that is not there.
+        The query has ended, so a missing checkpoint entry will not appear any more.
         """
         try:
             if self._query is None or self._query.isActive:
@@ -417,7 +417,7 @@ class StreamingRun:
             log.warning("left for the next start to settle", because=str(error).splitlines()[0])
 
     def _finish(self) -> None:
-        """Commit what the checkpoint has decided; what it has not is settled by the next start."""
+        """Commit the epochs that the checkpoint has decided; the next start settles the others."""
         deadline = time.monotonic() + STOP_WAIT_SECONDS
         for lane in self._lanes.values():
             pending = lane.committer.pending
@@ -428,7 +428,7 @@ class StreamingRun:
 
 
 def _once(read: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
-    """`read`, called by whoever comes first; the others wait for what it gives."""
+    """`read`, called once by the first thread; the others wait for its result."""
     reading = threading.Lock()
     result: list[pa.Table] = []
 
@@ -441,8 +441,8 @@ def _once(read: Callable[[], pa.Table]) -> Callable[[], pa.Table]:
     return get
 
 
-def _may_speak(connection: Connection, writer: LaneWriter) -> bool:
-    """A fenced writer has nothing to say about a lane that another one runs."""
+def _may_set_state(connection: Connection, writer: LaneWriter) -> bool:
+    """Whether the lane has no other writer, whose state this one would overwrite."""
     if writer.generation:
         return writer.ledger.newest_generation(connection) == writer.generation
     return lock_holder(connection, writer.name) is None

@@ -95,14 +95,14 @@ def test_cheaper_at_larger_sizes_is_linear() -> None:
     one = verdict.growth("epoch-messages", "message", [cost(90), cost(30), cost(20), cost(22)])
     assert one.growth == pytest.approx(1.1)
     assert one.spread == pytest.approx(4.5)
-    assert "linear or better" in one.said
+    assert "linear or better" in one.sentence
     assert one.goal.verdict == "reached"
 
 
 def test_dearer_at_any_larger_size_is_not() -> None:
     one = verdict.growth("columns", "byte", [cost(20), cost(10), cost(16), cost(11)])
     assert one.growth == pytest.approx(1.6)
-    assert "dearer than linear" in one.said
+    assert "dearer than linear" in one.sentence
     assert one.goal.verdict == "MISSED"
 
 
@@ -112,14 +112,14 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
 
     one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(18, 10)])
     assert (one.growth, one.limit, one.goal.verdict) == (1.8, 2.0, "reached")
-    assert "dearer than linear" in one.said
-    assert "2.00 times for Postgres alone" in one.said
+    assert "dearer than linear" in one.sentence
+    assert "2.00 times for Postgres alone" in one.sentence
     one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(27, 10)])
     assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
     one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 5), long(30, 20)])
     assert (one.growth, one.judged, one.limit, one.goal.verdict) == (3.0, 1.6, 1.5, "MISSED")
-    assert "at most 3.00 times" in one.said
-    assert "1.6 times where 1.5 are granted" in one.said
+    assert "at most 3.00 times" in one.sentence
+    assert "1.6 times where 1.5 are granted" in one.sentence
     one = verdict.growth("row-bytes", "byte", [long(10, 5), long(18, 19)])
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.8, 1.5, None, "MISSED"), "no ceiling"
     one = verdict.growth("row-bytes", "byte", [long(10, 5), cost(16)])
@@ -129,7 +129,7 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
 @pytest.mark.parametrize("rows", [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []])
 def test_a_row_that_failed_judges_nothing(rows: list[dict[str, Any]]) -> None:
     one = verdict.growth("tables", "message", rows)
-    assert (one.growth, one.goal.verdict, one.said) == (None, "not judged", "tables: not judged.")
+    assert (one.growth, one.goal.verdict, one.sentence) == (None, "not judged", "tables: not judged.")
 
 
 def test_memory_is_judged_by_the_longest_rows() -> None:

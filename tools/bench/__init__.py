@@ -1,18 +1,18 @@
-"""The benchmark: how fast a lane is on this machine, and how near to what this machine's Postgres can take.
+"""The benchmarks: how fast a lane is on this machine, and how close to the rate of this machine's Postgres alone.
 
-    suite     what is measured, in which order
-    servers   a stack of its own (Kafka, target Postgres) and an empty database for each measurement
-    shape     what a workload is like;  tables: what is changed
-    workload  the seeded changes;  backlog: the same as a topic;  pacer: the same at a steady rate
-    lane      the real command as a child process
-    drain     messages/s through a backlog;  latency: milliseconds at a rate;  ceiling: what Postgres alone takes
-    machine   CPU seconds and memory by process, and what others used meanwhile
-    peers     the same beside other systems
-    costs     what a message costs as things are made larger, and what the guard costs
-    restart   a lane killed under load;  burst: the end of a burst;  soak: a load for long;  short: the first two's
-    command goals     what is asked of these;  page: where they write it;  lines: a picture results   JSON lines;
-    report: tables for people;  comparison: ratios within the same runs
+    suite     all measurements, in order
+    servers   a separate stack (Kafka, target Postgres) and an empty database for each measurement
+    shape     dimensions of a workload;  tables: the tables that it changes
+    workload  the seeded changes;  backlog: the changes as a topic;  pacer: the changes at a steady rate
+    lane      the real command as a child process;  epochs: its log
+    drain     messages/s through a backlog;  latency: milliseconds at a rate;  ceiling: the rate of Postgres alone
+    machine   CPU seconds and memory by process, and the load of other programs meanwhile
+    peers     the same for other systems
+    costs     the cost of a message by size of each dimension, and the cost of the guard
+    restart   a lane killed under load;  burst: the end of a burst;  short: the commands of both;  soak: a long load
+    goals     limits for these;  page: the page that they write;  lines: a picture
+    results   JSON lines;  report, terminal: tables for people;  comparison: ratios within the same runs
 
-Absolute figures belong to a machine and an hour. What can be compared is the ratio to the ceiling of the same run, and
-CPU seconds for a million messages.
+Absolute figures hold for one machine at one time. Comparable are the ratio to the ceiling of the same run, and the CPU
+seconds for a million messages.
 """

@@ -1,4 +1,4 @@
-"""A workload as a Kafka topic, and as COPY files for the ceiling; made once and kept with the stack's data."""
+"""A workload as a Kafka topic, and as COPY files for the ceiling; created once and kept with the stack's data."""
 
 import dataclasses
 import hashlib
@@ -15,11 +15,11 @@ from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS, Expected, Row, Table
 from tools.bench.workload import SEED, Change, Workload, key_of, value_of
 
-#: changes in one file of the ceiling: as many as an epoch has at most unless told otherwise
+#: changes in one file of the ceiling: the default limit of an epoch
 CHUNK_CHANGES = 100_000
-#: changes that tell whether a kept backlog is what this program would make
+#: changes in the fingerprint that decides whether a kept backlog is still valid
 _SAMPLE = 1000
-#: the same of rows that may be long
+#: the same where rows may be long
 _SHORT = 50
 _PRODUCER = {"compression.type": "lz4", "linger.ms": 50, "batch.size": 1_000_000, "acks": 1}
 _FLUSH_SECONDS = 60.0
@@ -28,7 +28,7 @@ Delivered = Callable[[KafkaError | None, Message], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """One table's changes of some messages, folded to the last of each key, sorted by key, as COPY text."""
+    """One table's changes of a range of messages, compacted to the last of each key, sorted by key, as COPY text."""
 
     table: Table
     upserts: bytes
@@ -37,30 +37,30 @@ class Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Backlog:
-    """One partition full of changes."""
+    """A topic with one partition of changes."""
 
     shape: Shape
     messages: int
-    #: of all message values
+    #: sum of all message values
     value_bytes: int
     topic: str
-    #: by table
+    #: the right content by table name
     expected: Mapping[str, Expected]
     folder: Path
 
     @property
     def tables(self) -> Sequence[Table]:
-        """What it changes; its last change is one of the first of them."""
+        """The changed tables; the workload's last change is in the first of them."""
         return self.shape.made
 
     def chunks(self) -> list[list[Chunk]]:
-        """The same changes for the ceiling; what belongs together is committed together."""
+        """The same changes for the ceiling; each inner list is one transaction."""
         return [[_chunk(folder, table) for table in self.tables] for folder in sorted(self.folder.glob("chunk-*"))]
 
 
 def prepare(servers: Servers, shape: Shape, messages: int, chunk: int | None = CHUNK_CHANGES) -> Backlog:
-    """The backlog; made if it is not there with the same parameters. `chunk`: changes that the ceiling folds together;
-    None: nothing for the ceiling, which takes as much of the disk as the topic does."""
+    """Return the backlog; create it unless it exists with the same parameters. `chunk`: changes in each transaction of
+    the ceiling; None: no COPY files for the ceiling, which need as much disk as the topic."""
     topic = f"bench.{shape.name}.{messages}.{_fingerprint(shape, chunk)}" + ("" if chunk else ".topic-only")
     folder = servers.data_dir / "backlogs" / topic
     result = folder / "made.json"
@@ -84,7 +84,7 @@ def prepare(servers: Servers, shape: Shape, messages: int, chunk: int | None = C
 
 
 def forget(servers: Servers, backlog: Backlog) -> None:
-    """Give its disk back."""
+    """Delete the topic and the files."""
     shutil.rmtree(backlog.folder, ignore_errors=True)
     servers.stack.kafka.delete_topic(backlog.topic)
 
@@ -95,7 +95,7 @@ def _fingerprint(shape: Shape, chunk: int | None) -> str:
 
 
 def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, together: int | None) -> int:
-    """Fill topic and folder, with so many changes a chunk; gives the bytes of all values."""
+    """Fill the topic, and the folder with `together` changes a chunk; returns the bytes of all values."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
 
@@ -125,7 +125,7 @@ def _send(producer: Producer, topic: str, change: Change, ordinal: int, delivere
         try:
             producer.produce(topic, value, key_of(change), partition=0, on_delivery=delivered)
             return len(value)
-        except BufferError:  # the queue is full
+        except BufferError:  # the producer's queue is full
             producer.poll(0.1)
 
 

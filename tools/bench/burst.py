@@ -1,6 +1,6 @@
-"""How long the last epoch of a burst stays invisible once its checkpoint entry is there; no epoch comes behind it.
+"""Time from the checkpoint entry of a burst's last epoch until the epoch is visible; no epoch follows it.
 
-burst sent ... epochs ... Spark writes commits/N of the last one ........ first look that sees it
+burst sent ... epochs ... Spark writes commits/N of the last one ........ first poll that sees it
                                     |------------- measured -----------------|
 """
 
@@ -16,27 +16,27 @@ from tools.bench import lane
 from tools.bench.drain import LIMIT_SECONDS, RUNNING
 from tools.bench.goals import Goal
 from tools.bench.lane import Lane, LaneFailed
-from tools.bench.latency import MODE, PATIENCE_SECONDS, asked, until, visible
+from tools.bench.latency import MODE, PATIENCE_SECONDS, is_true, until, visible
 from tools.bench.machine import Snapshot
 from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
 from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS
 from tools.bench.workload import Workload, key_of, value_of
 
-TOPIC = "tools.bench.burst"
+TOPIC = "bench.burst"
 SHAPE = Shape(called="burst", most_rows=100_000)
 #: milliseconds, in the worst burst
 LIMIT_MILLISECONDS = 300.0
-#: bursts that are sent first and not counted: Spark compiles, the JVM warms up
+#: bursts that are sent first and not counted, while Spark compiles and the JVM warms up
 WARM_UP_BURSTS = 5
-#: seconds in which nothing is sent; the lane sleeps
+#: seconds without messages before each burst
 IDLE_SECONDS = 0.5
 _NEWEST = f"select epoch from {LEDGER_SCHEMA}.ledger order by generation desc, epoch desc limit 1"
 _PRODUCER = {"linger.ms": 5, "acks": 1}
 
 
 def measure(servers: Servers, size: int, bursts: int) -> dict[str, object]:
-    """Milliseconds of each burst, as the fields of a result."""
+    """Measure the bursts; returns the fields of a result."""
     servers.empty_database(SHAPE.made, with_ledger=True)
     servers.empty_topic(TOPIC)
     workload = Workload(SHAPE, size * (WARM_UP_BURSTS + bursts))
@@ -46,7 +46,7 @@ def measure(servers: Servers, size: int, bursts: int) -> dict[str, object]:
         probe.cursor() as cursor,
         lane.running(servers, MODE, TOPIC, until_caught_up=False) as held,
     ):
-        until(lambda: asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
+        until(lambda: is_true(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
         for _ in range(WARM_UP_BURSTS):
             _one(sender, cursor, held)
         start = Snapshot.of({**servers.cpu(), **held.cpu()})
@@ -57,8 +57,8 @@ def measure(servers: Servers, size: int, bursts: int) -> dict[str, object]:
     right = servers.found(SHAPE.made) == workload.expected()
     hidden, whole = found.T
     return {
-        "hidden_milliseconds": _told(hidden),
-        "whole_milliseconds": _told(whole),
+        "hidden_milliseconds": _quantiles(hidden),
+        "whole_milliseconds": _quantiles(whole),
         "each_hidden_milliseconds": [round(float(one), 1) for one in hidden],
         **used,
         "prepared_left": prepared,
@@ -68,14 +68,13 @@ def measure(servers: Servers, size: int, bursts: int) -> dict[str, object]:
 
 
 def goals(result: dict[str, Any]) -> list[Goal]:
-    """What is asked of it."""
     found = result["hidden_milliseconds"]["max"] if result["correct"] else None
     what = "last epoch of a burst visible after its checkpoint entry, worst"
     return [Goal(what=what, unit="ms", limit=LIMIT_MILLISECONDS, found=found)]
 
 
 class Sender:
-    """Sends the next burst, all at once."""
+    """Sends the workload burst by burst."""
 
     def __init__(self, bootstrap: str, workload: Workload, size: int) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
@@ -83,22 +82,22 @@ class Sender:
         self._size = size
         self._failed: list[KafkaError] = []
         self._ready: list[tuple[str, str]] = []
-        #: next offset after what was sent
+        #: offset after the last sent message
         self.end = 0
 
     def prepare(self) -> None:
-        """Make the messages, so that sending takes milliseconds."""
+        """Generate the messages of the next burst, so that sending takes milliseconds."""
         chosen: Iterator[Any] = islice(self._changes, self._size)
         self._ready = [(key_of(one), value_of(one, n, BEGIN_MICROS + n * 1000)) for n, one in chosen]
 
     def send(self) -> None:
-        """Send what is prepared; it may not be delivered yet."""
+        """Send the prepared burst; delivery is asynchronous, see `check`."""
         for key, value in self._ready:
             self._producer.produce(TOPIC, value, key, partition=0, on_delivery=self._delivered)
         self.end += len(self._ready)
 
     def check(self) -> None:
-        """Raises RuntimeError when something did not arrive."""
+        """Flush; raises RuntimeError if a message was not delivered."""
         if self._producer.flush(PATIENCE_SECONDS) or self._failed:
             raise RuntimeError(f"topic {TOPIC} could not be filled: {self._failed[:3]}")
 
@@ -107,7 +106,7 @@ class Sender:
 
 
 def _one(sender: Sender, cursor: Cursor, held: Lane) -> tuple[float, float]:
-    """Seconds between the last epoch's checkpoint entry and its sight, and from the first message on."""
+    """Send a burst; returns seconds until its last epoch is visible: since the checkpoint entry, and since the send."""
     sender.prepare()
     time.sleep(IDLE_SECONDS)
     begin = time.time()
@@ -122,13 +121,13 @@ def _one(sender: Sender, cursor: Cursor, held: Lane) -> tuple[float, float]:
 
 
 def _entry_at(epoch: int) -> float:
-    """When the checkpoint's entry was written, seconds since 1970."""
+    """When `commits/N` of this epoch was written, in seconds since 1970."""
     found = list(lane.checkpoint().rglob(f"commits/{epoch}"))
     if len(found) != 1:
         raise LaneFailed(f"epoch {epoch} has {len(found)} entries in the checkpoint")
     return found[0].stat().st_mtime_ns / 1e9
 
 
-def _told(milliseconds: "np.ndarray[Any, np.dtype[np.float64]]") -> dict[str, float]:
+def _quantiles(milliseconds: "np.ndarray[Any, np.dtype[np.float64]]") -> dict[str, float]:
     shares = {"p50": 0.5, "p90": 0.9, "max": 1.0}
     return {name: round(float(np.quantile(milliseconds, share)), 1) for name, share in shares.items()}

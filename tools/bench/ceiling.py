@@ -1,8 +1,8 @@
-"""What this server takes when nothing is in front of it: COPY into an UNLOGGED staging table, one upsert, one delete.
+"""The rate of Postgres alone: COPY into an UNLOGGED staging table, one upsert, one delete.
 
-One connection, a commit each chunk, rows that are ready, folded and sorted: an upper bound for everything that merges
-by set on one connection. Long rows stay whole in staging, and long values are compressed by lz4 in the target, not by
-Postgres' default.
+One connection, a commit for each chunk, rows that are compacted and sorted in advance. It is a reference for systems
+that merge by set on one connection, and no upper bound: MERGE is faster than the upsert. Long rows stay in one piece
+in staging, and the target compresses long values with lz4, not with Postgres' default.
 """
 
 import io
@@ -16,7 +16,7 @@ from tools.bench.tables import Table
 
 
 def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
-    """Messages a second, as the fields of a result."""
+    """Measure messages a second; returns the fields of a result."""
     servers.empty_database(backlog.tables, with_ledger=False)
     chunks = backlog.chunks()
     with servers.connect() as connection, connection.cursor() as cursor:

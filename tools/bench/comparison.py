@@ -1,4 +1,4 @@
-"""What the same runs say of two things side by side: medians of all of them."""
+"""Ratios of medians over the same runs: guard on to guard off, and each workload to uniform."""
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
@@ -9,13 +9,13 @@ from tools.bench.workload import Kind
 
 #: CPU seconds of a drain
 FIELDS = {"cpu": "cpu_seconds", "cpu_after_start": "cpu_seconds_after_start"}
-#: of one workload to uniform
+#: result fields: a workload to uniform
 RATIOS = tuple(f"{name}_per_{unit}_ratio" for name in FIELDS for unit in ("byte", "message"))
 _Result = dict[str, Any]
 
 
 def guard(done: Sequence[_Result]) -> Iterator[_Result]:
-    """What the guard costs, where the same runs have it and have it not."""
+    """The cost of the guard, if the runs have drains both with it and without it."""
     on, off = (_drains(done, Kind.UNIFORM, mode) for mode in ("two-phase", "two-phase-unguarded"))
     if not on or not off:
         return
@@ -31,7 +31,7 @@ def guard(done: Sequence[_Result]) -> Iterator[_Result]:
 
 
 def workloads(done: Sequence[_Result]) -> Iterator[_Result]:
-    """What each workload costs against the simple one of the same runs, in each mode."""
+    """The cost of each workload relative to uniform in the same runs, for each mode."""
     modes = dict.fromkeys(one["mode"] for one in done if one["measure"] == "drain")
     for mode in modes:
         simple = _drains(done, Kind.UNIFORM, mode)
@@ -65,7 +65,7 @@ def _median(found: Sequence[_Result], value: Callable[[_Result], float]) -> floa
 
 
 def _each(field: str) -> Callable[[_Result], float]:
-    """CPU seconds for each message."""
+    """A function from a result to CPU seconds for each message."""
     return lambda result: sum(results.cpu_used(result, field).values()) / result["messages"]
 
 

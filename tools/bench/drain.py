@@ -1,4 +1,4 @@
-"""How fast a lane works off a backlog, seen from another connection."""
+"""Measures how fast a lane drains a backlog, observed on another connection."""
 
 import time
 
@@ -10,11 +10,11 @@ from tools.bench.machine import Snapshot
 from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
 from tools.bench.workload import SENTINEL
 
-#: seconds between two looks at the table
+#: seconds between two polls of the table
 LOOK_SECONDS = 0.02
-#: seconds until a lane has to have brought everything
+#: seconds until the lane must have applied everything
 LIMIT_SECONDS = 1800.0
-#: epochs whose steps tell little: Spark compiles, the JVM warms up
+#: epochs that the means leave out, while Spark compiles and the JVM warms up
 WARM_UP_EPOCHS = 3
 
 RUNNING = f"select exists (select from {LEDGER_SCHEMA}.lane_state where state = 'running')"
@@ -24,7 +24,7 @@ _LAST = f"select exists (select from {{table}} where id = {SENTINEL})"
 
 
 def measure(servers: Servers, backlog: Backlog, mode: str) -> dict[str, object]:
-    """Messages a second and what they cost, as the fields of a result."""
+    """Measure messages a second and their CPU cost; returns the fields of a result."""
     servers.empty_database(backlog.tables, with_ledger=True)
     table = backlog.tables[0].name
     start = Snapshot.of(servers.cpu())
@@ -59,12 +59,15 @@ def measure(servers: Servers, backlog: Backlog, mode: str) -> dict[str, object]:
 
 
 def _rate(messages: int, seconds: float) -> int | None:
-    """Of the messages that came after the first look had found some; None when there are none."""
+    """Messages a second; None if no messages were left after the first epoch."""
     return round(messages / seconds) if messages > 0 else None
 
 
 def _wait(cursor: Cursor, question: str, drained: Lane) -> float:
-    """Ask until the answer is yes; when that was, seconds since 1970."""
+    """Poll `question` until it is true; returns that moment, in seconds since 1970.
+
+    Raises LaneFailed if the lane ends first, or after LIMIT_SECONDS.
+    """
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         ended = drained.process.poll() is not None

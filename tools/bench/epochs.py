@@ -1,4 +1,4 @@
-"""The lane's own word on its epochs: the `epoch` lines of its JSON log, and where their time went."""
+"""Parses the `epoch` lines of the lane's JSON log, with the duration of each step."""
 
 import datetime
 import json
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """One epoch that became visible."""
+    """One epoch line of the log."""
 
     number: int
     #: seconds since 1970
@@ -21,7 +21,7 @@ class Epoch:
 
     @classmethod
     def parse(cls, line: str) -> Self | None:
-        """From a line of the log; None for any other line."""
+        """Parse a line of the log; None unless it is an `epoch` event."""
         if not line.startswith("{"):
             return None
         event = json.loads(line)
@@ -32,7 +32,7 @@ class Epoch:
 
 
 def mean_steps(epochs: Sequence[Epoch]) -> dict[str, float]:
-    """Milliseconds of an average epoch by step; `between` is what passes outside of all steps, mostly Spark's logs."""
+    """Mean milliseconds of an epoch by step; `between` is the time outside of all steps, mostly Spark's logs."""
     if len(epochs) < 2:
         return {}
     names = list(dict.fromkeys(name for epoch in epochs for name in epoch.steps))

@@ -1,4 +1,4 @@
-"""The lane that is measured: the real command, as a child process with a fresh checkpoint."""
+"""The measured lane: the real command, as a child process with a fresh checkpoint."""
 
 import json
 import os
@@ -19,12 +19,12 @@ from tools.bench.machine import Cpu, below, peak_megabytes, single
 from tools.bench.servers import LEDGER_SCHEMA, Servers
 
 LANE = "bench"
-#: what the lane under test is called in results -> its configuration
+#: name of a mode in results -> configuration of the lane
 MODES: Mapping[str, Mapping[str, object]] = {
     "at-least-once": {"delivery": "at-least-once"},
     "two-phase": {"delivery": "exactly-once", "commit": "two-phase"},
     "ledger": {"delivery": "exactly-once", "commit": "ledger"},
-    #: what the guard costs, beside the mode of the same name
+    #: to measure the cost of the guard, compared with two-phase
     "two-phase-unguarded": {"delivery": "exactly-once", "commit": "two-phase", "guard": {"enabled": False}},
 }
 #: configuration, log and checkpoint of the last lane; emptied before the next
@@ -37,52 +37,50 @@ PARTS = ("supervisor", "driver", "jvm")
 
 
 class LaneFailed(Exception):
-    """The lane ended by itself, or did not do what it was to do."""
+    """The lane ended by itself, or missed what it was expected to do."""
 
 
 @dataclass
 class Lane:
-    """One running child process."""
-
     process: subprocess.Popen[bytes]
     log: Path
-    #: seconds since 1970, just before the process was made
+    #: seconds since 1970, just before the process was started
     started_at: float
-    #: part -> pid; parts that have not been seen yet are missing
+    #: part -> pid of the parts found so far
     _parts: dict[str, int] = field(default_factory=dict)
 
     def cpu(self) -> Mapping[str, Cpu]:
-        """What supervisor, driver (the worker) and its JVM have used, and the Python processes of Spark's tasks."""
+        """CPU seconds of supervisor, driver (the worker) and its JVM, and of the Python processes of Spark's tasks."""
         own = {part: single(self._pids().get(part, 0)) for part in PARTS}
         tasks = below(self._pids().get("driver", 0)) - own.get("jvm", 0.0)
         return {**own, "tasks": max(0.0, tasks)}
 
     def peaks(self) -> dict[str, int]:
-        """Megabytes at most so far."""
+        """Peak memory of each part so far, in megabytes."""
         return {part: round(peak_megabytes(self._pids().get(part, 0))) for part in PARTS}
 
     def must_live(self) -> None:
-        """Raise with the end of the log if the process has ended."""
+        """Raise LaneFailed with the end of the log if the process has ended."""
         if self.process.poll() is not None:
             raise LaneFailed(f"the lane ended with status {self.process.returncode}:\n{self.tail()}")
 
     def stop(self) -> int:
-        """End it in good order if it still runs; gives its exit status."""
+        """Send SIGTERM if the lane still runs; returns its exit status."""
         if self.process.poll() is None:
             self.process.terminate()
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL to all of its processes at once, as a machine that loses its power would."""
+        """Send SIGKILL to the process group, as a power failure would end all processes at once."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def pids(self) -> Mapping[str, int]:
-        """Of its parts, as far as they have been seen."""
+        """Pids of the parts found so far."""
         return dict(self._pids())
 
     def wait(self) -> int:
-        """Its exit status; killed when it does not end."""
+        """Wait for the end, with SIGKILL after STOP_SECONDS; returns the exit status."""
         try:
             return self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -91,11 +89,10 @@ class Lane:
             return self.process.wait()
 
     def epochs(self) -> list[Epoch]:
-        """What it has logged of its epochs so far."""
+        """Epochs that the log has so far."""
         return [epoch for line in self.log.read_text().splitlines() if (epoch := Epoch.parse(line))]
 
     def tail(self) -> str:
-        """The end of its log."""
         return "\n".join(self.log.read_text().splitlines()[-LOG_TAIL_LINES:])
 
     def _pids(self) -> Mapping[str, int]:
@@ -119,11 +116,11 @@ def running(
     again: bool = False,
     python_path: Path | None = None,
 ) -> Iterator[Lane]:
-    """Start the lane on `topic`, stopped at the end if it has not ended by itself.
+    """Start the lane on `topic`; at the end of the block, stop it if it still runs.
 
-    From the topic's beginning, with `settings` over its own; or `again`: with the configuration, checkpoint and log
-    that the last one left. It has a process group of its own, so that it can be killed as a whole. `python_path`: a
-    folder that its Python looks into first.
+    It starts from the topic's beginning, and `settings` override its configuration; with `again` it uses the
+    configuration, checkpoint and log of the previous lane. It runs in its own process group, so that `kill` reaches all
+    of its processes. `python_path`: a folder that precedes PYTHONPATH.
     """
     folder = FOLDER.resolve()
     config, log = folder / "surelane.yaml", folder / "log.jsonl"
@@ -155,7 +152,7 @@ def running(
 
 
 def _config(servers: Servers, mode: str, topic: str) -> dict[str, object]:
-    """JSON is YAML. What is not said here is as the defaults have it; SURELANE_... variables go on top."""
+    """The configuration; other settings have their defaults, and SURELANE_... variables override both."""
     return {
         "lane": LANE,
         "source": {"bootstrap_servers": servers.bootstrap, "topics": [topic]},
@@ -167,5 +164,5 @@ def _config(servers: Servers, mode: str, topic: str) -> dict[str, object]:
 
 
 def checkpoint() -> Path:
-    """Of the last lane."""
+    """Checkpoint folder of the last lane."""
     return FOLDER.resolve() / "checkpoint"

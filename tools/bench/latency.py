@@ -1,7 +1,7 @@
-"""How long a change takes from the source's commit to being visible on another connection, at a steady rate.
+"""Measures the latency from the source's commit until a change is visible on another connection, at a steady rate.
 
-A change is visible when its epoch is, and an epoch is when its ledger row is: both are in one transaction. So one
-small question to the ledger, asked again and again, dates every message.
+A change becomes visible with its epoch's ledger row: both are in one transaction. So one small query to the ledger,
+polled, gives the time of every message.
 """
 
 import multiprocessing
@@ -22,14 +22,14 @@ from tools.bench.machine import Snapshot
 from tools.bench.pacer import SHAPE, Paced, pace
 from tools.bench.servers import LEDGER_SCHEMA, Servers
 
-TOPIC = "tools.bench.latency"
+TOPIC = "bench.latency"
 MODE = "two-phase"
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
-#: seconds of messages that are sent first and not counted: Spark compiles, the JVM warms up
+#: seconds of load before the measurement, while Spark compiles and the JVM warms up
 WARM_UP_SECONDS = 10
-#: seconds between two looks
+#: seconds between two polls
 LOOK_SECONDS = 0.002
-#: seconds for the last message to become visible
+#: seconds until the last message must be visible
 PATIENCE_SECONDS = 60.0
 
 _END = f"""
@@ -39,7 +39,7 @@ _END = f"""
 
 
 def visible(cursor: Cursor, topic: str) -> int:
-    """The next offset after those that are visible."""
+    """The offset after the last visible message."""
     cursor.execute(_END, (topic,))
     row = cursor.fetchone()
     return row[0] if row else 0
@@ -47,15 +47,15 @@ def visible(cursor: Cursor, topic: str) -> int:
 
 @dataclass
 class Sightings:
-    """When which offset of a topic was first seen to be visible."""
+    """When each offset of a topic was first seen to be visible."""
 
     topic: str
     at: list[float] = field(default_factory=list)
-    #: next offset after the visible ones
+    #: offset after the last visible message, at the time in `at`
     end: list[int] = field(default_factory=list)
 
     def look(self, cursor: Cursor) -> int:
-        """Ask once; gives the end seen last."""
+        """Poll once; returns the offset after the last visible message."""
         end, now = visible(cursor, self.topic), time.time()
         if not self.end or end > self.end[-1]:
             self.at.append(now)
@@ -63,13 +63,13 @@ class Sightings:
         return self.end[-1]
 
     def seconds(self, paced: Paced) -> NDArray[np.float64]:
-        """Latency of each message."""
+        """Latency of each message, in the order of offsets."""
         ordinals = np.arange(len(paced.sent_at))
         return np.array(self.at)[np.searchsorted(self.end, ordinals, side="right")] - paced.sent_at
 
 
 def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SECONDS) -> dict[str, object]:
-    """Quantiles of the latency, as the fields of a result."""
+    """Measure quantiles of the latency; returns the fields of a result."""
     servers.empty_database(SHAPE.made, with_ledger=True)
     servers.empty_topic(TOPIC)
     count = rate * (warm_up + seconds)
@@ -79,7 +79,7 @@ def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SE
         lane.running(servers, MODE, TOPIC, until_caught_up=False) as held,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
     ):
-        until(lambda: asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
+        until(lambda: is_true(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
         pacing = source.submit(pace, servers.bootstrap, TOPIC, rate, count)
         sightings = Sightings(TOPIC)
         start: Snapshot | None = None
@@ -108,20 +108,20 @@ def measure(servers: Servers, rate: int, seconds: int, warm_up: int = WARM_UP_SE
 
 
 def quantiles(milliseconds: NDArray[np.float64]) -> dict[str, float]:
-    """As the fields of a result."""
+    """QUANTILES as fields of a result."""
     return {
         f"{name}_milliseconds": round(float(np.quantile(milliseconds, share)), 1) for name, share in QUANTILES.items()
     }
 
 
-def asked(cursor: Cursor, question: str) -> bool:
-    """Whether the answer is yes."""
+def is_true(cursor: Cursor, question: str) -> bool:
+    """Whether the query returns true."""
     cursor.execute(question)
     return cursor.fetchone() == (True,)
 
 
 def until(condition: Callable[[], bool], held: Lane, reason: str, seconds: float) -> None:
-    """Look until it is so; raises LaneFailed when the lane ends or time is up."""
+    """Poll `condition` until it is true; raises LaneFailed if the lane ends, or after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         held.must_live()

@@ -1,4 +1,4 @@
-"""Figures over time as a picture (SVG)."""
+"""Draws figures over time as SVG."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -10,7 +10,7 @@ _FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="12"'
 
 
 def picture(title: str, at: Sequence[float], lines: Mapping[str, Sequence[float]]) -> str:
-    """One line for each name; `at` are minutes, the values of a line begin at 0 on its axis."""
+    """One line for each name; `at` is in minutes, and the axis of the values starts at 0."""
     last = max(at, default=0.0) or 1.0
     top = max((value for values in lines.values() for value in values), default=0.0) or 1.0
     parts = [

@@ -1,4 +1,4 @@
-"""What the machine does: CPU seconds and peak memory by process, and what everybody else used meanwhile."""
+"""CPU seconds and peak memory by process, and the CPU load of other programs meanwhile."""
 
 import multiprocessing
 import os
@@ -11,12 +11,12 @@ import psutil
 
 #: CPU seconds
 Cpu = float
-#: what of a processor's time is work
+#: psutil's fields of busy CPU time
 _BUSY = ("user", "nice", "system", "irq", "softirq")
 
 
 def tree(pid: int | None) -> Cpu:
-    """CPU seconds of a process, of its children that have ended and of those that live; 0 for one that is gone."""
+    """CPU seconds of a process and its children, ended ones included; 0 if the process is gone."""
     try:
         process = psutil.Process(pid)
         own = process.cpu_times()
@@ -27,7 +27,7 @@ def tree(pid: int | None) -> Cpu:
 
 
 def single(pid: int) -> Cpu:
-    """CPU seconds of one process; 0 for one that is gone."""
+    """CPU seconds of one process; 0 if it is gone."""
     try:
         times = psutil.Process(pid).cpu_times()
     except psutil.NoSuchProcess:
@@ -36,7 +36,7 @@ def single(pid: int) -> Cpu:
 
 
 def below(pid: int) -> Cpu:
-    """CPU seconds of everything that a process has started, directly or not, and that lives; 0 if it is gone."""
+    """CPU seconds of all living descendants of a process; 0 if it is gone."""
     try:
         return sum(single(child.pid) for child in psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
@@ -44,7 +44,7 @@ def below(pid: int) -> Cpu:
 
 
 def peak_megabytes(pid: int) -> float:
-    """The most memory that a process has held so far (VmHWM); 0 for one that is gone."""
+    """Peak resident memory of a process (VmHWM); 0 if it is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except FileNotFoundError:
@@ -54,20 +54,20 @@ def peak_megabytes(pid: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """CPU seconds used up to one moment."""
+    """CPU seconds used until one moment."""
 
     #: monotonic time, seconds
     at: float
     #: by process
     cpu: Mapping[str, Cpu]
-    #: by everything on this machine
+    #: by all processes of this machine
     busy: Cpu
     #: by other machines on the same hardware
     stolen: Cpu
 
     @classmethod
     def of(cls, cpu: Mapping[str, Cpu]) -> "Snapshot":
-        """Now; this process, and those it shares its work with, are added to `cpu`."""
+        """A snapshot of now; `bench`, this process and its multiprocessing workers, is added to `cpu`."""
         times = psutil.cpu_times()._asdict()
         busy = sum(times[name] for name in _BUSY)
         workers = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
@@ -75,8 +75,8 @@ class Snapshot:
         return cls(at=time.monotonic(), cpu={**cpu, **own}, busy=busy, stolen=times["steal"])
 
     def since(self, start: "Snapshot") -> dict[str, object]:
-        """What was used since `start`, as fields of a result; `other_load` is how many
-        processors others kept busy."""
+        """CPU used since `start`, as fields of a result; `other_load` is the mean number of
+        processors that other programs kept busy."""
         used = {name: seconds - start.cpu.get(name, 0.0) for name, seconds in self.cpu.items()}
         other = self.busy - start.busy - sum(used.values())
         return {
@@ -87,7 +87,7 @@ class Snapshot:
 
 
 def others_load(seconds: float = 2.0) -> float:
-    """How many processors are busy with something else, looked at for `seconds` in which we do nothing."""
+    """Mean number of busy processors during `seconds` in which this process sleeps."""
     start = Snapshot.of({})
     time.sleep(seconds)
     return round((Snapshot.of({}).busy - start.busy) / seconds, 2)

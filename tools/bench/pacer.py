@@ -1,4 +1,4 @@
-"""A source at a steady rate: each change is sent when its time has come, and carries that time."""
+"""A source at a steady rate: sends each change when it is due, with the send time as its commit time."""
 
 import time
 from collections.abc import Mapping
@@ -12,28 +12,28 @@ from tools.bench.shape import Shape
 from tools.bench.tables import Expected
 from tools.bench.workload import Kind, Workload, key_of, value_of
 
-#: as librdkafka itself has it: a request for each message would keep the broker busier than anything that is measured
+#: librdkafka's default: a request for each message would load the broker more than all that is measured
 _LINGER_MS = 5
-#: seconds slept at least: what has become due meanwhile is sent together
+#: least seconds of a sleep: changes that become due meanwhile are sent together
 _TICK_SECONDS = 0.002
 _PRODUCER = {"linger.ms": _LINGER_MS, "acks": 1, "compression.type": "none"}
 _FLUSH_SECONDS = 60.0
-#: what is sent unless it is said
+#: the default workload
 SHAPE = Kind.UNIFORM.shape
 
 
 @dataclass(frozen=True, kw_only=True)
 class Paced:
-    """What was sent; the index is the message's ordinal, in a topic of its own also its offset."""
+    """The sent messages; the index is the message's ordinal, which equals its offset if the topic was empty."""
 
     #: source commit time of each message, seconds since 1970
     sent_at: NDArray[np.float64]
-    #: by table
+    #: the right content by table name
     expected: Mapping[str, Expected]
 
 
 def pace(bootstrap: str, topic: str, rate: int, count: int, shape: Shape = SHAPE) -> Paced:
-    """Send `count` changes, `rate` a second. To be run in a process of its own: whoever looks must not slow it down."""
+    """Send `count` changes, `rate` a second. Run it in a separate process, so that the measurement does not slow it."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
 

@@ -1,4 +1,4 @@
-"""A page of the docs that several measurements share: each writes its own section anew, and leaves the others."""
+"""A page of the docs that several measurements share: each rewrites its own section and keeps the others."""
 
 import datetime
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-#: of a page that is not there yet
+#: of a new page
 HEAD = """# Costs
 
 What `./run bench-costs`, `bench-costs --guard`, `bench-restart`, `bench-burst` and `bench-soak` found, each with
@@ -22,36 +22,36 @@ _GIGABYTE = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A title, the names of the columns, and rows as long as those."""
+    """A table; each row is as long as `columns`."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def markdown(self) -> str:
-        """As it stands on a page, title first."""
+        """The title and the table in Markdown."""
         lines = [_row(self.columns), _row(["---"] * len(self.columns)), *map(_row, self.rows)]
         return "\n".join([f"### {self.title}", "", *lines])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """What one measurement has to say."""
+    """The part of the page that one measurement writes."""
 
-    #: in the page's markers
+    #: name in the markers of the section
     key: str
     title: str
     command: str
     parts: Sequence[str]
 
     def markdown(self) -> str:
-        """Between its markers."""
+        """The section in Markdown, between its markers."""
         parts = [f"## {self.title}", f"`{self.command}`, {_place()}", *self.parts]
         return "\n\n".join([_begin(self.key), *parts, _end(self.key)])
 
 
 def put(file: Path, section: Section) -> None:
-    """Write the section to its place on the page, behind the others where it is new."""
+    """Replace the section on the page; append it if it is new."""
     text = file.read_text() if file.exists() else HEAD
     found = re.compile(rf"{re.escape(_begin(section.key))}.*?{re.escape(_end(section.key))}", re.DOTALL)
     made = section.markdown()

@@ -10,7 +10,7 @@ from rich.table import Table
 from tools.bench.comparison import FIELDS, RATIOS
 from tools.bench.results import cpu_used
 
-#: columns of text where the terminal does not say
+#: columns of text if stderr is no terminal
 _WIDTH = 150
 console = Console(stderr=True, width=None if sys.stderr.isatty() else _WIDTH)
 
@@ -22,12 +22,12 @@ _COSTS = [
 
 
 def say(text: str) -> None:
-    """A line of progress."""
+    """Print a line of progress."""
     console.print(f"[dim]bench:[/] {text}", highlight=False)
 
 
 def table(results: Sequence[dict[str, Any]]) -> Table:
-    """One row for each result."""
+    """One row for each result, workload comparisons left out."""
     shown = Table(*_COLUMNS, title="benchmark", title_justify="left")
     for result in results:
         if result["measure"] == "workload":
@@ -45,18 +45,18 @@ def table(results: Sequence[dict[str, Any]]) -> Table:
 
 
 def steps(results: Sequence[dict[str, Any]]) -> Table:
-    """Where the time of an average epoch went."""
-    told = [result for result in results if result.get("step_milliseconds")]
-    names = list(dict.fromkeys(name for result in told for name in result["step_milliseconds"]))
+    """Mean milliseconds of an epoch by step, for each result that has them."""
+    timed = [result for result in results if result.get("step_milliseconds")]
+    names = list(dict.fromkeys(name for result in timed for name in result["step_milliseconds"]))
     shown = Table("milliseconds an epoch", *names, title="steps", title_justify="left")
-    for result in told:
+    for result in timed:
         means = result["step_milliseconds"]
         shown.add_row(_name(result), *(_number(means.get(name)) for name in names))
     return shown
 
 
 def workloads(results: Sequence[dict[str, Any]]) -> Table:
-    """What a byte and a message of each workload cost; below each run the ratios of the medians to uniform."""
+    """CPU cost of a byte and of a message for each drain; then the ratios of the medians to uniform."""
     columns = (
         "bytes a message",
         *(f"CPU s per {unit}{when}" for when in ("", ", start not counted") for unit in _UNITS),

@@ -1,4 +1,4 @@
-"""How long a lane under load is away when all of its processes are killed and started again at once.
+"""Measures the downtime of a lane whose processes are all killed under load, and which is restarted at once.
 
 load ........ SIGKILL, started again ...... first epoch of the new generation ... lag under a second ... as before
                         |--------- first_epoch_seconds -------|                        |                    |
@@ -20,18 +20,18 @@ from tools.bench import lane
 from tools.bench.drain import LIMIT_SECONDS, RUNNING
 from tools.bench.goals import Goal
 from tools.bench.lane import LaneFailed
-from tools.bench.latency import LOOK_SECONDS, MODE, Sightings, asked, quantiles, until, visible
+from tools.bench.latency import LOOK_SECONDS, MODE, Sightings, is_true, quantiles, until, visible
 from tools.bench.pacer import Paced, pace
 from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
 from tools.bench.shape import Shape
 
-TOPIC = "tools.bench.restart"
+TOPIC = "bench.restart"
 SHAPE = Shape(called="restart", most_rows=100_000)
 #: seconds, medians
 FIRST_LIMIT_SECONDS, CAUGHT_UP_LIMIT_SECONDS = 10.0, 15.0
-#: the oldest message that is not visible may be so old, seconds
+#: caught up: no message older than this is invisible, seconds
 LAG_SECONDS = 1.0
-#: of the load before the kill that are not counted
+#: share of the load before the kill that is not counted
 WARM_UP_SHARE = 0.5
 FIGURES = ("first_epoch_seconds", "caught_up_seconds", "as_before_seconds")
 _GENERATION = f"select coalesce(max(generation), 0) from {LEDGER_SCHEMA}.ledger"
@@ -39,22 +39,21 @@ _GENERATION = f"select coalesce(max(generation), 0) from {LEDGER_SCHEMA}.ledger"
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What is held before and after the kill."""
+    """The steady load before and after the kill."""
 
     #: messages a second
     rate: int
-    #: seconds before the kill, and from then on
+    #: seconds before the kill, and after it
     before: int
     after: int
 
     @property
     def messages(self) -> int:
-        """In all."""
         return self.rate * (self.before + self.after)
 
 
 def measure(servers: Servers, load: Load) -> dict[str, object]:
-    """Seconds of one kill, as the fields of a result."""
+    """Measure one kill; returns the fields of a result."""
     servers.empty_database(SHAPE.made, with_ledger=True)
     servers.empty_topic(TOPIC)
     sightings = Sightings(TOPIC)
@@ -64,7 +63,7 @@ def measure(servers: Servers, load: Load) -> dict[str, object]:
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
     ):
         with lane.running(servers, MODE, TOPIC, until_caught_up=False) as first:
-            until(lambda: asked(cursor, RUNNING), first, "the lane to run", LIMIT_SECONDS)
+            until(lambda: is_true(cursor, RUNNING), first, "the lane to run", LIMIT_SECONDS)
             pacing = source.submit(pace, servers.bootstrap, TOPIC, load.rate, load.messages, SHAPE)
             seen = load.rate * load.before
             until(lambda: sightings.look(cursor) >= seen, first, "the load before the kill", LIMIT_SECONDS)
@@ -99,19 +98,19 @@ def measure(servers: Servers, load: Load) -> dict[str, object]:
 
 @dataclass(frozen=True, kw_only=True)
 class Back:
-    """When a lane was back; seconds since it was started again."""
+    """When the lane was back; seconds since its restart."""
 
     caught_up: float | None
-    #: None: not while the load was held
+    #: None: not during the load
     as_before: float | None
     #: quantiles of the latency before the kill, without the warm-up
     before: Mapping[str, float]
 
     @classmethod
     def of(cls, sightings: Sightings, paced: Paced, load: Load, restarted: float, first_epoch: float) -> "Back":
-        """From what was seen; `restarted` and `first_epoch` are seconds since 1970."""
+        """Compute from the sightings; `restarted` and `first_epoch` are seconds since 1970."""
         at, end = np.array(sightings.at), np.array(sightings.end)
-        # the oldest message that this look brought, and the oldest that it did not
+        # at each poll: age of the oldest message that became visible, and of the oldest that is still invisible
         brought = at - paced.sent_at[np.concatenate(([0], end[:-1]))]
         missing = at - np.append(paced.sent_at, np.inf)[end]
         counted = slice(round(load.rate * load.before * WARM_UP_SHARE), load.rate * load.before)
@@ -131,7 +130,7 @@ class Back:
 
 
 def medians(done: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Of the runs that were right; None where one of them never came so far."""
+    """Medians over the correct runs; None for a figure that one of them did not reach."""
     found: dict[str, float | None] = {}
     for figure in FIGURES:
         values = [one[figure] for one in done if one["correct"]]
@@ -140,7 +139,7 @@ def medians(done: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def goals(done: Sequence[Mapping[str, Any]]) -> list[Goal]:
-    """What is asked of all runs together; of the whole only when each was right."""
+    """The goals for the medians of all runs; not judged unless every run is correct."""
     found = medians(done) if all(one["correct"] for one in done) else dict.fromkeys(FIGURES)
     return [
         Goal(

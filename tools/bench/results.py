@@ -1,4 +1,4 @@
-"""Results: one JSON line for each measurement, on stdout and in a file that only grows."""
+"""Results: one JSON line for each measurement, on stdout and appended to a file."""
 
 import datetime
 import json
@@ -16,16 +16,16 @@ from app.logs import masked
 from tools.bench.lane import LaneFailed
 
 FILE = Path("var/bench/results.jsonl")
-#: processors that others may keep busy, or the host keep back, before a result is called noisy
+#: processors that other programs may keep busy, or the host may steal, before a result is marked noisy
 QUIET_LOAD = 0.1
 
 Result = dict[str, object]
-#: what ends one measurement and not those after it: the lane, a server, or the way to one
+#: failures that end one measurement, but not those after it: of the lane, a server, or a connection
 FAILURES = (LaneFailed, RuntimeError, OSError, psycopg2.Error, KafkaException)
 
 
 def tried(what: Result, measure: Callable[[], Result]) -> dict[str, Any]:
-    """What was measured, with `what` it was; or that it failed, and why."""
+    """Run `measure` and add its fields to `what`; on one of FAILURES, add `correct: False` and `error` instead."""
     try:
         return {**what, **measure()}
     except FAILURES as failure:
@@ -33,17 +33,17 @@ def tried(what: Result, measure: Callable[[], Result]) -> dict[str, Any]:
 
 
 def cpu_used(result: dict[str, Any], field: str = "cpu_seconds") -> dict[str, float]:
-    """CPU seconds by process, the benchmark's own left out."""
+    """CPU seconds by process, without the benchmark's own."""
     return {name: seconds for name, seconds in result.get(field, {}).items() if name != "bench"}
 
 
 def disturbance(result: Mapping[str, Any]) -> float:
-    """Processors that others kept busy, and those that a virtual machine was not given."""
+    """Number of processors that other programs kept busy or the host stole."""
     return round((result.get("other_load") or 0.0) + (result.get("stolen_load") or 0.0), 2)
 
 
 def stamped(measure: str, fields: Result) -> Result:
-    """A result with what it is, when and where it was measured."""
+    """Add the kind, time and machine of the measurement, and whether it is noisy."""
     noisy = disturbance(fields) > QUIET_LOAD
     place = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
     overrides = {name: masked(text) for name, text in os.environ.items() if name.startswith("SURELANE_")}
@@ -52,7 +52,7 @@ def stamped(measure: str, fields: Result) -> Result:
 
 
 def emit(result: Result) -> None:
-    """Print it as the one line that belongs on stdout, and keep it."""
+    """Print the result as one line on stdout, and append it to FILE."""
     line = json.dumps(result)
     FILE.parent.mkdir(parents=True, exist_ok=True)
     with FILE.open("a") as file:

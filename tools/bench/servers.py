@@ -1,4 +1,4 @@
-"""The servers that are measured on: a stack of the benchmark's own, and an empty database for each measurement."""
+"""The servers for measurements: a separate stack, and an empty database for each measurement."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ Connection = extensions.connection
 Cursor = extensions.cursor
 
 DATABASE = "bench"
-#: schema of the lane's own tables
+#: schema of the lane's tables
 LEDGER_SCHEMA = "surelane"
 
 
@@ -34,21 +34,21 @@ class Servers:
 
     @property
     def bootstrap(self) -> str:
-        """Where Kafka is."""
+        """Kafka's bootstrap address."""
         return self.stack.kafka.bootstrap
 
     @property
     def url(self) -> str:
-        """The database that is written, as its owner: here the lane's login needs no other role."""
+        """The target database, with its owner as login: the lane needs no `owner_role` here."""
         return self.stack.target.url(DATABASE, LOGIN)
 
     @property
     def data_dir(self) -> Path:
-        """Where what is kept between runs may be put."""
+        """Folder for files that are kept between runs."""
         return self.stack.data_dir
 
     def empty_database(self, tables: Sequence[Table], *, with_ledger: bool) -> None:
-        """Make the database anew, with these tables, and let the server write out what it still holds."""
+        """Recreate the database with these tables, then checkpoint and sync."""
         target = self.stack.target
         if target.execute("select from pg_database where datname = %s", DATABASE):
             self._end_prepared()
@@ -59,21 +59,21 @@ class Servers:
         if with_ledger:
             upgrade(make_engine(values.postgres_url(self.url), application_name="bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")
-        os.sync()  # what was measured before left much to be written: nobody is to wait for it
+        os.sync()  # writes left by the previous measurement must not slow this one
 
     def empty_topic(self, name: str, config: Mapping[str, str] | None = None) -> None:
-        """Make the topic anew, with these settings."""
+        """Recreate the topic with one partition and these settings."""
         if self.stack.kafka.has_topic(name):
             self.stack.kafka.delete_topic(name)
         self.stack.kafka.create_topic(name, partitions=1, **(config or {}))
 
     def prepared(self) -> int:
-        """Transactions of the database that are prepared."""
+        """Number of prepared transactions in the database."""
         return len(self._prepared())
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        """A connection of its own; each statement is its own transaction."""
+        """A new connection in autocommit mode."""
         connection = psycopg2.connect(self.url, application_name="bench")
         connection.autocommit = True
         try:
@@ -82,17 +82,17 @@ class Servers:
             connection.close()
 
     def found(self, tables: Sequence[Table]) -> dict[str, Expected]:
-        """The tables as they are, by name."""
+        """The content of the tables, by name."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("set work_mem = '256MB'; set max_parallel_workers_per_gather = 0")
             return {table.name: _content(cursor, table) for table in tables}
 
     def cpu(self) -> Mapping[str, Cpu]:
-        """What each server has used since it began."""
+        """CPU seconds of each server since its start."""
         return {"postgres": tree(self.stack.target.pid), "kafka": tree(self.stack.kafka.pid)}
 
     def _end_prepared(self) -> None:
-        """A database with prepared transactions cannot be dropped; an interrupted run may have left one."""
+        """Roll back prepared transactions that an interrupted run left: they prevent dropping the database."""
         for gid in self._prepared():
             self.stack.target.execute("rollback prepared %s", gid, database=DATABASE)
 
@@ -110,7 +110,10 @@ def _content(cursor: Cursor, table: Table) -> Expected:
 
 @contextmanager
 def running(name: str) -> Iterator[Servers]:
-    """Start what does not run; at the end stop it again, its data stays. One benchmark at a time on a stack."""
+    """Start Kafka and the target; stop them at the end unless they ran before. Data stays.
+
+    A lock allows one benchmark at a time on a stack.
+    """
     stack = Stack(name)
     before = [part.name for part in stack.status() if part.running]
     stack.up(connect=False, source=False)

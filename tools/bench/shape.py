@@ -1,6 +1,6 @@
-"""What a workload is like: how many tables and columns, how long the rows, which of them are changed.
+"""The dimensions of a workload: number of tables and columns, row length, which rows change.
 
-Each of them can be varied by itself. A shape without a name of its own is called by what it differs in.
+Each can be varied alone. A shape without an explicit name is named by its differences from the default.
 """
 
 from dataclasses import dataclass
@@ -12,25 +12,26 @@ from tools.bench.tables import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A kind of changes; the default is one table of 6 columns, 792 bytes a message, any row as likely as any other."""
+    """A workload's dimensions; the default is one table of 6 columns, 792 bytes a message, uniform choice of rows."""
 
-    #: alike, changes are spread evenly
+    #: identical tables; changes are spread evenly
     tables: int = 1
-    #: of all types, a sixteenth of the values NULL; None: the six simple ones. Only for one table
+    #: columns of all types, a sixteenth of the values NULL; None: the six simple columns. Only with one table
     columns: int | None = None
-    #: rows of many columns stay in one piece, see `tools.bench.tables.Table.is_whole`
+    #: rows of many columns are not toasted, see `tools.bench.tables.Table.is_whole`
     is_whole: bool = False
-    #: of a simple row, about: its note is as long as it takes; None: notes of six words
+    #: approximate bytes of a simple row, by the length of its note; None: notes of six words
     row_bytes: int | None = None
-    #: rows by Zipf's law among few keys
+    #: choose rows by Zipf's law among few keys
     hot: bool = False
-    #: rows that live at one time; then as many go as come. None: the table grows by three in ten changes
+    #: most rows of the table at a time; at this number an insert becomes a delete. None: the table grows by three rows
+    #: in ten changes
     most_rows: int | None = None
-    #: told instead of the name that is made
+    #: explicit name
     called: str = ""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be put together."""
+        """Raises ValueError for a combination that is not supported."""
         if self.tables < 1 or (self.columns is not None and self.columns < 2):
             raise ValueError("a workload needs a table, and a table a column beside its key")
         if self.columns is not None and (self.tables > 1 or self.row_bytes is not None):
@@ -44,17 +45,17 @@ class Shape:
 
     @property
     def name(self) -> str:
-        """In names of topics and in results."""
+        """For names of topics and for results."""
         parts = (
             ("tables", self.tables if self.tables > 1 else None),
             *(("columns", self.columns), ("bytes", self.row_bytes), ("rows", self.most_rows)),
         )
-        told = [f"{what}-{number}" for what, number in parts if number is not None] + ["whole"] * self.is_whole
-        return self.called or ".".join(told) or "uniform"
+        differences = [f"{what}-{number}" for what, number in parts if number is not None] + ["whole"] * self.is_whole
+        return self.called or ".".join(differences) or "uniform"
 
     @property
     def made(self) -> tuple[Table, ...]:
-        """The tables; the same ones each time."""
+        """The tables; cached, so equal shapes share them."""
         return _made(self.tables, self.columns, self.is_whole)
 
 

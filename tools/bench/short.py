@@ -1,4 +1,4 @@
-"""The commands that measure one thing a few times: run it, say each result, judge all together, write the section."""
+"""The commands bench-burst and bench-restart: measure a few times, print each result, judge all, write the section."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from tools.bench.servers import Servers
 from tools.bench.terminal import shown
 
 _Result = dict[str, Any]
-_SAID = ("hidden_milliseconds", "whole_milliseconds", *restart.FIGURES, "in_doubt_at_kill", "correct", "error")
+_KEYS = ("hidden_milliseconds", "whole_milliseconds", *restart.FIGURES, "in_doubt_at_kill", "correct", "error")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What every command line asks for."""
+    """Options of both commands."""
 
     stack: str
     runs: int
@@ -27,20 +27,20 @@ class Wanted:
 
 
 def bursts(wanted: Wanted, size: int, count: int) -> bool:
-    """False when the lane failed or left a wrong table."""
+    """Run bench-burst; returns False if the lane failed or left a wrong table."""
     what = {"messages": size * count, "size": size, "bursts": count}
     done = _measured("burst", wanted, what, lambda up: burst.measure(up, size, count))
-    asked = [goal for result in done if result["correct"] for goal in burst.goals(result)]
+    goal_list = [goal for result in done if result["correct"] for goal in burst.goals(result)]
     text = (
         f"{count} bursts of {size:,} messages into an idle lane, mode two-phase, a look every 2 ms from another "
         "connection. Measured is the time from the last change of the file `commits/N` of the burst's last epoch to "
         f"the first look that sees the epoch. {burst.WARM_UP_BURSTS} bursts before them are not counted."
     )
-    return _finished(wanted, "burst", "The end of a burst", text, _bursts(done), asked, done)
+    return _finished(wanted, "burst", "The end of a burst", text, _bursts(done), goal_list, done)
 
 
 def restarts(wanted: Wanted, load: restart.Load) -> bool:
-    """False when the lane failed, left a wrong table, or something prepared."""
+    """Run bench-restart; returns False if the lane failed, or left a wrong table or a prepared transaction."""
     what = {"messages": load.messages, "asked_rate": load.rate}
     done = _measured("restart", wanted, what, lambda up: restart.measure(up, load))
     text = (
@@ -62,18 +62,18 @@ def _measured(name: str, wanted: Wanted, what: _Result, measure: Callable[[Serve
             say(f"{name}, run {run} of {wanted.runs}")
             result = results.stamped(name, results.tried({**what, "run": run}, lambda: measure(up)))
             results.emit(result)
-            say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
+            say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
             done.append(result)
     return done
 
 
 def _finished(
-    wanted: Wanted, key: str, title: str, text: str, found: Table, asked: Sequence[Goal], done: Sequence[_Result]
+    wanted: Wanted, key: str, title: str, text: str, found: Table, goal_list: Sequence[Goal], done: Sequence[_Result]
 ) -> bool:
     right = all(result["correct"] for result in done)
-    summary = {"runs": len(done), "goals": [goal.as_result() for goal in asked], "correct": right}
+    summary = {"runs": len(done), "goals": [goal.as_result() for goal in goal_list], "correct": right}
     results.emit(results.stamped(f"{key}-goals", summary))
-    tables = [found, goals.table(asked)]
+    tables = [found, goals.table(goal_list)]
     for one in tables:
         console.print(shown(one))
     if wanted.report:
@@ -125,7 +125,7 @@ def _restarts(done: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def state(one: Mapping[str, Any]) -> str:
-    """Whether what was left is right, or why nothing was measured."""
+    """`right` or `WRONG`, or the first line of the error."""
     if one.get("error"):
         return f"failed: {str(one['error']).splitlines()[0][:100]}"
     return "right" if one["correct"] else "WRONG"

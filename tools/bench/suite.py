@@ -1,4 +1,4 @@
-"""Everything that is measured, in order: of each workload the ceiling, then each mode against it; then latency."""
+"""All measurements in order: for each workload the ceiling, then each mode relative to it; then latency."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from tools.bench.results import Result
 from tools.bench.servers import Servers
 from tools.bench.workload import Kind, as_many_bytes
 
-_SAID = ("rate", "ratio", "p50_milliseconds", "p99_milliseconds", "cpu_seconds", "other_load", "stolen_load", "correct")
+_KEYS = ("rate", "ratio", "p50_milliseconds", "p99_milliseconds", "cpu_seconds", "other_load", "stolen_load", "correct")
 _COMPARED = ("measure", "mode", "workload", "rate_ratio", "cpu_ratio", *comparison.RATIOS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the command line asks for."""
+    """Options of `./run bench`."""
 
     #: name of the stack of local servers
     stack: str
-    #: of 792 bytes; fewer where they are longer
+    #: number of messages of 792 bytes; fewer where they are longer
     messages: int
     modes: Sequence[str]
     workloads: Sequence[Kind]
@@ -34,7 +34,7 @@ class Wanted:
 
 
 def run(wanted: Wanted) -> bool:
-    """Measure; False when a lane failed or left a wrong table."""
+    """Measure; returns False if a lane failed or left a wrong table."""
     done: list[dict[str, Any]] = []
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
@@ -42,7 +42,7 @@ def run(wanted: Wanted) -> bool:
         say(f"others keep {machine.others_load()} of the processors busy")
         for _ in range(wanted.runs):
             done += _one_run(up, filled, wanted)
-    done += map(_said, [*comparison.guard(done), *comparison.workloads(done)])
+    done += map(_emitted, [*comparison.guard(done), *comparison.workloads(done)])
     console.print(table(done))
     console.print(steps(done))
     if len(wanted.workloads) > 1:
@@ -73,14 +73,14 @@ def _drained(up: Servers, filled: Backlog, modes: Sequence[str]) -> Iterator[dic
         yield _measured("drain", against, lambda mode=mode: drain.measure(up, filled, mode))
 
 
-def _said(result: dict[str, Any]) -> dict[str, Any]:
+def _emitted(result: dict[str, Any]) -> dict[str, Any]:
     results.emit(result)
     say(", ".join(f"{key} {value}" for key, value in result.items() if key in _COMPARED))
     return result
 
 
 def _measured(name: str, what: Result, measure: Callable[[], Result]) -> dict[str, Any]:
-    """Measure, and say the result at once."""
+    """Measure once, and print the result."""
     say(f"measuring: {name} {what.get('mode', '')} {what.get('workload', '')}")
     try:
         fields: dict[str, Any] = {**what, **measure()}
@@ -91,5 +91,5 @@ def _measured(name: str, what: Result, measure: Callable[[], Result]) -> dict[st
         fields["ratio"] = round(fields["rate"] / fields["ceiling_rate"], 3)
     result = results.stamped(name, fields)
     results.emit(result)
-    say(", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
+    say(", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
     return result

@@ -1,6 +1,6 @@
-"""The benchmark's tables: what their columns hold, how a message and a COPY file write it, and how they are compared.
+"""The benchmark's tables: generators for their columns, their form in messages and COPY files, and their checksum.
 
-A value is kept as Debezium writes it, without quotes.
+Values are text in Debezium's form, without quotes.
 """
 
 import datetime
@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from app.apply.staging import INLINE_BYTES
 
-#: of the first change, microseconds since 1970
+#: time of the first change, microseconds since 1970
 BEGIN_MICROS = 1_735_689_600_000_000
 STATES = ("new", "active", "held", "closed", "review")
 WORDS = [f"{Random(number).getrandbits(64):016x}" for number in range(4096)]
 WIDE_COLUMNS = 100
 MANY_TABLES = 100
-#: of the text that notes of a wanted length are cut from
+#: TEXT has 2 ** TEXT_BITS characters
 TEXT_BITS = 21
 
 #: values in the order of the columns, the id first
@@ -34,27 +34,27 @@ def iso(micros: str) -> str:
 
 
 def account(random: Random, _: int) -> str:
-    """One of many."""
+    """A random account number, out of many."""
     return f"ACC-{random.getrandbits(32):010d}"
 
 
 def amount(random: Random, _: int) -> str:
-    """Of money."""
+    """A random amount of money."""
     return f"{random.getrandbits(33) % 999_999_999_999 / 100:.2f}"
 
 
 def status(random: Random, _: int) -> str:
-    """One of few."""
+    """A random state, out of STATES."""
     return STATES[random.getrandbits(8) % 5]
 
 
 def micros(random: Random, ordinal: int) -> str:
-    """When the change with this ordinal was made."""
+    """Time of the change with this ordinal, microseconds since 1970."""
     return str(BEGIN_MICROS + ordinal * 1000 + random.getrandbits(9))
 
 
 def moment(random: Random, ordinal: int) -> str:
-    """The same as ISO text."""
+    """Time of the change with this ordinal, as ISO text."""
     return iso(micros(random, ordinal))
 
 
@@ -63,15 +63,15 @@ def _same(text: str) -> str:
 
 
 class Kind(NamedTuple):
-    """What a column holds."""
+    """Type and generator of a column."""
 
     ddl: str
     made: Callable[[Random, int], str]
-    #: whether it is a JSON string
+    #: whether the value is a JSON string
     quoted: bool = True
-    #: SQL of the text that is kept here; {c}: the column
+    #: SQL for the column's value in Debezium's form; {c}: the column
     shown: str = "{c}"
-    #: the text that Postgres reads
+    #: from Debezium's form to COPY's
     ready: Callable[[str], str] = _same
 
 
@@ -80,7 +80,7 @@ _ACCOUNT, _AMOUNT, _STATUS = Kind("text", account), Kind("numeric(12,2)", amount
 _NOTE = Kind("text", lambda random, _: f"{WORDS[random.getrandbits(12)]} {WORDS[random.getrandbits(12)]}")
 _MOMENT = Kind("timestamptz", moment, shown=_ISO)
 _ID = Kind("bigint", account, quoted=False)
-#: the columns of the wide table, again and again
+#: the columns of the wide table, repeated
 _CYCLE = {
     "count": Kind("int", lambda random, _: str(random.getrandbits(24)), quoted=False),
     "total": Kind("bigint", lambda random, _: str(random.getrandbits(48)), quoted=False),
@@ -111,37 +111,35 @@ class Expected:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Expected":
-        """Of these rows."""
         lines = ["|".join("~" if value is None else value for value in row) for row in sorted(rows, key=_id)]
         return cls(rows=len(lines), md5=hashlib.md5("\n".join(lines).encode(), usedforsecurity=False).hexdigest())
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table; the first column is its key, `id`."""
+    """One table; the first column is its primary key, `id`."""
 
     name: str
     columns: dict[str, Kind]
-    #: rows are not taken apart while a page takes them whole, as `surelane doctor` advises for such tables
+    #: sets toast_tuple_target, so that a row is not toasted as long as it fits on a page, as `surelane doctor` advises
     is_whole: bool = False
 
     @property
     def ddl(self) -> str:
-        """Makes it."""
         columns = [f"{name} {kind.ddl}" for name, kind in self.columns.items()]
         stored = f" with (toast_tuple_target = {INLINE_BYTES})" if self.is_whole else ""
         return f"create table {self.name} ({', '.join(columns)}, primary key (id)){stored}"
 
     @property
     def checksum(self) -> str:
-        """Number of rows and one hash over all of them, in the form of `Expected.of`."""
+        """SQL for the number of rows and a hash over all of them, in the form of `Expected.of`."""
         shown = [f"coalesce({kind.shown.format(c=name)}::text, '~')" for name, kind in self.columns.items()]
-        # one array: a function takes 100 arguments at most
+        # one array, because a function takes at most 100 arguments
         line = f"array_to_string(array[{', '.join(shown)}], '|')"
         return f"select count(*), md5(string_agg({line}, E'\\n' order by id)) from {self.name}"
 
     def image(self, row: Row | None) -> str:
-        """A row in a message."""
+        """A row as JSON, for `before` or `after` of a message."""
         if row is None:
             return "null"
         if None not in row:
@@ -155,7 +153,7 @@ class Table:
         return "{" + ",".join(fields) + "}"
 
     def line(self, row: Row) -> str:
-        """A row in a COPY file."""
+        """A row as a line of a COPY file."""
         values = zip(self.columns.values(), row, strict=True)
         return "\t".join(["\\N" if value is None else kind.ready(value) for kind, value in values]) + "\n"
 
@@ -168,20 +166,20 @@ _SIMPLE = {
     "note": _NOTE,
     "updated_at": _MOMENT,
 }
-#: characters of a simple row beside its note, on average
+#: mean characters of a simple row without its note
 SIMPLE_BYTES = 65
-#: cut anywhere, a piece of it is as good as any other
+#: random text that notes of a given length are cut from
 TEXT = f"{Random(0).getrandbits(4 << TEXT_BITS):0{1 << TEXT_BITS}x}"
 
 
 def simple(number: int) -> tuple[Table, ...]:
-    """So many tables of six columns."""
+    """`number` tables of six columns."""
     names = ["bench"] if number == 1 else [f"bench_{ordinal:02}" for ordinal in range(number)]
     return tuple(Table(name, _SIMPLE) for name in names)
 
 
 def wide(columns: int, *, is_whole: bool = False) -> Table:
-    """One table of so many columns of all types, the key among them."""
+    """One table of `columns` columns of all types, including the key."""
     again = zip(range(1, columns), itertools.cycle(_CYCLE.items()), strict=False)
     return Table("bench_wide", {"id": _ID, **{f"{name}_{number:02}": kind for number, (name, kind) in again}}, is_whole)
 

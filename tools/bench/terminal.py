@@ -1,4 +1,4 @@
-"""A table of a page, for a terminal."""
+"""Converts a page's table for a terminal."""
 
 from rich import table
 
@@ -8,7 +8,7 @@ _COLOURS = {"not judged": "yellow", "reached": "green", "MISSED": "red", "right"
 
 
 def shown(one: Table) -> table.Table:
-    """With the words that matter in colour."""
+    """The table with verdicts in colour."""
     made = table.Table(*one.columns, title=one.title, title_justify="left")
     for row in one.rows:
         made.add_row(*[f"[{_COLOURS[text]}]{text}[/]" if text in _COLOURS else text for text in row])

@@ -1,14 +1,14 @@
 """The benchmark's changes: seeded, so that every run and every system gets the same bytes.
 
 60 % updates, 35 % inserts, 5 % deletes, in Debezium's JSON without schema, with full before image. The last change
-inserts row -1 into the first table, so that the end can be seen from outside.
+inserts row -1 into the first table, so that another connection can see the end.
 
     uniform      one table of 6 columns, 792 bytes a message; any row is as likely to be changed as any other
     hot          the same, rows by Zipf's law among 1,000 keys
     wide         one table of 100 columns, a sixteenth of the values NULL; rows as in uniform
     many-tables  the table of uniform 100 times, changes spread evenly
 
-Others are made from a `Shape`: other numbers of tables and columns, longer rows, a table that does not grow.
+A `Shape` makes others: other numbers of tables and columns, longer rows, a table that does not grow.
 """
 
 import bisect
@@ -29,14 +29,14 @@ SENTINEL = -1
 _UPDATES, _INSERTS = 0.60, 0.95  # cumulated; the rest are deletes
 _HOT_KEYS = 1000
 _FIRST_LSN = 24_023_128
-#: changes that tell how long messages are
+#: changes from which the mean message size is computed
 _SAMPLE = 2000
-#: of rows that may be long, but are as long as each other
+#: the same where rows may be long, but have equal lengths
 _SHORT_SAMPLE = 200
 
 
 class Kind(enum.StrEnum):
-    """The workloads that have a name."""
+    """The named workloads."""
 
     UNIFORM = "uniform"
     HOT = "hot"
@@ -45,12 +45,10 @@ class Kind(enum.StrEnum):
 
     @property
     def shape(self) -> Shape:
-        """What it is like."""
         return _SHAPES[self]
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """What is changed."""
         return self.shape.made
 
 
@@ -63,25 +61,24 @@ _SHAPES = {
 
 
 class Change(NamedTuple):
-    """One change; `op` as Debezium writes it: c, u, d."""
+    """One change; `op` is Debezium's: c, u, d."""
 
     op: str
     table: Table
-    #: of the row, over all tables
+    #: number of the row, unique over all tables
     number: int
     before: Row | None
     after: Row | None
 
     @property
     def id(self) -> int:
-        """Primary key of the row."""
         row = self.after or self.before
         assert row is not None, "a change has an image"
         return int(row[0] or 0)
 
 
 class Workload:
-    """`count` changes; `rows` is what they leave, complete once all of them were taken."""
+    """An iterable of `count` changes; `rows` is their result, complete after the iteration."""
 
     def __init__(self, shape: Shape, count: int, seed: int = SEED) -> None:
         self.tables = shape.made
@@ -92,7 +89,7 @@ class Workload:
         self._note = self._words if shape.row_bytes is None else self._piece
         self._note_bytes = (shape.row_bytes or 0) - tables.SIMPLE_BYTES
         self._most_rows = shape.most_rows or count
-        #: by number: row n is in table n modulo their number
+        #: by row number: row n is in table n modulo the number of tables
         self.rows: dict[int, Row] = {}
 
     def __iter__(self) -> Iterator[Change]:
@@ -105,7 +102,7 @@ class Workload:
         yield last
 
     def expected(self) -> dict[str, Expected]:
-        """The tables as they are to be, by name."""
+        """The right content of the tables, by name."""
         found: dict[str, list[Row]] = {table.name: [] for table in self.tables}
         for number, row in self.rows.items():
             found[self._table(number).name].append(row)
@@ -155,7 +152,7 @@ class Workload:
             op = self._op()
             number = next(fresh) if op == "c" else bisect.bisect_left(shares, self._random.random() * shares[-1]) + 1
             before = self.rows.get(number)
-            if before is None:  # new, or a hot row that is not there: made again
+            if before is None:  # a new row, or a hot one that does not exist: insert it
                 yield self._change("c", number, None, self._row(number, ordinal))
             else:
                 yield self._change(op, number, before, None if op == "d" else self._row(number, ordinal))
@@ -174,7 +171,7 @@ class Workload:
         return " ".join([WORDS[bits(12)] for _ in range(6)])
 
     def _piece(self) -> str:
-        begin = self._random.getrandbits(tables.TEXT_BITS) - self._note_bytes  # below 0 it is cut in two
+        begin = self._random.getrandbits(tables.TEXT_BITS) - self._note_bytes  # below 0 it wraps around
         end = begin + self._note_bytes
         return tables.TEXT[begin:end] if begin >= 0 else tables.TEXT[begin:] + tables.TEXT[:end]
 
@@ -184,25 +181,24 @@ class Workload:
 
 
 def as_many_bytes(shape: Shape, messages: int) -> int:
-    """How many messages have about as many bytes as `messages` of uniform; no more than that where they are shorter."""
+    """The number of messages with about as many bytes as `messages` of uniform; at most `messages`."""
     if shape.columns is None and shape.row_bytes is None:
         return messages
     return min(messages, round(messages * bytes_each(Kind.UNIFORM.shape) / bytes_each(shape)))
 
 
 def bytes_each(shape: Shape) -> float:
-    """Of a message's value, about."""
+    """Approximate mean bytes of a message's value."""
     sample = _SAMPLE if shape.row_bytes is None else _SHORT_SAMPLE
     return sum(len(value_of(change, n, BEGIN_MICROS)) for n, change in enumerate(Workload(shape, sample))) / sample
 
 
 def key_of(change: Change) -> str:
-    """The message key."""
     return f'{{"id":{change.id}}}'
 
 
 def value_of(change: Change, ordinal: int, micros: int) -> str:
-    """The message value, in ASCII; `micros` is the source's commit time, since 1970."""
+    """The message value, in ASCII; `micros` is the source's commit time, microseconds since 1970."""
     millis, lsn = micros // 1000, _FIRST_LSN + ordinal * 200
     before, after = change.table.image(change.before), change.table.image(change.after)
     return (

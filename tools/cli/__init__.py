@@ -1,1 +1,1 @@
-"""The verbs of `./run` that are no part of the service, one module each."""
+"""The verbs of `./run` outside the service, one module each."""

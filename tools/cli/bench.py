@@ -1,4 +1,4 @@
-"""`./run bench`: how fast a lane is on this machine."""
+"""`./run bench`: measure how fast a lane is on this machine."""
 
 import shlex
 import sys
@@ -77,16 +77,16 @@ def bench(
 
 
 def command() -> str:
-    """As it was typed, for a page."""
+    """The command line as the user typed it, for a report page."""
     return shlex.join(["./run", *sys.argv[1:]])
 
 
 def words(text: str) -> list[str]:
-    """Those between commas."""
+    """Split at commas; blank entries are dropped."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def known(option: str, given: list[str], all_of_them: Collection[str]) -> None:
-    """Refuse a word that is not one of them."""
+    """Raise ConfigInvalid if a word of `given` is not in `all_of_them`."""
     if strangers := [word for word in given if word not in all_of_them]:
         raise ConfigInvalid(f"{option}: {', '.join(strangers)} is unknown", hint=f"known: {', '.join(all_of_them)}")

@@ -1,4 +1,4 @@
-"""`./run bench-burst`: how soon the last epoch of a burst is visible."""
+"""`./run bench-burst`: measure how soon the last epoch of a burst is visible."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`./run bench-costs`: what a message costs, as things are made larger; and what the guard costs."""
+"""`./run bench-costs`: measure the cost of a message by size of each dimension, and the cost of the guard."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`./run bench-peers`: how fast a lane is beside other systems, on this machine."""
+"""`./run bench-peers`: compare a lane's speed with other systems on this machine."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`./run bench-restart`: how long a killed lane is away."""
+"""`./run bench-restart`: measure the downtime of a killed lane."""
 
 from typing import Annotated
 

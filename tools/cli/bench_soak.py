@@ -1,4 +1,4 @@
-"""`./run bench-soak`: what a lane holds under a steady load, and whether it grows."""
+"""`./run bench-soak`: sample a lane's resource usage under a steady load, and judge whether it grows."""
 
 from typing import Annotated
 

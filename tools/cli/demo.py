@@ -1,4 +1,4 @@
-"""`./run demo`: see it work, on real servers of this machine, and get a report."""
+"""`./run demo`: run a lane against real servers on this machine, and write a report."""
 
 import json
 import signal
@@ -47,7 +47,7 @@ def demo(
     Starts a local stack without containers (Kafka, Debezium, two Postgres servers) and ends it again. The report is
     printed and written as one HTML page. Ends with status 1 when anything that was promised did not hold.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitStatus.BUG))  # so that the stack is brought down
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitStatus.BUG))  # so that `finally` stops the stack
     progress, stack = Progress(), Stack(stack_name, connector_config=AS_CAPTURE)
     with alone(stack.data_dir):
         found = _played(stack, seconds, progress, keep=keep)
@@ -65,9 +65,9 @@ def demo(
 
 
 def _played(stack: Stack, seconds: int, progress: Progress, *, keep: bool) -> DemoOutcome:
-    """Play it on a fresh stack. What has failed leaves its data to be looked at."""
-    pgbench()  # before anything is started
-    DemoLane(stack.data_dir / "lane").kill()  # of a demo that was interrupted
+    """Play the demo on a fresh stack. After a failure the data stays for inspection."""
+    pgbench()  # raises EnvironmentMissing before anything starts
+    DemoLane(stack.data_dir / "lane").kill()  # left running by an interrupted demo
     stack.down(wipe=True)
     passed = False
     try:

@@ -1,10 +1,10 @@
-"""Finds the verb of a tool, as `app.cli.main` finds those of the service."""
+"""Entry point of `./run`: loads a verb's module on use, as `app.cli.main` does for the service."""
 
 import typer
 
 from app.cli.main import LazyVerbs
 
-#: in the order in which they are needed
+#: in the order of the help text
 VERBS = (
     *("stack", "demo"),
     *("bench", "bench-peers", "bench-costs", "bench-restart", "bench-burst", "bench-soak"),
@@ -12,8 +12,6 @@ VERBS = (
 
 
 class ToolVerbs(LazyVerbs):
-    """See LazyVerbs."""
-
     package, verbs = "tools.cli", VERBS
 
 

@@ -1,12 +1,12 @@
-"""The demo: real servers, real clients, a lane that is killed in the middle, and a report that tells the truth.
+"""The demo: real servers and clients, a lane that is killed under load, and a report of what was measured.
 
-    stage      stack, tables, lane         what is put up
-    clients    pgbench, shop, probe        what works on the source
-    onlookers  watch, topic, snapshots     what sees the target and the topic from outside
+    stage      stack, tables, lane         the setup
+    clients    pgbench, shop, probe        write to the source
+    onlookers  watch, topic, snapshots     observe the target and the topic from outside
     play       the order of events
-    outcome    checks, figures, timeline   what is concluded from what was seen
-    terminal, page                         how it is shown
+    outcome    checks, figures, timeline   computed from the observations
+    terminal, page                         show the report
 
-Nothing here is told by the lane itself but the words of its log: every figure is measured from outside, on connections
-of the demo's own, with one clock.
+Every figure is measured from outside, on the demo's own connections and with one clock; from the lane itself comes
+only its log.
 """

@@ -1,4 +1,4 @@
-"""One demo at a time on a stack: the next one wipes it."""
+"""A lock for one demo at a time on a stack, because each demo wipes the stack."""
 
 import fcntl
 import os
@@ -11,12 +11,12 @@ from app.errors import EnvironmentMissing
 
 @contextmanager
 def alone(stack_folder: Path) -> Iterator[None]:
-    """Hold the demo's lock; raises EnvironmentMissing when another demo has it."""
+    """Hold the lock of the demo; raises EnvironmentMissing if another demo holds it."""
     lock = stack_folder.with_suffix(".demo-lock")
     with lock.open("a") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # the one who had it may have removed it since it was opened here
+            # the previous holder may have removed the file after we opened it
             held = os.path.samestat(os.fstat(handle.fileno()), lock.stat())
         except (BlockingIOError, FileNotFoundError):
             held = False

@@ -1,4 +1,4 @@
-"""Something that is done again and again beside the main thread until the demo has seen enough."""
+"""A function that a background thread calls periodically."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Background:
-    """Calls `step` every so many seconds; use as a context manager. What a step raises is raised by `check`."""
+    """Calls `step` every `every_seconds`; use as a context manager. `check` raises what a step raised."""
 
     def __init__(self, name: str, step: Callable[[], None], every_seconds: float) -> None:
         self._step, self._every = step, every_seconds
@@ -22,25 +22,25 @@ class Background:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End after the present step; its failure counts, unless there is an earlier one."""
+        """End after the current step; raises the step's failure unless the block raised already."""
         self._stop.set()
         self._pool.shutdown()
         if error is None:
             self.check()
 
     def stop(self) -> None:
-        """End after the present step; harmless when it has ended."""
+        """End after the current step and raise its failure; may be called again."""
         self._stop.set()
         self._pool.shutdown()
         self.check()
 
     def check(self) -> None:
-        """Raise what a step raised."""
+        """Raise the error that ended the thread, if any."""
         if self._running is not None and self._running.done():
             self._running.result()
 
     def _run(self) -> None:
-        """Steps keep their rate: one that took longer is not made up for."""
+        """Call `step` at a steady rate; after a slow step the schedule shifts, without steps to catch up."""
         due = time.monotonic()
         while not self._stop.is_set():
             self._step()

@@ -1,7 +1,7 @@
-"""Drawing a chart as inline SVG that fits any width: shapes are stretched, text and line widths are not.
+"""Draws a chart as inline SVG that fits any width: shapes stretch, text and line widths do not.
 
-Horizontal places are percent of the time shown, vertical ones are pixels; shapes stand in a nested SVG of 1000 units
-that stretches with the page.
+Horizontal positions are percent of the time shown, vertical ones are pixels; shapes are in a nested SVG of 1000
+units that stretches with the page.
 """
 
 import math
@@ -12,26 +12,26 @@ from html import escape
 from tools.demo.timeline import Series
 
 HEIGHT = 112
-#: above the highest value, so that a label fits
+#: pixels above the highest value, so that a label fits
 TOP = 16
 STRETCH = 1000
 #: pixels of a label's baseline above its line
 LABEL_RISE = 4
-#: times a power of ten; their halves are round, too
+#: times a power of ten: the round numbers of an axis; their halves are round, too
 ROUND = (1, 2, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """From a value to pixels from the top."""
+    """Maps a value to pixels from the top."""
 
     y: Callable[[float], float]
-    #: (value, label) of the lines that are drawn
+    #: (value, label) of the horizontal lines
     marks: tuple[tuple[float, str], ...]
 
 
 def linear(values: Sequence[float], limit: float = math.inf) -> Scale:
-    """From 0 to a round number above all values, or above `limit`: what is higher is drawn at the top."""
+    """From 0 to a round number above all values, or above `limit` if less; higher values are drawn at the top."""
     top = round_up(min(max(values, default=0), limit) or 1)
     return Scale(
         y=lambda value: HEIGHT - (HEIGHT - TOP) * min(value / top, 1.0),
@@ -52,7 +52,7 @@ def logarithmic(values: Sequence[float], lowest: float) -> Scale:
 
 
 def round_up(value: float) -> float:
-    """The next round number, at least 2."""
+    """The smallest round number that is not less than `value`; at least 2."""
     value = max(value, 2.0)
     power = 10.0 ** math.floor(math.log10(value))
     return next(step * power for step in ROUND if step * power >= value)
@@ -60,17 +60,17 @@ def round_up(value: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """What all charts of a page share: the time shown, and what stands behind the lines."""
+    """What all charts of a page share: the time shown, in seconds, and the SVG behind the lines."""
 
     seconds: float
     backdrop: str
 
     def percent(self, at: float) -> str:
-        """A moment as a horizontal place."""
+        """Horizontal position of a moment."""
         return f"{100 * at / self.seconds:.3f}%"
 
     def chart(self, title: str, scale: Scale, shapes: str, words: str = "") -> str:
-        """A chart with its horizontal lines and words on it; `title` is read out by screen readers."""
+        """A chart with horizontal lines, labels and `words`; `title` is for screen readers."""
         marks = [(scale.y(value), label) for value, label in scale.marks]
         lines = "".join(f'<line class="mark" x1="0" x2="100%" y1="{y:.1f}" y2="{y:.1f}"/>' for y, _ in marks)
         labels = "".join(f'<text class="label" x="2" y="{y - LABEL_RISE:.1f}">{label}</text>' for y, label in marks)
@@ -82,7 +82,6 @@ class Frame:
         )
 
     def area(self, series: Series, scale: Scale, style: str) -> str:
-        """A filled line."""
         if not series:
             return ""
         first, last = self._x(series[0][0]), self._x(series[-1][0])
@@ -92,7 +91,6 @@ class Frame:
         )
 
     def bars(self, series: Series, scale: Scale, style: str) -> str:
-        """A bar for each second."""
         width = 0.8 * STRETCH / self.seconds
         return "".join(
             f'<rect class="bar {style}" x="{self._x(at + 0.1)}" width="{width:.2f}"'
@@ -102,7 +100,7 @@ class Frame:
         )
 
     def peak(self, series: Series, scale: Scale) -> str:
-        """The highest value in figures, if it is too high for the scale."""
+        """The highest value as text, if it exceeds the scale; else empty."""
         at, value = max(series, key=lambda point: point[1], default=(0.0, 0.0))
         if value <= scale.marks[-1][0]:
             return ""
@@ -112,7 +110,7 @@ class Frame:
         )
 
     def steps(self, series: Series, scale: Scale, style: str) -> str:
-        """A line that holds each second's value."""
+        """A line that stays at each point's value for one second."""
         corners = [corner for at, value in series for corner in ((at, value), (at + 1, value))]
         return f'<path class="line {style}" d="M{self._outline(tuple(corners), scale)}"/>' if corners else ""
 

@@ -1,4 +1,4 @@
-"""What the demo promises, each promise with its proof. One that does not hold fails the demo."""
+"""The demo's promises, each with a check. A check that fails makes the demo fail."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,12 @@ from tools.demo.watch import SeenEpoch
 
 @dataclass(frozen=True, kw_only=True)
 class DemoCheck:
-    """One promise."""
-
     promise: str
     ok: bool
     found: str
 
 
 def checks(seen: DemoView) -> tuple[DemoCheck, ...]:
-    """All of them."""
     epochs = seen.onlookers.watch.epochs
     return (
         identical(seen.comparisons),
@@ -39,13 +36,12 @@ def checks(seen: DemoView) -> tuple[DemoCheck, ...]:
 
 
 def all_counts(epochs: Iterable[SeenEpoch]) -> Counts:
-    """The counts of all epochs together."""
+    """Sum of the counts of all epochs."""
     by_epoch = [epoch.counts.as_dict() for epoch in epochs]
     return Counts(**{name: sum(counts[name] for counts in by_epoch) for name in Counts().as_dict()})
 
 
 def identical(comparisons: Sequence[Comparison]) -> DemoCheck:
-    """Source and target are the same."""
     different = [one for one in comparisons if not one.equal]
     rows = sum(one.source.rows for one in comparisons)
     found = f"{len(comparisons)} tables, {rows:,} rows, equal hashes"
@@ -55,7 +51,6 @@ def identical(comparisons: Sequence[Comparison]) -> DemoCheck:
 
 
 def whole_epochs(snapshots: SnapshotReader) -> DemoCheck:
-    """Nobody saw part of an epoch."""
     found = f"{snapshots.taken:,} snapshots of a concurrent reader, none showed part of an epoch"
     if snapshots.partial:
         where = ", ".join(f"{table} in {count}" for table, count in snapshots.partial.items())
@@ -88,9 +83,9 @@ def _accounted(epochs: Sequence[SeenEpoch]) -> DemoCheck:
 
 
 def _continuous(epochs: Sequence[SeenEpoch], ending: DemoEnding) -> DemoCheck:
-    """Each epoch begins where the one before ended, the first at the topic's beginning, the last at its end.
+    """Check that each epoch starts where the one before ended, the first at offset 0, the last at the topic's end.
 
-    Offsets of this topic have no gaps (no transactional producer), so messages and offsets can be compared.
+    Offsets of this topic have no gaps (no transactional producer), so numbers of messages and offsets are comparable.
     """
     applied = [epoch for epoch in epochs if not epoch.counts.duplicate]
     gaps = [after.epoch for before, after in pairwise(applied) if after.start != before.end]

@@ -1,4 +1,4 @@
-"""Source against target, table by table: the servers count and hash their rows, only results travel."""
+"""Compares source and target table by table: the servers count and hash their rows, and return only the results."""
 
 from dataclasses import dataclass
 
@@ -7,28 +7,28 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from tools.demo.tables import TABLES, DemoTable
 
-#: how many rows that differ are named
+#: at most so many differing rows are reported
 NAMED_ROWS = 3
 _WHOLE_ROW = cast(literal_column("t"), Text)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableContent:
-    """All rows of a table in short."""
+    """Row count and hash of a table."""
 
     rows: int
-    #: of every row as text, in the order of the primary key
+    #: over all rows as text, in the order of the primary key
     md5: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One table at both sides."""
+    """The comparison of one table."""
 
     table: str
     source: TableContent
     target: TableContent
-    #: keys of some rows that are not the same
+    #: primary keys of at most NAMED_ROWS differing rows
     differing: tuple[str, ...]
 
     @property
@@ -37,7 +37,7 @@ class Comparison:
 
 
 def compare(source: Engine, target: Engine) -> tuple[Comparison, ...]:
-    """Every table of the demo."""
+    """Compare all tables of the demo."""
     with source.connect() as left, target.connect() as right:
         return tuple(_compare(left, right, one) for one in TABLES)
 
@@ -56,7 +56,7 @@ def _content(connection: Connection, one: DemoTable) -> TableContent:
 
 
 def _differing(left: Connection, right: Connection, one: DemoTable) -> tuple[str, ...]:
-    """Keys that one side lacks, or has with other values."""
+    """Primary keys that one side lacks, or has with other values."""
     at_source, at_target = _hashes(left, one), _hashes(right, one)
     keys = sorted(key for key, _ in at_source ^ at_target)
     return tuple(dict.fromkeys(keys))[:NAMED_ROWS]

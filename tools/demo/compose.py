@@ -1,12 +1,13 @@
-"""What docker-compose.yml needs besides the service, from its image: tables, a connector, load and faults.
+"""Commands that docker-compose.yml runs besides the service: tables, a connector, load and faults.
 
-    python -m tools.demo.compose tables     the shop's tables and the roles of ops/postgres in both, rows in the source
-    python -m tools.demo.compose capture    the topic and the connector; ends when it runs
-    python -m tools.demo.compose load       the order shop, until SIGTERM
-    python -m tools.demo.compose chaos kill-worker | kill-java | freeze     to a lane whose processes are seen from here
-    python -m tools.demo.compose chaos partition                            to a lane whose network is this container's
+    python -m tools.demo.compose tables     create the shop's tables and the roles of ops/postgres in both databases,
+                                            and rows in the source
+    python -m tools.demo.compose capture    create the topic and the connector; returns when the connector runs
+    python -m tools.demo.compose load       run the order shop until SIGTERM
+    python -m tools.demo.compose chaos kill-worker | kill-java | freeze     needs the lane's process namespace
+    python -m tools.demo.compose chaos partition                            needs the lane's network namespace
 
-Each does again only what is missing. Addresses come from the environment, see docker-compose.yml.
+A repeated command creates only what is missing. Addresses come from the environment, see docker-compose.yml.
 """
 
 import json
@@ -37,16 +38,16 @@ from tools.devstack.wait import wait_for
 NAME = "shop"
 CONNECT_SECONDS = 120.0
 KAFKA_SECONDS = 30.0
-#: seconds that a frozen lane stands still: longer than the guard's message_timeout
+#: seconds that a lane is suspended at most: longer than the guard's message_timeout
 FREEZE_SECONDS = 90.0
 #: seconds without a network: longer than db.engine's tcp_user_timeout
 PARTITION_SECONDS = 40.0
-#: seconds between two attempts of the shop to get at its database
+#: seconds between two attempts of the shop to connect to its database
 AGAIN_SECONDS = 1.0
 
 
 def tables() -> None:
-    """Tables in both databases, and the roles that work with them."""
+    """Create the tables and roles in both databases; rows in the source only."""
     source, target = os.environ["SOURCE_URL"], os.environ["TARGET_URL"]
     with psycopg2.connect(source) as connection, connection.cursor() as cursor:
         if _is_new(cursor):
@@ -77,7 +78,10 @@ def _is_new(cursor: psycopg2.extensions.cursor) -> bool:
 
 
 def capture() -> None:
-    """The topic with one partition, and the connector of CONNECTOR_FILE with CONNECTOR_CONFIG (JSON) over it."""
+    """Create the topic with one partition, and the connector of CONNECTOR_FILE; CONNECTOR_CONFIG (JSON) overrides it.
+
+    Returns when the connector runs; raises EnvironmentMissing if it fails.
+    """
     config = json.loads(Path(os.environ["CONNECTOR_FILE"]).read_text())
     config |= json.loads(os.environ["CONNECTOR_CONFIG"])
     admin = AdminClient({"bootstrap.servers": os.environ["KAFKA"]})
@@ -111,13 +115,13 @@ def _is_running(address: str) -> bool:
 
 
 def load() -> None:
-    """The order shop until SIGTERM; it comes back to a database that was away."""
+    """Run the order shop until SIGTERM or SIGINT; it reconnects after an outage of its database."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     while not stop.is_set():
         try:
-            # numbers that no shop before this one has given away
+            # higher than the numbers of all earlier runs
             customers = Shop(os.environ["SOURCE_URL"], first_number=time.time_ns() // 1_000_000)
             while not stop.wait(shop.EVERY_SECONDS):
                 customers.step()
@@ -128,7 +132,10 @@ def load() -> None:
 
 
 def chaos(what: str) -> None:
-    """One fault: SIGKILL to the lane's worker or its Java, standing still until the watchdog acts, or no network."""
+    """Inject one fault: SIGKILL to the lane's worker or its JVM, suspend the worker, or cut the network.
+
+    A suspended worker is resumed after FREEZE_SECONDS unless the watchdog has ended it.
+    """
     if what == "partition":
         _partition()
         return
@@ -152,14 +159,13 @@ def chaos(what: str) -> None:
 
 
 def _partition() -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that the network comes back
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that `cut_off` removes its routes
     with cut_off() as networks:
         print(f"away for {PARTITION_SECONDS:.0f} s: {', '.join(map(str, networks))}", flush=True)
         time.sleep(PARTITION_SECONDS)
 
 
 def main(words: list[str]) -> None:
-    """One of the four."""
     match words:
         case ["tables"]:
             tables()

@@ -1,4 +1,4 @@
-"""The crash: SIGKILL at the worst moment, and what the lane was doing just then."""
+"""The crash: SIGKILL at the worst moment, and the lane's state at that moment."""
 
 import time
 from dataclasses import dataclass
@@ -11,32 +11,32 @@ from tools.demo.lane import DemoLane
 from tools.demo.topic import Topic
 from tools.demo.watch import TargetWatch, offset
 
-#: The worst moment is between PREPARE TRANSACTION and COMMIT PREPARED. It lasts some milliseconds and comes with each
-#: epoch; after this time any moment will do.
+#: The worst moment is between PREPARE TRANSACTION and COMMIT PREPARED. It lasts some milliseconds in each epoch; after
+#: this time the lane is killed at any moment.
 WAIT_SECONDS = 5.0
 LOOK_SECONDS = 0.002
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crash:
-    """What was found after the SIGKILL and before the lane came back."""
+    """State observed after the SIGKILL and before the lane restarts."""
 
     at: float  #: monotonic seconds
     wall: float  #: seconds since 1970, as in the log
     generation: int
-    #: newest epoch that Spark had planned, where it ends, and whether its checkpoint entry exists
+    #: newest epoch that Spark had planned, its end offset, and whether its entry in commits/ exists
     planned: int
     planned_end: int
     decided: bool
-    #: prepared transactions that were left behind
+    #: gids of the prepared transactions
     in_doubt: tuple[str, ...]
-    #: where the target was, and how many messages the topic had beyond that
+    #: end offset of the last visible epoch, and the number of messages in the topic after it
     position: int
     lag: int
 
 
 def crash(lane: DemoLane, target: Engine, watch: TargetWatch, topic: Topic) -> Crash:
-    """Kill the lane's process group, if it can be while a transaction is prepared."""
+    """Kill the lane's process group, if possible while a transaction is prepared."""
     lane.must_live()
     _await_prepared(target)
     at, wall = time.monotonic(), time.time()
@@ -57,7 +57,7 @@ def crash(lane: DemoLane, target: Engine, watch: TargetWatch, topic: Topic) -> C
 
 
 def in_doubt(target: Engine) -> tuple[str, ...]:
-    """Gids of the transactions that are prepared now."""
+    """Gids of the prepared transactions."""
     with target.connect() as connection:
         return tuple(one.gid for one in prepared(connection))
 
@@ -70,6 +70,6 @@ def _await_prepared(target: Engine) -> None:
 
 
 def _end(lane: DemoLane, epoch: int) -> int:
-    """Where a planned epoch ends: the last line of Spark's offsets file."""
+    """End offset of a planned epoch, from the last line of Spark's offsets file."""
     text = (lane.checkpoint / "offsets" / str(epoch)).read_text()
     return offset(Offsets.from_json(text.splitlines()[-1]))

@@ -1,4 +1,4 @@
-"""The timeline as four charts on one time axis, with the crash and the recovery behind each of them."""
+"""The timeline as four charts on one time axis; each has the crash and the recovery in the background."""
 
 from html import escape
 
@@ -9,15 +9,14 @@ from tools.demo.timeline import Timeline
 LOWEST_LATENCY = 0.01
 EPOCHS_HEIGHT = 34
 AXIS_HEIGHT = 22
-#: so many labels fit on the axis of a telephone
+#: labels that fit on the axis on a phone
 AXIS_LABELS = 7
 AXIS_STEPS = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 1800)
-#: times the highest rate of the load that the rate chart has room for
+#: the rate chart shows at most this multiple of the load's highest rate
 RATE_HEADROOM = 3
 
 
 def charts(line: Timeline) -> str:
-    """All charts."""
     frame = Frame(seconds=line.seconds, backdrop=_backdrop(line))
     return "".join(
         (
@@ -31,7 +30,7 @@ def charts(line: Timeline) -> str:
 
 
 def _rate(frame: Frame, line: Timeline) -> str:
-    """Catching up is so fast that it would flatten everything else: it is cut off, with its height in figures."""
+    """The rate while catching up is cut off, with its peak as text: it would flatten the rest of the chart."""
     usual = RATE_HEADROOM * max((value for _, value in line.produced), default=1.0)
     scale = linear([value for _, value in (*line.produced, *line.applied)], usual)
     shapes = frame.bars(line.applied, scale, "applied") + frame.steps(line.produced, scale, "produced")
@@ -61,7 +60,7 @@ def _key(*entries: tuple[str, str]) -> str:
 
 
 def _backdrop(line: Timeline) -> str:
-    """The time without epochs, the time of catching up, and the crash itself."""
+    """Marks the time without epochs, the time of catching up, the crash and the end of the load."""
     frame = Frame(seconds=line.seconds, backdrop="")
     down, behind = frame.percent(line.first_epoch - line.killed), frame.percent(line.caught_up - line.first_epoch)
     killed, ended = frame.percent(line.killed), frame.percent(line.load_ended)
@@ -74,7 +73,7 @@ def _backdrop(line: Timeline) -> str:
 
 
 def _headings(frame: Frame, line: Timeline) -> str:
-    """What the coloured ground means."""
+    """Labels of the backdrop."""
     anchor, shift = ("end", -5) if line.caught_up > 0.8 * line.seconds else ("start", 5)
     return (
         '<svg class="headings" width="100%" height="18" aria-hidden="true">'
@@ -96,7 +95,7 @@ def _style(generation: int, first: int) -> str:
 
 
 def _epochs(frame: Frame, line: Timeline) -> str:
-    """A tick for each epoch, as tall as it is large."""
+    """A tick for each epoch; its height grows with the root of the number of messages."""
     largest = max((tick.messages for tick in line.epochs), default=1) or 1
     ticks = []
     for tick in line.epochs:
@@ -114,7 +113,7 @@ def _epochs(frame: Frame, line: Timeline) -> str:
 
 
 def _axis(frame: Frame) -> str:
-    """Seconds since the load began."""
+    """The time axis, in seconds since the load began."""
     step = next((step for step in AXIS_STEPS if frame.seconds / step <= AXIS_LABELS), AXIS_STEPS[-1])
     labels = [
         f'<text x="{frame.percent(second)}" y="15" text-anchor="{"middle" if second else "start"}">{second} s</text>'

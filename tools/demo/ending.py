@@ -1,4 +1,4 @@
-"""How things stand when the lane was stopped in good order."""
+"""The target's state after a graceful stop of the lane."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from app.config.settings import Settings
 from app.ledger.store import Ledger
 from tools.demo.crash import in_doubt
 
-#: after each of pgbench's transactions these are equal: what tellers, branches and accounts gained, and the history
+#: these four sums are equal after each pgbench transaction
 _MONEY = text("""
     select (select sum(abalance) from pgbench_accounts), (select sum(tbalance) from pgbench_tellers),
            (select sum(bbalance) from pgbench_branches), (select coalesce(sum(delta), 0) from pgbench_history)
@@ -19,23 +19,23 @@ _VERSION = text("select split_part(current_setting('server_version'), ' ', 1)")
 
 @dataclass(frozen=True, kw_only=True)
 class DemoEnding:
-    """What was found at the target."""
+    """The final state of the target, and the end of the topic."""
 
-    #: what the lane last said of itself
+    #: from the lane's last row in `lane_state`
     state: str
     in_doubt: tuple[str, ...]
     #: end of the ledger, and of the topic
     position: int
     topic_end: int
-    #: balances of accounts, tellers and branches, and the sum of the history
+    #: sums of the balances of accounts, tellers and branches, and of the deltas in the history
     money: tuple[int, ...]
     pgbench_transactions: int
-    #: the server's version
+    #: server version
     postgres: str
 
 
 def ending(settings: Settings, target: Engine, position: int, topic_end: int) -> DemoEnding:
-    """Look at the target; the lane has ended."""
+    """Read the target's state; the lane must have ended."""
     with target.connect() as connection:
         state = Ledger(settings.target.db_schema, settings.lane).state(connection)
         money = connection.execute(_MONEY).one()

@@ -1,7 +1,7 @@
-"""What ends a demo before it can be judged."""
+"""The error that ends a demo before its checks run."""
 
 from app.errors import SurelaneError
 
 
 class DemoFailed(SurelaneError):
-    """The demo could not be played to its end."""
+    """The demo could not run to its end."""

@@ -1,4 +1,4 @@
-"""The lane under test: a real `surelane run` in a process group of its own, started and killed from outside."""
+"""The lane under test: a real `surelane run` in its own process group, started and killed from outside."""
 
 import json
 import os
@@ -24,13 +24,13 @@ from tools.devstack.wait import wait_for
 
 LANE = "demo"
 KILL_SECONDS = 10.0
-#: enough for the demo; the servers share the machine
+#: two cores are enough; the servers share the machine
 SPARK_MASTER = "local[2]"
 
 
 @dataclass(frozen=True)
 class DemoLane:
-    """The lane's files are in `folder`; a lane that an interrupted demo left running is found there again."""
+    """The lane's files are in `folder`; its pid file finds a lane that an interrupted demo left running."""
 
     folder: Path
 
@@ -47,13 +47,13 @@ class DemoLane:
         return Daemon(name="surelane run", pid_file=self.folder / "pid", log_file=self.folder / "lane.log")
 
     def configure(self, endpoints: Endpoints) -> Settings:
-        """Write the configuration; gives it as the lane will read it."""
+        """Write the configuration file; returns the settings as the lane reads them."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(yaml.safe_dump(_configuration(endpoints, self.checkpoint), sort_keys=False))
         return load(self.config)
 
     def migrate(self) -> None:
-        """`surelane migrate`."""
+        """Run `surelane migrate`; raises DemoFailed if it fails."""
         command = [*_surelane(), "migrate", "--config", str(self.config)]
         done = subprocess.run(
             command, env=_environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
@@ -62,34 +62,34 @@ class DemoLane:
             raise DemoFailed(f"surelane migrate ended with status {done.returncode}:\n{done.stderr}")
 
     def start(self) -> None:
-        """`surelane run`; returns at once."""
+        """Start `surelane run`; returns at once."""
         self.daemon.start([*_surelane(), "run", "--config", str(self.config)], _environment())
 
     def kill(self) -> None:
-        """SIGKILL to the lane's every process, Python and Java; does nothing when none is left."""
+        """Send SIGKILL to the process group, Python and Java, and wait for its end; does nothing if it has ended."""
         process = self.daemon.process()
         if process is None:
             return
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         wait_for(lambda: not _members(process.pid), reason="the end of the lane", seconds=KILL_SECONDS)
-        self.daemon.kill()  # it is dead: forget it
+        self.daemon.kill()  # the process is dead: remove the pid file
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the end."""
+        """Send SIGTERM and wait for the end; after a timeout, SIGKILL."""
         self.daemon.stop()
 
     def must_live(self) -> None:
-        """Raise with its last words when it has ended by itself."""
+        """Raise DemoFailed with the end of the log if the lane has ended."""
         if self.daemon.pid is None:
             raise DemoFailed(f"the lane ended by itself:\n{self.daemon.log_tail()}")
 
     def log_size(self) -> int:
-        """Where the log ends now."""
+        """Bytes of the log."""
         return self.daemon.log_file.stat().st_size
 
     def events(self, since: int = 0) -> Iterator[Mapping[str, Any]]:
-        """The log's events from that place on; lines that are not Surelane's are left out."""
+        """Events of the log from byte `since` on; lines that are not JSON objects are skipped."""
         with self.daemon.log_file.open("rb") as log:
             log.seek(since)
             for line in log.read().splitlines():
@@ -117,7 +117,7 @@ def _surelane() -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, without variables that would change the configuration, and with the way to this code."""
+    """This process's environment, without variables that override the configuration; PYTHONPATH finds this code."""
     keys = {f"SURELANE_{name}".upper() for name in Settings.model_fields}
     kept = {name: value for name, value in os.environ.items() if name.upper().partition("__")[0] not in keys}
     here = str(Path(app.__file__).resolve().parent.parent)
@@ -125,7 +125,7 @@ def _environment() -> dict[str, str]:
 
 
 def _members(group: int) -> list[psutil.Process]:
-    """Living processes of a process group."""
+    """Processes of a process group, without zombies."""
     found = []
     for process in psutil.process_iter(["status"]):
         with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""The load: pgbench and the shop as clients of the source, and the probe that times the way to the target."""
+"""The load: pgbench and the shop as clients of the source, and the probe that measures latency."""
 
 import os
 from collections.abc import Iterator
@@ -14,16 +14,16 @@ from tools.demo.shop import Shop
 from tools.devstack.process import Daemon
 from tools.devstack.wait import wait_for
 
-#: transactions a second that pgbench aims at; each is four changes
+#: target rate of pgbench in transactions a second; each makes four changes
 PGBENCH_RATE = 150
 PGBENCH_CLIENTS = 2
-#: longer than any demo: it is stopped
+#: longer than any demo, which stops pgbench
 PGBENCH_SECONDS = 3600
 SESSION_END_SECONDS = 10.0
 
 
 class Load:
-    """Everything that writes to the source."""
+    """All clients that write to the source."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.shop, self.probe = Shop(url), Probe(url)
@@ -36,7 +36,7 @@ class Load:
 
     @contextmanager
     def running(self) -> Iterator["Load"]:
-        """Write until the block ends, or `stop`."""
+        """Run the clients until the block ends, or until `stop`."""
         options = [f"--rate={PGBENCH_RATE}", f"--client={PGBENCH_CLIENTS}", f"--time={PGBENCH_SECONDS}", "--no-vacuum"]
         self._pgbench.start([str(pgbench()), *options, self._url], os.environ)
         with closing(self.shop), closing(self.probe):
@@ -48,19 +48,19 @@ class Load:
                 self._pgbench.stop()
 
     def check(self) -> None:
-        """Raise when a client has died."""
+        """Raise if a client has failed; DemoFailed for pgbench."""
         for thread in self._threads:
             thread.check()
         if self._pgbench.pid is None:
             raise DemoFailed(f"pgbench ended by itself:\n{self._pgbench.log_tail()}")
 
     def stop(self) -> int:
-        """Stop all clients; gives the number of the last beat, which the source commits after everything else."""
+        """Stop all clients; returns the number of the last beat, which is the last commit at the source."""
         self.check()
         self._pgbench.stop()
         for thread in self._threads:
             thread.stop()
-        # A server process whose client is gone may be committing still.
+        # A backend whose client is gone may still be committing.
         wait_for(self.probe.is_alone, reason="the end of the other clients' sessions", seconds=SESSION_END_SECONDS)
         self.probe.step()
         return self.probe.beats

@@ -1,4 +1,4 @@
-"""All that look on: at the target's ledger and probe, at the topic, and the reader that looks for half epochs."""
+"""All observers: of the target's ledger and probe, of the topic, and the reader that searches for partial epochs."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ LOOK_SECONDS = 0.05
 
 
 class Onlookers:
-    """Three threads, each with a connection of its own, from the first epoch to the last."""
+    """Three threads, each with its own connection, that observe from the first epoch to the last."""
 
     def __init__(self, settings: Settings, target: Engine) -> None:
         self.watch = TargetWatch(target, settings.target.db_schema, settings.lane)
@@ -33,7 +33,7 @@ class Onlookers:
 
     @contextmanager
     def looking(self) -> Iterator["Onlookers"]:
-        """Look until the block ends."""
+        """Observe until the block ends."""
         with ExitStack() as stack:
             for closed in (self.watch, self.topic, self.snapshots):
                 stack.enter_context(closing(closed))
@@ -43,15 +43,18 @@ class Onlookers:
 
     @property
     def lag(self) -> int:
-        """Messages the topic has and the target has not, at the last look."""
+        """Messages in the topic that are not visible at the target, at the last observation."""
         return max(0, self.topic.lengths[-1].end - self.watch.position) if self.topic.lengths else 0
 
     def lags(self) -> list[tuple[float, int]]:
-        """The lag at each look at the topic."""
+        """(monotonic seconds, lag in messages) at each observation of the topic."""
         return lags(list(self.topic.lengths), list(self.watch.epochs))
 
     def until(self, done: Callable[[], bool], reason: str, seconds: float, checks: list[Callable[[], None]]) -> float:
-        """Wait for something to be seen, and give the moment; `checks` raise when it cannot happen any more."""
+        """Poll `done` until it is true; returns the moment (monotonic seconds).
+
+        `checks` run at each poll and raise if it cannot happen any more; raises DemoFailed after `seconds`.
+        """
         end = time.monotonic() + seconds
         while not done():
             for check in (*(thread.check for thread in self._threads), *checks):

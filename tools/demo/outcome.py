@@ -1,4 +1,4 @@
-"""The outcome: figures, checks, and whether the demo has shown what it promised. All follows from what was seen."""
+"""The outcome: figures, checks and verdict, computed from the observations alone."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from tools.demo.timeline import Series, Tick, Timeline, growth, latencies, perce
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """Seconds from the source's commit until another connection to the target saw it."""
+    """Seconds from the source's commit until the change is visible on another connection to the target."""
 
     p50: float | None
     p99: float | None
@@ -26,7 +26,6 @@ class Latency:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Latency":
-        """Summary of single values."""
         return cls(
             p50=percentile(values, 0.5), p99=percentile(values, 0.99), worst=percentile(values, 1.0), beats=len(values)
         )
@@ -34,21 +33,19 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What was measured."""
-
     seconds_of_load: float
     #: transactions at the source: pgbench's, the shop's by kind
     pgbench: int
     shop: Mapping[str, int]
     epochs: int
-    #: epochs by the way they were applied
+    #: number of epochs by plan
     plans: Mapping[str, int]
     #: over all epochs, Debezium's snapshot included
     counts: Counts
-    #: messages a second that the load made, and that were applied while the lane caught up after the crash
+    #: messages a second: produced by the load; applied while the lane caught up after the crash
     rate: float
     rate_behind: float
-    #: without what the crash delayed, and all
+    #: without the beats that the crash delayed; all beats
     latency: Latency
     latency_with_crash: Latency
     snapshots: int
@@ -56,8 +53,6 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOutcome:
-    """Everything the report shows."""
-
     lane: str
     figures: Figures
     crash: Crash
@@ -65,7 +60,7 @@ class DemoOutcome:
     comparisons: tuple[Comparison, ...]
     checks: tuple[DemoCheck, ...]
     timeline: Timeline
-    #: version of the servers
+    #: server version
     postgres: str
     #: load average of the machine before the demo
     load_before: float
@@ -74,11 +69,10 @@ class DemoOutcome:
 
     @property
     def passed(self) -> bool:
-        """Whether every check holds."""
         return all(check.ok for check in self.checks)
 
     def as_json(self) -> dict[str, Any]:
-        """For `--json`: everything but the timeline."""
+        """For `--json`; without the timeline."""
         plain = asdict(self)
         del plain["timeline"]
         tables = [asdict(one) | {"equal": one.equal} for one in self.comparisons]
@@ -86,7 +80,6 @@ class DemoOutcome:
 
 
 def outcome(seen: DemoView) -> DemoOutcome:
-    """Conclude."""
     return DemoOutcome(
         lane=LANE,
         figures=_figures(seen),
@@ -123,7 +116,7 @@ def _figures(seen: DemoView) -> Figures:
 
 
 def _rate_behind(seen: DemoView) -> float:
-    """From the new process's first moment of work to the end of its backlog."""
+    """Messages a second from the new process's start of work until it has caught up."""
     behind = [epoch for epoch in seen.onlookers.watch.epochs if seen.crash.at < epoch.at <= seen.caught_up]
     worked = seen.recovery.caught_up_seconds - seen.recovery.start_seconds
     return (behind[-1].end - seen.crash.position) / worked if behind else 0.0

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else: styles and drawings are in it."""
+"""The report as one self-contained HTML page, styles and drawings included."""
 
 from html import escape
 from pathlib import Path
@@ -13,7 +13,6 @@ HASH_CHARACTERS = 16
 
 
 def page(outcome: DemoOutcome) -> str:
-    """The whole page."""
     title = f"Surelane demo: {'passed' if outcome.passed else 'failed'}"
     sections = (_tiles(outcome), _timeline(outcome), _story(outcome), _promises(outcome), _tables(outcome))
     return (

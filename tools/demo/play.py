@@ -1,4 +1,4 @@
-"""The play: what happens, in order. Everything is seen from outside; nothing is assumed of the lane."""
+"""Runs the demo step by step. All observations are from outside; nothing is assumed about the lane."""
 
 import os
 import time
@@ -27,20 +27,20 @@ from tools.devstack.stack import DATABASE
 
 #: generous: a busy machine is no failure of the lane
 CATCH_UP_SECONDS = 180.0
-#: the load goes on so long after the lane has caught up, to show that all is as before
+#: the load continues for so long after the lane has caught up, to show normal operation
 AFTER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoView:
-    """Everything that was observed; moments are monotonic seconds."""
+    """All observations; moments are monotonic seconds."""
 
-    #: load average of the machine before anything was started: whether others were at work, too
+    #: load average of the machine before the start, which shows other work on it
     load_before: float
-    began: float  #: the load
+    began: float  #: start of the load
     load_ended: float
-    caught_up: float  #: after the crash
-    ended: float  #: everything was applied
+    caught_up: float  #: after the crash, the lag is as before it
+    ended: float  #: all messages are applied
     onlookers: Onlookers
     load: Load
     crash: Crash
@@ -50,16 +50,16 @@ class DemoView:
 
 
 def play(stack: Stack, seconds: int, progress: Progress) -> DemoView:
-    """Play on a stack that has no data yet; `seconds` is the least time under load before the crash, and after it."""
+    """Run the demo on a stack without data; `seconds` is the least time under load before the crash, and after it."""
     lane, load_before = DemoLane(stack.data_dir / "lane"), os.getloadavg()[0]
-    # 1. The stage: both databases with their tables, then Kafka and Debezium, which takes a snapshot of the source.
+    # 1. Set up both databases with their tables, then Kafka and Debezium, which takes a snapshot of the source.
     with progress.step("two Postgres servers with pgbench's tables and an order shop"):
         prepare_databases(stack)
     with progress.step("Kafka, Kafka Connect, Debezium"):
         settings = lane.configure(stack.up())
     with progress.step("surelane migrate"):
         lane.migrate()
-    # Whoever looks on may read, and nothing else.
+    # Observers use a read-only role.
     source, target = (make_engine(postgres_url(one.url(DATABASE, READER))) for one in (stack.source, stack.target))
     with Onlookers(settings, target).looking() as onlookers, _killed_at_the_end(lane):
         return _Play(stack, settings, lane, source, target, onlookers, progress, load_before).run(seconds)
@@ -85,23 +85,23 @@ class _Play:
     load_before: float
 
     def run(self, seconds: int) -> DemoView:
-        """From the lane's first start to the comparison."""
+        """Run the steps from the lane's first start to the comparison."""
         # 2. The lane applies the snapshot.
         self._start("surelane run: the lane applies Debezium's snapshot")
         load = Load(self.stack.source.url(DATABASE), self.lane.folder)
         with load.running():
-            # 3. Clients work at the source.
+            # 3. Clients write to the source.
             began = time.monotonic()
             self._let_work(load, began + seconds, "pgbench and the shop work at the source, the lane follows")
-            # 4. The crash, and a restart as a service manager does it.
+            # 4. Kill the lane, and restart it as a service manager does.
             hit = self._crash(load)
             log_from = self.lane.log_size()
             caught_up = self._recover(load, hit)
-            # 5. All as before, then the clients go.
+            # 5. Normal operation, then the clients stop.
             until = max(hit.at + seconds, time.monotonic() + AFTER_SECONDS)
             self._let_work(load, until, "the load goes on")
             last_beat, load_ended = load.stop(), time.monotonic()
-        # 6. The last change was the probe's: when it has arrived, and the transaction's end, everything has.
+        # 6. The probe makes the last change: once it and the end of its transaction are applied, everything is.
         ended = self._finish(last_beat)
         with self.progress.step("SIGTERM: the lane stops in good order"):
             self.lane.stop()
@@ -140,7 +140,7 @@ class _Play:
             return crash(self.lane, self.target, self.onlookers.watch, self.onlookers.topic)
 
     def _recover(self, load: Load, hit: Crash) -> float:
-        """Start the lane again; gives the moment at which the lag was what it had been."""
+        """Restart the lane; returns the moment at which the lag is back to its level before the crash."""
         usual = max(usual_lag(self.onlookers.lags(), hit.at), 1)
 
         def caught_up() -> bool:

@@ -1,4 +1,4 @@
-"""The probe: a row that is given a new number at the source all the time, so that its way can be timed."""
+"""The probe: a row at the source that gets a new number periodically, to measure the latency to the target."""
 
 import time
 
@@ -11,26 +11,26 @@ _PGBENCH = "select from pg_stat_activity where application_name = 'pgbench'"
 
 
 class Probe:
-    """A client of the source; `step` is one beat."""
+    """A client of the source; each `step` commits one beat."""
 
     def __init__(self, url: str) -> None:
         self._connection = psycopg2.connect(url, application_name="probe")
-        #: when the source had committed each beat (monotonic seconds); the first number is 1
+        #: monotonic seconds after each beat's commit; beat n is at index n - 1
         self.committed: list[float] = []
 
     @property
     def beats(self) -> int:
-        """The newest number."""
+        """Number of the newest beat."""
         return len(self.committed)
 
     def step(self) -> None:
-        """Commit the next number and note when that was done."""
+        """Commit the next beat and record the time."""
         with self._connection, self._connection.cursor() as cursor:
             cursor.execute(_BEAT, [self.beats + 1])
         self.committed.append(time.monotonic())
 
     def is_alone(self) -> bool:
-        """Whether pgbench has no session left at the source."""
+        """Whether pgbench has no session at the source."""
         with self._connection, self._connection.cursor() as cursor:
             cursor.execute(_PGBENCH)
             return cursor.fetchone() is None

@@ -1,4 +1,4 @@
-"""pgbench: found beside the Postgres server that the stack runs."""
+"""Finds and runs pgbench of the Postgres installation that the stack uses."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ HINT = (
 
 
 def pgbench() -> Path:
-    """The program; raises EnvironmentMissing when this Postgres was installed without it."""
+    """Path of the program; raises EnvironmentMissing if this Postgres installation lacks it."""
     program = bin_dir() / "pgbench"
     if not program.is_file():
         raise EnvironmentMissing(f"this Postgres has no pgbench: {program} is missing", hint=HINT)
@@ -21,7 +21,7 @@ def pgbench() -> Path:
 
 
 def initialise(url: str, steps: str) -> None:
-    """`pgbench -i`: make pgbench's tables; `steps` as its option -I has them (g: generate the rows)."""
+    """Run `pgbench -i` to create pgbench's tables; `steps` are those of its option -I (g: generate the rows)."""
     command = [str(pgbench()), "--initialize", "--quiet", f"--init-steps={steps}", "--scale=1", url]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:

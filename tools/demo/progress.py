@@ -1,4 +1,4 @@
-"""What is shown while the demo works: a line for each step, with a live one below on a terminal."""
+"""Progress of the demo: a line for each step, and a live line on a terminal."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from rich.markup import escape
 
 
 class Progress:
-    """Writes to stderr: stdout is the report's."""
+    """Writes to stderr; stdout is for the report."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -17,7 +17,7 @@ class Progress:
 
     @contextmanager
     def step(self, title: str) -> Iterator[Callable[[str], None]]:
-        """Show that a step is at work, and how long it took; the function it gives shows a detail meanwhile."""
+        """Show a step while it runs, then its duration; the yielded function shows a detail of the running step."""
         began = time.monotonic()
         if not self._console.is_terminal:
             self._console.print(f"surelane: {escape(title)}")
@@ -28,10 +28,10 @@ class Progress:
         self._console.print(f"[green]✓[/] {escape(title)} [dim]{time.monotonic() - began:.1f} s[/]")
 
     def say(self, words: str) -> None:
-        """A line."""
+        """Print a line."""
         self._console.print(escape(words), soft_wrap=True)
 
     @property
     def seconds(self) -> float:
-        """Since the demo began."""
+        """Seconds since the demo began."""
         return time.monotonic() - self._began

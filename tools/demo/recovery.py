@@ -1,4 +1,4 @@
-"""The recovery: what the successor of the killed lane found, decided and did again."""
+"""The recovery: what the restarted lane found in doubt, decided and replayed."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from tools.demo.watch import SeenEpoch
 
 @dataclass(frozen=True, kw_only=True)
 class Settled:
-    """A prepared transaction that was left in doubt, and what became of it."""
+    """A transaction that was in doubt, and the decision on it."""
 
     gid: str
     decision: str
@@ -21,31 +21,31 @@ class Settled:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoRecovery:
-    """Seconds are counted from the SIGKILL."""
+    """Facts of the recovery; seconds are since the SIGKILL."""
 
     generation: int
     settled: tuple[Settled, ...]
-    #: how the start went on, in the words of the lane's log
+    #: how the start continued, from the lane's log
     decision: str
-    start_seconds: float  #: until the new process had settled and decided
-    first_epoch_seconds: float  #: until another connection saw its first epoch
-    caught_up_seconds: float  #: until the lag was what it had been before
-    #: epochs that the killed lane had planned, and had not finished
+    start_seconds: float  #: until the new process had settled the in-doubt transactions and decided where to resume
+    first_epoch_seconds: float  #: until its first epoch was visible on another connection
+    caught_up_seconds: float  #: until the lag was back to its level before the crash
+    #: epochs that the killed lane had planned and not finished
     replayed_epochs: int
     replayed_messages: int
-    #: messages that were read again and found applied
+    #: messages that were read again and were already applied
     duplicates: int
 
 
 def first_epoch(crash: Crash, epochs: Iterable[SeenEpoch]) -> SeenEpoch | None:
-    """The first one of a newer generation than the killed one's."""
+    """The first epoch of a generation newer than the killed lane's."""
     return next((epoch for epoch in epochs if epoch.generation > crash.generation), None)
 
 
 def recovery(
     crash: Crash, epochs: Iterable[SeenEpoch], caught_up_at: float, log: Iterable[Mapping[str, Any]]
 ) -> DemoRecovery:
-    """Everything about it; `log` has the events since the crash, `epochs` has an epoch of a newer generation."""
+    """`log` has the events since the crash; `epochs` must include an epoch of a newer generation."""
     newer = [epoch for epoch in epochs if epoch.generation > crash.generation]
     again = [epoch for epoch in newer if epoch.start < crash.planned_end]
     events = list(log)

@@ -1,4 +1,4 @@
-"""The figures in words, for the terminal and for the page."""
+"""The figures as text, for the terminal and the page."""
 
 import os
 from collections.abc import Mapping
@@ -11,14 +11,13 @@ from tools.demo.recovery import DemoRecovery
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """Something that happened, seconds since the load began."""
+    """An event of the demo; `at` is in seconds since the load began."""
 
     at: float
     words: str
 
 
 def load(figures: Figures) -> str:
-    """What the clients did."""
     return (
         f"{figures.pgbench:,} transactions of pgbench and {sum(figures.shop.values()):,} of the shop"
         f" at the source in {figures.seconds_of_load:.0f} s"
@@ -26,39 +25,35 @@ def load(figures: Figures) -> str:
 
 
 def shop(kinds: Mapping[str, int]) -> str:
-    """What the shop did."""
     return ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
 
 
 def messages(figures: Figures) -> str:
-    """What the lane did."""
     plans = ", ".join(f"{count:,} {plan}" for plan, count in figures.plans.items())
     return f"{figures.counts.consumed:,} in {figures.epochs:,} epochs ({plans})"
 
 
 def latency(found: Latency) -> str:
-    """Median, 99th percentile and worst."""
     if found.p50 is None or found.p99 is None or found.worst is None:
         return "not measured"
     return f"p50 {seconds(found.p50)}, p99 {seconds(found.p99)}, worst {seconds(found.worst)}"
 
 
 def seconds(value: float | None) -> str:
-    """Milliseconds below a second."""
+    """Below one second in milliseconds; "-" for None."""
     if value is None:
         return "-"
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
 def in_work(crash: Crash) -> str:
-    """What the lane was doing when it was killed."""
+    """The lane's state when it was killed."""
     doubt = f", {' and '.join(crash.in_doubt)} prepared" if crash.in_doubt else ""
     decided = "decided" if crash.decided else "not decided"
     return f"SIGKILL in epoch {crash.planned} ({decided}{doubt}), {crash.lag:,} messages behind"
 
 
 def recovery(found: DemoRecovery) -> str:
-    """How long it took."""
     return (
         f"ready after {found.start_seconds:.1f} s, first epoch visible after {found.first_epoch_seconds:.1f} s,"
         f" caught up after {found.caught_up_seconds:.1f} s"
@@ -66,24 +61,22 @@ def recovery(found: DemoRecovery) -> str:
 
 
 def settled(found: DemoRecovery) -> str:
-    """What the start did with what was in doubt."""
+    """What the start did with the transactions in doubt."""
     ends = (f"{one.gid}: {one.decision.replace('_', ' ')}, because {one.because}" for one in found.settled)
     return "; ".join(ends) or "nothing was in doubt"
 
 
 def epochs(count: int) -> str:
-    """So many epochs."""
     return "1 epoch" if count == 1 else f"{count:,} epochs"
 
 
 def replayed(found: DemoRecovery) -> str:
-    """What was done again."""
     messages = f"{found.replayed_messages:,} messages, {found.duplicates:,} of them applied already"
     return f"{epochs(found.replayed_epochs)}, {messages}"
 
 
 def machine(outcome: DemoOutcome) -> str:
-    """What all this ran on."""
+    """The machine and its load before the demo."""
     return (
         f"Clients, Kafka, Debezium, Spark and two Postgres {outcome.postgres} servers shared {os.cpu_count()} cores"
         f" (load average before the demo: {outcome.load_before:.1f})."
@@ -91,9 +84,9 @@ def machine(outcome: DemoOutcome) -> str:
 
 
 def story(outcome: DemoOutcome) -> tuple[Moment, ...]:
-    """What happened, in order."""
+    """The events of the demo, in order."""
     line, back = outcome.timeline, outcome.recovery
-    told = (
+    moments = (
         (0.0, "pgbench and the shop begin to work at the source; the lane has applied Debezium's snapshot of it."),
         (line.killed, f"{in_work(outcome.crash)}. A new process is started at once."),
         (
@@ -105,4 +98,4 @@ def story(outcome: DemoOutcome) -> tuple[Moment, ...]:
         (line.load_ended, "The clients stop."),
         (line.seconds, "Everything is applied; then SIGTERM, and the comparison."),
     )
-    return tuple(Moment(at=at, words=words) for at, words in told)
+    return tuple(Moment(at=at, words=words) for at, words in moments)

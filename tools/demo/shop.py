@@ -1,14 +1,14 @@
-"""The order shop: a client that makes, changes and deletes orders, customers and products."""
+"""The order shop: a client that inserts, updates and deletes orders and customers, and updates products."""
 
 import random
 from collections import Counter
 from collections.abc import Callable
 
 import psycopg2
-from psycopg2.extensions import cursor as Cursor  # a class, whatever its name
+from psycopg2.extensions import cursor as Cursor  # a class, despite its lowercase name
 
 MAX_LINES = 6
-#: what a day in the shop is made of, by weight
+#: kind of transaction -> weight
 WEIGHTS = {"order": 45, "progress": 25, "cancel": 10, "reprice": 8, "rename": 5, "register": 4, "forget": 3}
 #: seconds between two transactions
 EVERY_SECONDS = 0.04
@@ -43,14 +43,14 @@ _FORGET = "delete from customers where code = (select customer from orders order
 
 
 class Shop:
-    """One client of the source; `step` is one transaction."""
+    """One client of the source; each `step` is one transaction."""
 
     def __init__(self, url: str, seed: int = 7, first_number: int = 1_000_000) -> None:
         """New customers have numbers after `first_number`."""
         self._connection = psycopg2.connect(url, application_name="shop")
-        self._random = random.Random(seed)  # no secret
+        self._random = random.Random(seed)  # not for cryptography
         self._number = first_number
-        #: transactions by kind
+        #: number of transactions by kind
         self.done: Counter[str] = Counter()
         self._kinds: dict[str, Callable[[Cursor], None]] = {
             "order": self._order,
@@ -63,7 +63,7 @@ class Shop:
         }
 
     def step(self) -> None:
-        """One transaction of a kind drawn by weight."""
+        """Run one transaction of a random kind, drawn by weight."""
         (kind,) = self._random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()))
         with self._connection, self._connection.cursor() as cursor:
             self._kinds[kind](cursor)

@@ -1,9 +1,9 @@
-"""The reader who must never see part of an epoch.
+"""A concurrent reader that checks that no snapshot shows part of an epoch.
 
-Every row carries the transaction that wrote it (xmin), and so does every row of the ledger. In one snapshot the data
-may show only transactions whose ledger row the same snapshot shows; a row whose transaction has none belongs to half an
-epoch. The lane writes data in subtransactions, which have numbers of their own but are committed at one moment with
-their parent, so transactions are told apart by their commit time (the target runs with track_commit_timestamp).
+Every row has the id of the transaction that wrote it (xmin), ledger rows included. In one snapshot, all visible rows
+must come from transactions whose ledger row is visible in the same snapshot; a row without one belongs to a partial
+epoch. The lane writes data in subtransactions, which have their own ids but the commit time of their parent, so
+transactions are identified by commit time (the target runs with track_commit_timestamp).
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from sqlalchemy import Engine, Select, func, literal_column, select, table
 from app.ledger.ledger_tables import LedgerTables
 from tools.demo.tables import TABLES
 
-#: seconds between two looks
+#: seconds between two snapshots
 EVERY_SECONDS = 0.5
 
 
 class SnapshotReader:
-    """`step` takes one snapshot of all tables."""
+    """Each `step` takes one snapshot of all tables."""
 
     def __init__(self, engine: Engine, schema: str, lane: str) -> None:
         self._connection = engine.connect().execution_options(isolation_level="REPEATABLE READ")
@@ -28,7 +28,6 @@ class SnapshotReader:
         self.partial: Counter[str] = Counter()
 
     def step(self) -> None:
-        """One snapshot."""
         with self._connection.begin():
             for one in TABLES:
                 if self._connection.execute(_strangers(one.name, self._schema, self._lane)).scalar_one():
@@ -40,7 +39,7 @@ class SnapshotReader:
 
 
 def _strangers(name: str, schema: str, lane: str) -> Select[int]:
-    """How many transactions have rows in the table and no row in the ledger."""
+    """Counts the transactions that have rows in the table and no row in the ledger."""
     ledger = LedgerTables.in_schema(schema).ledger.alias("l")
     writers = select(literal_column("d.xmin").label("id")).select_from(table(name).alias("d")).distinct().subquery("w")
     same = func.pg_xact_commit_timestamp(literal_column("l.xmin")) == func.pg_xact_commit_timestamp(writers.c.id)

@@ -1,4 +1,4 @@
-"""Putting up the stage: a fresh stack whose source is filled before Debezium looks at it for the first time."""
+"""The setup: a fresh stack whose source is filled before Debezium takes its snapshot."""
 
 from tools.demo.programs import initialise
 from tools.demo.tables import HISTORY_KEY, PROBE, SHOP
@@ -6,7 +6,7 @@ from tools.devstack import Stack
 from tools.devstack.roles import CAPTURE, LOGIN, SOURCE, make_roles
 from tools.devstack.stack import DATABASE
 
-#: over the connector's settings: Debezium comes as the role that is for it, and finds its publication made
+#: overrides of the connector's settings: Debezium logs in with its own role, and the publication exists already
 AS_CAPTURE = {"database.user": CAPTURE, "publication.autocreate.mode": "disabled"}
 #: pgbench -I: drop, create tables, generate rows (with a TRUNCATE, which would stop a lane), primary keys
 SOURCE_STEPS, TARGET_STEPS = "dtgp", "dtp"
@@ -20,7 +20,7 @@ FILL_PROBE = "insert into probe values (1, 0, clock_timestamp())"
 
 
 def prepare_databases(stack: Stack) -> None:
-    """Both databases with their tables, the source's with rows; Kafka and Debezium are not there yet."""
+    """Start both databases and create their tables, with rows in the source only; Kafka and Debezium do not run yet."""
     stack.up(kafka=False, connect=False)
     _prepare_source(stack)
     _prepare_target(stack)
@@ -36,10 +36,10 @@ def _prepare_source(stack: Stack) -> None:
 
 
 def _prepare_target(stack: Stack) -> None:
-    """The tables are the superuser's; the lane may write their rows, as ops/postgres/roles.sql has it.
+    """Create the tables as superuser; the lane may write their rows, as ops/postgres/roles.sql grants.
 
-    Its login replicates: the source has checked its foreign keys and run their cascades, and those arrive as changes
-    of their own. Postgres' own subscriptions work in the same way. Commit times are kept for `snapshots`.
+    The lane's login has session_replication_role = replica: the source has checked foreign keys and run their cascades,
+    which arrive as separate changes. Postgres' subscriptions do the same. `snapshots` needs track_commit_timestamp.
     """
     stack.target.execute(f"alter role {LOGIN} set session_replication_role = replica")
     stack.target.execute("alter system set track_commit_timestamp = on")

@@ -1,7 +1,7 @@
 """The demo's tables: the same at the source and at the target.
 
-The shop's foreign keys cascade, so that one statement of a client becomes many changes: a customer's new code
-rewrites the keys of all orders, a deleted order takes its lines along.
+The shop's foreign keys cascade, so that one statement of a client makes many changes: a customer's new code
+changes that column in all of its orders, and deleting an order deletes its lines.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DemoTable:
-    """A table that is compared in the end."""
+    """A table that the demo compares at the end."""
 
     name: str
     key: tuple[str, ...]
@@ -27,7 +27,7 @@ TABLES = (
     DemoTable("probe", ("id",)),
 )
 
-#: pgbench leaves its history without a key; a table that is kept in step needs one.
+#: pgbench creates its history without a primary key; a replicated table needs one.
 HISTORY_KEY = "alter table pgbench_history add column id bigint generated always as identity primary key"
 
 SHOP = """
@@ -61,5 +61,5 @@ create table order_lines (
 create index on order_lines (sku);
 """
 
-#: one row, updated all the time: its way to the target is the latency
+#: one row that is updated periodically, to measure the latency to the target
 PROBE = "create table probe (id integer primary key, beat bigint not null, at timestamptz not null)"

@@ -8,12 +8,11 @@ from tools.demo import report_text as words
 from tools.demo.compare import Comparison
 from tools.demo.outcome import DemoOutcome
 
-#: so many characters of a hash are shown
+#: characters of a hash that are shown
 HASH_CHARACTERS = 8
 
 
 def show(outcome: DemoOutcome, console: Console) -> None:
-    """Print it."""
     verdict = Text("The target is what the source is: every promise held.", style="bold green")
     if not outcome.passed:
         verdict = Text("A promise was broken: see the lines marked ✗.", style="bold red")

@@ -1,11 +1,11 @@
-"""The onlooker at the topic: how long it is, at which moment."""
+"""Observes the topic: its end offset over time."""
 
 import time
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, TopicPartition
 
-#: seconds between two looks
+#: seconds between two observations
 EVERY_SECONDS = 0.2
 ANSWER_SECONDS = 10.0
 
@@ -19,7 +19,7 @@ class Length:
 
 
 class Topic:
-    """One topic with one partition; `step` is one look."""
+    """One topic with one partition; each `step` records its end offset."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "log_level": 0})

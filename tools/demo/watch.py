@@ -1,4 +1,4 @@
-"""The onlooker at the target: on a connection of its own it notes when each epoch and each beat became visible."""
+"""Observes the target: records on its own connection when each epoch and each beat becomes visible."""
 
 import time
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from app.model.counts import Counts
 from app.model.epoch import GENESIS
 from app.model.offsets import Offsets
 
-#: seconds between two looks: how exactly a moment is known
+#: seconds between two observations: the resolution of all moments
 EVERY_SECONDS = 0.025
 _BEAT = text("select beat from probe where id = 1")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeenEpoch:
-    """A ledger row, and when another connection could see it first (monotonic seconds)."""
+    """A ledger row, and when it was first visible on another connection (monotonic seconds)."""
 
     at: float
     generation: int
@@ -30,14 +30,14 @@ class SeenEpoch:
 
 @dataclass(frozen=True, kw_only=True)
 class SeenBeat:
-    """The probe's newest number, and when another connection could see it first."""
+    """The probe's newest number, and when it was first visible on another connection (monotonic seconds)."""
 
     at: float
     beat: int
 
 
 class TargetWatch:
-    """`step` is one look."""
+    """Each `step` reads the probe and the new ledger rows."""
 
     def __init__(self, engine: Engine, schema: str, lane: str) -> None:
         self._connection: Connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -48,16 +48,15 @@ class TargetWatch:
 
     @property
     def position(self) -> int:
-        """The newest offset that is visible."""
         return self.epochs[-1].end if self.epochs else 0
 
     @property
     def beat(self) -> int:
-        """The newest beat that is visible."""
+        """The newest visible beat."""
         return self.beats[-1].beat if self.beats else 0
 
     def step(self) -> None:
-        """Look for a newer beat and for new epochs."""
+        """Read the newest beat, then the new epochs."""
         beat = self._connection.execute(_BEAT).scalar_one_or_none() or 0
         if beat > self.beat:
             self.beats.append(SeenBeat(at=time.monotonic(), beat=beat))
@@ -90,5 +89,5 @@ class TargetWatch:
 
 
 def offset(position: Offsets) -> int:
-    """The offset of the demo's one partition."""
+    """The offset of the topic's only partition."""
     return sum(position.values())

@@ -1,4 +1,4 @@
-"""The local stack of the demo, the tests and the bench: Kafka, Debezium, two Postgres servers; no containers."""
+"""The local stack for demo, tests and benchmarks: Kafka, Debezium, two Postgres servers; no containers."""
 
 from tools.devstack.connect import Connect
 from tools.devstack.kafka import Kafka

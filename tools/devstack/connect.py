@@ -31,7 +31,7 @@ SETTINGS = {
     "offset.storage.topic": "connect.offsets",
     "offset.storage.replication.factor": "1",
     "offset.storage.partitions": "1",
-    # How much of the source's log is sent again after a crash.
+    # Bounds how much of the source's WAL is sent again after a crash.
     "offset.flush.interval.ms": "1000",
     "status.storage.topic": "connect.status",
     "status.storage.replication.factor": "1",
@@ -51,12 +51,12 @@ JAVA_OPTIONS = (
 
 @dataclass(frozen=True)
 class Connect:
-    """One worker (ConnectDistributed) with its files in `data_dir`; what it must remember it keeps in Kafka."""
+    """One worker (ConnectDistributed) with its files in `data_dir`; its persistent state is in Kafka."""
 
     data_dir: Path
-    kafka: Kafka  #: the broker it works for; started before it or at the same time
-    port: int | None = None  #: None: chosen free, then remembered in data_dir
-    properties: Mapping[str, str] = field(default_factory=dict)  #: on top of SETTINGS
+    kafka: Kafka  #: the broker it connects to; must start before it or at the same time
+    port: int | None = None  #: None: a free port is chosen, then kept in data_dir
+    properties: Mapping[str, str] = field(default_factory=dict)  #: override SETTINGS
 
     @property
     def daemon(self) -> Daemon:
@@ -78,7 +78,7 @@ class Connect:
         self.wait_ready()
 
     def launch(self) -> None:
-        """Start the process if it is not running; `wait_ready` waits until it serves."""
+        """Start the process if it is not running; `wait_ready` waits until it accepts requests."""
         if self.daemon.process():
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ class Connect:
         self.daemon.stop()
 
     def kill(self) -> None:
-        """End it as a crash does (kill -9)."""
+        """End the process with SIGKILL, as a crash does."""
         self.daemon.kill()
 
     def restart(self) -> None:
@@ -103,9 +103,9 @@ class Connect:
         self.start()
 
     def register(self, name: str, config: Mapping[str, str]) -> None:
-        """Create the connector, or change it to `config`, and wait until it and its task run.
+        """Create the connector, or update it to `config`, and wait until it and its task run.
 
-        One that runs with this very configuration is left alone; one that has failed is started anew.
+        A connector that runs with this configuration is left unchanged; a failed one is restarted.
         """
         wait_for(lambda: self._put(name, config), reason=f"connector {name} to be taken", seconds=REGISTER_SECONDS)
         if self._failure(name):
@@ -113,30 +113,30 @@ class Connect:
         wait_for(lambda: self.is_running(name), reason=f"connector {name} to run", seconds=REGISTER_SECONDS)
 
     def delete(self, name: str) -> None:
-        """Remove the connector (its offsets stay in Kafka)."""
+        """Delete the connector (its offsets stay in Kafka)."""
         address = f"{self.url}/connectors/{name}"
         request("DELETE", address)
         gone = f"the end of connector {name}"
         wait_for(lambda: request("GET", address).status == 404, reason=gone, seconds=REGISTER_SECONDS)
 
     def restart_connector(self, name: str) -> None:
-        """Start the connector and its tasks anew, failed or not."""
+        """Restart the connector and its tasks, failed or not."""
         request("POST", f"{self.url}/connectors/{name}/restart?includeTasks=true&onlyFailed=false")
         wait_for(lambda: self.is_running(name), reason=f"connector {name} to run", seconds=REGISTER_SECONDS)
 
     def is_running(self, name: str) -> bool:
-        """Whether the connector and every task of it run; raises with the task's words when one has failed."""
+        """Whether the connector and all of its tasks run; raises EnvironmentMissing with the trace of a failed one."""
         if failure := self._failure(name):
             raise EnvironmentMissing(f"connector {name} failed: {failure}", hint=f"read {self.daemon.log_file}")
         states = self._states(name)
         return len(states) > 1 and all(state.get("state") == "RUNNING" for state in states)
 
     def _failure(self, name: str) -> str | None:
-        """What the connector or a task of it failed with."""
+        """The trace of the connector or of its first failed task."""
         return next((str(state.get("trace")) for state in self._states(name) if state.get("state") == "FAILED"), None)
 
     def _states(self, name: str) -> list[dict[str, object]]:
-        """The connector's state, then those of its tasks; empty while nothing is known of it."""
+        """The connector's state, then those of its tasks; empty while the worker does not know the connector."""
         answer = request("GET", f"{self.url}/connectors/{name}/status")
         if not answer.ok:
             return []
@@ -144,7 +144,7 @@ class Connect:
         return [part for part in parts if isinstance(part, dict)]
 
     def _put(self, name: str, config: Mapping[str, str]) -> bool:
-        """False: ask again, the worker is still finding its place in its group."""
+        """Returns False when the caller should retry, for example while the worker joins its group."""
         address = f"{self.url}/connectors/{name}/config"
         if request("GET", address).body == {"name": name, **config}:
             return True
@@ -170,7 +170,7 @@ class Connect:
 
 
 def plugin_dir(set_name: SetName = "connect") -> Path:
-    """The folder with the unpacked Debezium plugin of a set."""
+    """The folder with the unpacked Debezium plugin of a jar set; fetches and unpacks it once."""
     (archive,) = (path for path in artifacts(set_name) if path.suffix != ".jar")
     place = cache_dir() / "plugins" / sha256_of(archive)[:12]
     if not place.is_dir():
@@ -184,7 +184,7 @@ def _unpack(archive: Path, place: Path) -> None:
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
         part = Path(scratch) / "whole"
         with tarfile.open(archive) as content:
-            # Python 3.11.4 brought the safe filter, Debian 12 has 3.11.2; the archive's hash was checked either way.
+            # Python 3.11.4 added the safe filter, Debian 12 has 3.11.2; the archive's hash is verified either way.
             content.extraction_filter = getattr(tarfile, "data_filter", None)
             content.extractall(part)
         part.rename(place)

@@ -1,13 +1,13 @@
-"""The Debezium connector of the local stack: every table of one schema into one topic, in one order.
+"""The Debezium connector of the local stack: all tables of one schema go to one topic.
 
-One topic with one partition has the order of the source as a whole, transaction markers included. Values travel as
-JSON without schemas, so what JSON would round or Debezium would leave out is sent as text.
+One topic with one partition keeps the total order of the source, transaction markers included. Values are JSON
+without schemas, so values that JSON would round or Debezium would omit are sent as text.
 """
 
 import re
 from urllib.parse import urlsplit
 
-#: Debezium's own prefix; no topic keeps it, all are routed to one.
+#: Debezium's topic prefix; no topic has it, because all are routed to one topic.
 PREFIX = "cdc"
 SCHEMA = "public"
 
@@ -28,7 +28,7 @@ def connector(source_url: str, topic: str, name: str) -> dict[str, str]:
         "plugin.name": "pgoutput",
         "slot.name": identifier,
         "publication.name": identifier,
-        # One publication for all tables, those of tomorrow included; what is captured is chosen by the next line.
+        # One publication for all tables, future ones included; the next line selects which schema is captured.
         "publication.autocreate.mode": "all_tables",
         "schema.include.list": SCHEMA,
     }
@@ -45,7 +45,7 @@ def connector(source_url: str, topic: str, name: str) -> dict[str, str]:
         "snapshot.mode": "initial",
         "provide.transaction.metadata": "true",
         "tombstones.on.delete": "true",
-        "skipped.operations": "none",  # truncates too
+        "skipped.operations": "none",  # capture truncates, too
         "heartbeat.interval.ms": "0",
         "decimal.handling.mode": "string",
         "interval.handling.mode": "string",

@@ -1,4 +1,4 @@
-"""The few HTTP requests that Kafka Connect's interface needs, with the standard library."""
+"""HTTP requests to Kafka Connect's REST API, with the standard library."""
 
 import json
 import urllib.error
@@ -11,7 +11,7 @@ REQUEST_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """What a server said: the status and, where it sent one, the JSON body."""
+    """A response: the HTTP status and, where the server sent one, the JSON body."""
 
     status: int
     body: Mapping[str, object]
@@ -22,7 +22,7 @@ class HttpAnswer:
 
 
 def request(method: str, url: str, body: object = None) -> HttpAnswer:
-    """Send one request. A refusal is an answer; status 0 says that nobody answered at all."""
+    """Send one request. HTTP errors are returned, not raised; status 0 means that no server answered."""
     data = None if body is None else json.dumps(body).encode()
     order = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:
@@ -42,5 +42,5 @@ def _object(text: bytes) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {"value": value}
 
 
-#: Straight to the loopback address, whatever proxy the machine is told to use.
+#: Connects to the loopback address directly, whatever proxy the machine is configured with.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -1,7 +1,7 @@
 """A real Kafka broker without containers: one node, KRaft, from jars pinned by hash.
 
-A single node holds everything, so every internal topic has one replica; log retention is off, because the demo and
-the tests replay. The settings are written anew at each start; the node's id and its data stay.
+There is a single node, so every internal topic has one replica; log retention is off, because the demo and
+the tests replay. Each start rewrites the settings; the node's id and its data stay.
 """
 
 import base64
@@ -39,8 +39,8 @@ SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # Longer than a busy machine keeps it waiting: put out for its silence it is away, as nobody else could lead.
-    # After a crash it waits until its own former session has timed out.
+    # Longer than a busy machine delays its heartbeats: once fenced, the only broker is unavailable, as no other can
+    # lead. After a crash it waits until its former session has timed out.
     "broker.session.timeout.ms": "18000",
     "log.retention.ms": "-1",
     "auto.create.topics.enable": "false",
@@ -48,18 +48,18 @@ SETTINGS = {
     "num.io.threads": "4",
 }
 _PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-#: Small heap, and no time spent on optimising code that a short run never gets back.
+#: Small heap and the serial collector: runs are short.
 JAVA_OPTIONS = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
 @dataclass(frozen=True)
 class Kafka:
-    """A broker with its data in `data_dir`."""
+    """A broker that keeps its data in `data_dir`."""
 
     data_dir: Path
-    port: int | None = None  #: None: chosen free, then remembered in data_dir
-    properties: Mapping[str, str] = field(default_factory=dict)  #: on top of SETTINGS
-    #: beside the plain one: name -> protocol (SSL, SASL_SSL); `properties` say with which certificates
+    port: int | None = None  #: None: a free port is chosen, then kept in data_dir
+    properties: Mapping[str, str] = field(default_factory=dict)  #: override SETTINGS
+    #: additional to the plaintext one: name -> protocol (SSL, SASL_SSL); `properties` name the certificates
     listeners: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -78,7 +78,7 @@ class Kafka:
         return f"{LOOPBACK}:{port}"
 
     def at(self, listener: str) -> str:
-        """Address of one of `listeners`."""
+        """Bootstrap address of one of `listeners`."""
         return f"{LOOPBACK}:{known_port(self._port_file(listener))}"
 
     def start(self) -> None:
@@ -86,7 +86,7 @@ class Kafka:
         self.wait_ready()
 
     def launch(self) -> None:
-        """Start the process if it is not running; `wait_ready` waits until it serves."""
+        """Start the process if it is not running; `wait_ready` waits until it accepts requests."""
         if self.daemon.process():
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class Kafka:
         self.daemon.stop()
 
     def kill(self) -> None:
-        """End it as a crash does (kill -9)."""
+        """End the process with SIGKILL, as a crash does."""
         self.daemon.kill()
 
     def restart(self) -> None:
@@ -111,10 +111,10 @@ class Kafka:
         self.start()
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
-        """Create a topic; one that is there stays as it is. Dots in names of settings are written as underscores."""
+        """Create a topic; an existing one stays unchanged. `config` has underscores for the dots of setting names."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-        admin = self._admin()  # has to live until its answer is there
+        admin = self._admin()  # must stay referenced until the future is done
         (made,) = admin.create_topics([topic], operation_timeout=ADMIN_SECONDS).values()
         try:
             made.result()
@@ -125,7 +125,7 @@ class Kafka:
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
-        admin = self._admin()  # has to live until its answer is there
+        admin = self._admin()  # must stay referenced until the future is done
         (gone,) = admin.delete_topics([name], operation_timeout=ADMIN_SECONDS).values()
         gone.result()
         wait_for(lambda: not self.has_topic(name), reason=f"the end of topic {name}", seconds=ADMIN_SECONDS)
@@ -165,7 +165,7 @@ class Kafka:
         return file
 
     def _format(self, program: list[str], settings_file: Path) -> None:
-        """Write the node's identity (once in the life of a data directory)."""
+        """Format the log directory with a new cluster id (once for each data directory)."""
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         tool = [*program, "kafka.tools.StorageTool", "format", "--ignore-formatted"]
         command = [*tool, f"--cluster-id={cluster_id}", "--config", str(settings_file)]

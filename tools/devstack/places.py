@@ -1,7 +1,7 @@
-"""Where the local stack keeps its data.
+"""Data directories of the local stacks.
 
-Below /var/tmp, one folder a user: it survives a reboot, and the unprivileged user under which Postgres runs for root
-can reach it (root's home it cannot).
+One folder for each user below /var/tmp: it survives a reboot, and when root runs the stack, the unprivileged user
+that Postgres runs as can reach it (it cannot reach root's home).
 """
 
 import os
@@ -11,7 +11,7 @@ from app.errors import EnvironmentMissing
 
 
 def root_dir() -> Path:
-    """This user's folder; made if missing, refused if somebody else made it."""
+    """This user's folder; created if missing. Raises EnvironmentMissing if another user owns it."""
     path = Path("/var/tmp") / f"surelane-{os.getuid()}"
     path.mkdir(mode=0o755, exist_ok=True)
     if path.stat().st_uid != os.getuid() or path.is_symlink():
@@ -20,5 +20,4 @@ def root_dir() -> Path:
 
 
 def stack_dir(name: str) -> Path:
-    """The data directory of the stack called `name`."""
     return root_dir() / name

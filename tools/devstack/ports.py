@@ -1,18 +1,18 @@
-"""Loopback ports: chosen free the first time, remembered after that."""
+"""Loopback ports: a free one is chosen once, then kept in a file."""
 
 import random
 import socket
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
-#: Below the range from which systems hand out ports to outgoing connections: between a stop and a start of a
-#: server nobody gets its port by accident.
+#: Below the ephemeral range, so that no outgoing connection takes a server's port between its stop and its next
+#: start.
 FIRST_PORT, LAST_PORT = 20_000, 31_999
 ATTEMPTS = 200
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Whether a server could listen on the port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -23,14 +23,14 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether something listens there."""
+    """Whether something listens on the port."""
     with socket.socket() as probe:
         probe.settimeout(1)
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
 def remembered_port(file: Path) -> int:
-    """The port kept in `file`; a new one is chosen and kept when there is none, or another program took it."""
+    """The port kept in `file`; if there is none, or it is in use, a new one is chosen and written to `file`."""
     kept = int(file.read_text()) if file.exists() else None
     port = kept if kept is not None and is_free(kept) else _choose()
     file.write_text(f"{port}\n")
@@ -38,7 +38,7 @@ def remembered_port(file: Path) -> int:
 
 
 def known_port(file: Path) -> int | None:
-    """The port kept in `file`, whether or not something uses it now."""
+    """The port kept in `file`, whether or not it is in use; None without the file."""
     return int(file.read_text()) if file.exists() else None
 
 

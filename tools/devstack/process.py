@@ -1,7 +1,7 @@
-"""A server process that outlives the command which started it, and that a later command finds again.
+"""A background process that outlives the command that started it; a later command finds it by its pid file.
 
-Its pid and start time are kept in a file. A pid alone says nothing after a reboot or once numbers are used again:
-only a process with both is taken for ours, and only such a process is ever sent a signal.
+The pid file has the pid and the start time, because pids are reused, in particular after a reboot. A signal is sent
+only to a process that matches both.
 """
 
 import json
@@ -17,9 +17,9 @@ import psutil
 from app.errors import EnvironmentMissing
 from tools.devstack.wait import wait_for
 
-#: psutil computes start times from the clock at boot, which may be corrected by a little in between.
+#: psutil computes start times from the boot time, which clock corrections shift slightly.
 SAME_START_SECONDS = 2.0
-#: A server that has not ended by then after SIGTERM is killed.
+#: after SIGTERM; then SIGKILL
 STOP_SECONDS = 30.0
 KILL_SECONDS = 10.0
 LOG_TAIL_LINES = 15
@@ -27,14 +27,14 @@ LOG_TAIL_LINES = 15
 
 @dataclass(frozen=True, kw_only=True)
 class Daemon:
-    """One background process with its pid file and its log."""
+    """One background process with its pid file and log file."""
 
     name: str  #: for messages
     pid_file: Path
     log_file: Path
 
     def start(self, command: list[str], environment: Mapping[str, str]) -> None:
-        """Start in a session of its own, so that neither a closed terminal nor Ctrl-C reaches it."""
+        """Start the process in a new session, so that neither a closed terminal nor Ctrl-C reaches it."""
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -48,7 +48,7 @@ class Daemon:
         part.replace(self.pid_file)
 
     def process(self) -> psutil.Process | None:
-        """The running process, or None when it is not running any more."""
+        """The process, or None if it is not running."""
         if not self.pid_file.exists():
             return None
         mark = json.loads(self.pid_file.read_text())
@@ -60,7 +60,7 @@ class Daemon:
         return process.pid if process else None
 
     def stop(self) -> None:
-        """End it in good order; killed when it does not end in time."""
+        """Send SIGTERM; after STOP_SECONDS, SIGKILL."""
         if process := self.process():
             send(process, signal.SIGTERM)
             if not has_ended(process, STOP_SECONDS):
@@ -68,19 +68,19 @@ class Daemon:
         self.pid_file.unlink(missing_ok=True)
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """End the process with SIGKILL, as a crash does."""
         if process := self.process():
             send(process, signal.SIGKILL)
             has_ended(process, KILL_SECONDS)
         self.pid_file.unlink(missing_ok=True)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, SIGSTOP and SIGCONT for example: a server that is there and does not answer."""
+        """Send a signal; for example SIGSTOP and SIGCONT, for a server that is running but does not answer."""
         if process := self.process():
             send(process, number)
 
     def must_live(self) -> None:
-        """Raise with the end of the log when the process has ended."""
+        """Raise EnvironmentMissing with the end of the log if the process has ended."""
         if self.process() is None:
             words = f"{self.name} ended while it was starting:\n{self.log_tail()}"
             raise EnvironmentMissing(words, hint=f"read {self.log_file}")
@@ -91,7 +91,7 @@ class Daemon:
 
 
 def running(pid: int, started: float) -> psutil.Process | None:
-    """The process with that pid if it is the one which started then."""
+    """The process with this pid if it started at `started` (seconds since 1970); None if not, or if it has ended."""
     try:
         process = psutil.Process(pid)
         same = abs(process.create_time() - started) < SAME_START_SECONDS
@@ -101,13 +101,13 @@ def running(pid: int, started: float) -> psutil.Process | None:
 
 
 def send(process: psutil.Process, number: signal.Signals) -> None:
-    """Send a signal; a process that ended by itself meanwhile needs none."""
+    """Send a signal; does nothing if the process has ended."""
     with suppress(psutil.NoSuchProcess):
         process.send_signal(number)
 
 
 def has_ended(process: psutil.Process, seconds: float) -> bool:
-    """Wait for the end; False when it is still there after that time."""
+    """Wait for the process to end; False if it still runs after `seconds`."""
     try:
         wait_for(lambda: _is_over(process), reason=f"the end of process {process.pid}", seconds=seconds)
     except EnvironmentMissing:
@@ -116,12 +116,12 @@ def has_ended(process: psutil.Process, seconds: float) -> bool:
 
 
 def _is_over(process: psutil.Process) -> bool:
-    """Gone, or dead and not yet fetched by its parent; where we are the parent, fetch it."""
+    """Whether the process is gone or a zombie; reaps it if it is our child."""
     try:
         if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             return False
     except psutil.NoSuchProcess:
         return True
-    with suppress(ChildProcessError):  # somebody else's child: its parent, or init, fetches it
+    with suppress(ChildProcessError):  # not our child: its parent, or init, reaps it
         os.waitpid(process.pid, os.WNOHANG)
     return True

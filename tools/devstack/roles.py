@@ -1,10 +1,10 @@
-"""The roles of ops/postgres, which demo and tests work with as a production would."""
+"""The roles of ops/postgres: demo and tests use the same roles as production."""
 
 from pathlib import Path
 
 import psycopg2
 
-#: as the scripts call them
+#: names in the scripts
 OWNER, LOGIN, OPERATOR, READER = "surelane_owner", "surelane", "surelane_operator", "surelane_reader"
 CAPTURE = "surelane_capture"
 TARGET, SOURCE = "roles.sql", "source-roles.sql"
@@ -12,7 +12,7 @@ _SCRIPTS = Path(__file__).resolve().parents[2] / "ops" / "postgres"
 
 
 def make_roles(url: str, script: str = TARGET, **names: str) -> None:
-    """Run a script in the database of `url`, which is a superuser's; `names` are the script's settings."""
+    """Run a script of ops/postgres in the database of `url`, which logs in as a superuser; `names` are its settings."""
     connection = psycopg2.connect(url)
     try:
         connection.autocommit = True

@@ -1,9 +1,9 @@
 """The local stack: a source Postgres, Debezium on Kafka Connect, Kafka, and a target Postgres, all real.
 
-    source (shop) --pgoutput--> Connect/Debezium --> Kafka topic shop.cdc        target (shop), for a lane to fill
+    source (shop) --pgoutput--> Connect/Debezium --> Kafka topic shop.cdc        target (shop), written by a lane
 
-The parts are background processes. Everything about them is in one data directory, so one command can start them and
-another one end them, and only processes named there are ever ended.
+The parts are background processes. All of their state is in one data directory, so one command can start them and
+another can stop them; only processes recorded there are stopped.
 """
 
 import shutil
@@ -26,7 +26,7 @@ from tools.devstack.wait import wait_for
 TOPIC = "shop.cdc"
 DATABASE = "shop"
 STREAMING_SECONDS = 120.0
-#: Marks a directory as a stack's: nothing else is ever wiped.
+#: file that marks the data directory of a stack; a directory without it is not wiped
 MARKER = "surelane-stack"
 
 SOURCE_SETTINGS = {
@@ -44,29 +44,27 @@ TARGET_SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
-    """Where the parts are reached; None for a part that was not asked for."""
+    """Addresses of the parts; None for a part that was not requested."""
 
     kafka: str | None
     connect: str | None
     topic: str | None
     source_url: str | None
-    target_url: str | None  #: as the lane logs in
-    target_role: str | None  #: as whom it works: target.owner_role
+    target_url: str | None  #: with the lane's login
+    target_role: str | None  #: the role for `target.owner_role`
     data_dir: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartStatus:
-    """One part of the stack."""
-
     name: str
     running: bool
     pid: int | None
-    address: str | None  #: None: has never been started
+    address: str | None  #: None: never started
 
 
 class Stack:
-    """A named local stack. Parts: `kafka`, `connect`, `source`, `target`."""
+    """A named local stack with the parts `kafka`, `connect`, `source`, `target`."""
 
     def __init__(
         self,
@@ -76,7 +74,7 @@ class Stack:
         connect_properties: Mapping[str, str] | None = None,
         connector_config: Mapping[str, str] | None = None,
     ) -> None:
-        """`connect_properties` go on top of the worker's settings, `connector_config` on top of Debezium's."""
+        """`connect_properties` override the worker's settings, `connector_config` those of the Debezium connector."""
         self.name = name
         self.data_dir = data_dir or stack_dir(name)
         self.kafka = Kafka(self.data_dir / "kafka")
@@ -94,10 +92,10 @@ class Stack:
         target: bool = True,
         capture: bool = True,
     ) -> Endpoints:
-        """Start what is asked for and does not run, all at once; returns when everything serves.
+        """Start the requested parts that do not run, in parallel; returns when all of them accept requests.
 
-        Connect needs Kafka and the source: without one of them it is left out too. Without `capture` it has no
-        connector: `Stack.capture` starts one.
+        Connect needs Kafka and the source: without one of them it does not start either. Without `capture` it has no
+        connector until `Stack.capture` starts one.
         """
         connect = connect and kafka and source
         self._claim()
@@ -121,7 +119,7 @@ class Stack:
         )
 
     def down(self, *, wipe: bool = False) -> None:
-        """Stop every part that runs; with `wipe` remove the data too."""
+        """Stop every part that runs; with `wipe`, kill them and remove the data."""
         if not (self.data_dir / MARKER).exists():
             return
         with locked(self.data_dir / "lock"):
@@ -129,11 +127,11 @@ class Stack:
                 _all_at_once([part.kill for part in (self.connect, self.kafka, self.source, self.target)])
                 shutil.rmtree(self.data_dir)
             else:
-                self.connect.stop()  # first, while what it writes to is there
+                self.connect.stop()  # first, while Kafka still runs
                 _all_at_once([part.stop for part in (self.kafka, self.source, self.target)])
 
     def status(self) -> list[PartStatus]:
-        """Every part, running or not, in the order of the data."""
+        """Every part, running or not, in the order of the data flow."""
         return [
             _status("source", self.source.pid, lambda: self.source.url(DATABASE)),
             _status("connect", self.connect.pid, lambda: self.connect.url),
@@ -142,7 +140,7 @@ class Stack:
         ]
 
     def _claim(self) -> None:
-        """Make the data directory ours; one that holds something else is left alone."""
+        """Mark the data directory as a stack's; raises EnvironmentMissing if it contains something else."""
         marker = self.data_dir / MARKER
         if self.data_dir.exists() and any(self.data_dir.iterdir()) and not marker.exists():
             raise EnvironmentMissing(f"{self.data_dir} holds something else", hint="choose an empty data directory")
@@ -150,7 +148,7 @@ class Stack:
         marker.touch()
 
     def _start_target(self) -> None:
-        """Its tables are the superuser's, and the lane may write their rows."""
+        """Start the target. The superuser owns its tables; the lane's role may write rows."""
         _start_shop(self.target)
         make_roles(self.target.url(DATABASE))
 
@@ -159,16 +157,16 @@ class Stack:
         self.kafka.create_topic(TOPIC)
 
     def _start_kafka_and_connect(self) -> None:
-        _all_at_once([lambda: artifacts("kafka"), lambda: artifacts("connect")])  # the first time they are fetched
+        _all_at_once([lambda: artifacts("kafka"), lambda: artifacts("connect")])  # the first use fetches them
         self.kafka.launch()
         self.connect.launch()
         self._start_kafka()
         self.connect.wait_ready()
 
     def capture(self, database: str, topic: str, config: Mapping[str, str] = {}) -> None:
-        """Start a connector on a database of the source, called like it; `config` goes on top of its settings.
+        """Start a connector, named like the database, on a database of the source; `config` overrides its settings.
 
-        Returns when the source's log is being read (the snapshot is done by then).
+        Returns once it streams the WAL, when the initial snapshot is complete.
         """
         self.connect.register(database, {**connector(self.source.url(database), topic, database), **config})
         hint = f"read {self.connect.daemon.log_file}"
@@ -176,7 +174,7 @@ class Stack:
         wait_for(lambda: self._is_streaming(database), reason=reading, seconds=STREAMING_SECONDS, hint=hint)
 
     def release(self, database: str) -> None:
-        """End that connector, and drop what it kept of the source's log."""
+        """Delete the database's connector, and drop its replication slot."""
         self.connect.delete(database)
         free = "SELECT FROM pg_replication_slots WHERE slot_name = %s AND NOT active"
         reason = f"the end of the reading of {database}"
@@ -184,7 +182,7 @@ class Stack:
         self.source.execute("SELECT pg_drop_replication_slot(%s)", database)
 
     def _is_streaming(self, database: str) -> bool:
-        """Whether the connector runs, which raises when it has failed, and reads the source's log."""
+        """Whether the connector runs and streams the source's WAL; raises EnvironmentMissing if it has failed."""
         if not self.connect.is_running(database):
             return False
         return bool(self.source.execute("SELECT FROM pg_replication_slots WHERE slot_name = %s AND active", database))
@@ -198,12 +196,12 @@ def _start_shop(server: Postgres) -> None:
 def _status(name: str, pid: int | None, address: Callable[[], str]) -> PartStatus:
     try:
         return PartStatus(name=name, running=pid is not None, pid=pid, address=address())
-    except EnvironmentMissing:  # has never been started
+    except EnvironmentMissing:  # never started
         return PartStatus(name=name, running=False, pid=None, address=None)
 
 
 def _all_at_once(work: list[Callable[[], object]]) -> None:
-    """Do it in parallel; raises the first failure when all are through."""
+    """Run all functions in parallel; raises the first failure once all have ended."""
     if not work:
         return
     with ThreadPoolExecutor(len(work)) as pool:

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a limit and a reason."""
+"""Waits for a condition, with a time limit."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,10 @@ POLL_SECONDS = 0.05
 
 
 def wait_for(condition: Callable[[], Answer], *, reason: str, seconds: float, hint: str | None = None) -> Answer:
-    """Ask `condition` until it is true; gives what it said. `reason` ends the sentence "gave up waiting for"."""
+    """Poll `condition` until it is true, and return its value; raises EnvironmentMissing after `seconds`.
+
+    `reason` completes the sentence "waiting for ...".
+    """
     end = time.monotonic() + seconds
     while not (answer := condition()):
         if time.monotonic() > end:

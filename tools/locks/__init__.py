@@ -1,1 +1,1 @@
-"""What is pinned: newer versions, known weaknesses, the list of parts."""
+"""The lock files: update pinned versions, audit for vulnerabilities, write a bill of materials."""

@@ -1,7 +1,7 @@
-"""`./run audit`: are weaknesses known of what the lock files pin? Asks the package index, so it needs a network.
+"""`./run audit`: check the Python lock files for known vulnerabilities. Needs a network, to query the package index.
 
-Ends with 0 when none is known, 10 when some are, 4 when the data cannot be reached: then nothing was looked at, and it
-says so. Jars are not among it: ./run sbom writes them down for a service that knows Maven's.
+Exit status: 0 when none is known, 10 when some are, 4 when the data cannot be fetched; then it reports that the lock
+file was not audited. Jars are not audited: ./run sbom lists them for a service with Maven data.
 """
 
 import json
@@ -16,12 +16,12 @@ from app.jars import LOCK_FOLDER
 
 #: seconds for one lock file
 TIMEOUT_SECONDS = 600
-#: of the auditor's last words, where it could not do its work
+#: characters of the end of pip-audit's output that an error message shows
 _SHOWN_CHARACTERS = 300
 
 
 def audit(locks: Sequence[Path], program: Sequence[str] = (sys.executable, "-m", "pip_audit")) -> list[str]:
-    """One line for each weakness; raises EnvironmentMissing where nothing can be said."""
+    """One line for each known vulnerability; raises EnvironmentMissing if a lock file cannot be audited."""
     return sorted({line for lock in locks for line in _weaknesses(lock, program)})
 
 
@@ -31,16 +31,16 @@ def _weaknesses(lock: Path, program: Sequence[str]) -> list[str]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise _nothing_said(lock, str(error)) from None
+        raise _not_audited(lock, str(error)) from None
     try:
         found: Any = json.loads(done.stdout)
         packages = found["dependencies"]
         skipped = [package["name"] for package in packages if "skip_reason" in package]
         lines = [_line(lock, package, one) for package in packages for one in package.get("vulns", ())]
     except (ValueError, KeyError, TypeError):
-        raise _nothing_said(lock, done.stderr.strip()) from None
-    if skipped:  # of these nothing is known, which is not the same as nothing being wrong
-        raise _nothing_said(lock, f"nothing is told of {len(skipped)} of {len(packages)} packages ({skipped[0]}, ...)")
+        raise _not_audited(lock, done.stderr.strip()) from None
+    if skipped:  # no data on a package does not mean that it has no vulnerability
+        raise _not_audited(lock, f"nothing is told of {len(skipped)} of {len(packages)} packages ({skipped[0]}, ...)")
     return lines
 
 
@@ -49,7 +49,7 @@ def _line(lock: Path, package: dict[str, Any], weakness: dict[str, Any]) -> str:
     return f"{package['name']} {package['version']} ({lock.name}): {weakness['id']}; mended in {mended}"
 
 
-def _nothing_said(lock: Path, why: str) -> EnvironmentMissing:
+def _not_audited(lock: Path, why: str) -> EnvironmentMissing:
     return EnvironmentMissing(
         f"{lock.name} was not audited, the data on known weaknesses cannot be had: {why[-_SHOWN_CHARACTERS:]}",
         hint="call ./run audit where the package index can be reached; ./run test does not need it",
@@ -57,7 +57,7 @@ def _nothing_said(lock: Path, why: str) -> EnvironmentMissing:
 
 
 def main() -> int:
-    """What it says goes to stdout, but for what kept it from its work."""
+    """Findings go to stdout, a failure of the audit to stderr; returns the exit status."""
     try:
         found = audit(sorted(LOCK_FOLDER.glob("requirements*.lock")))
     except EnvironmentMissing as error:

@@ -1,7 +1,7 @@
-"""`./run lock`: write `jars-*.lock` anew from the roots in each file's head, with the hash of every artifact.
+"""`./run lock`: rewrite `jars-*.lock` from the roots in each file's head, with the hash of every artifact.
 
-The head says what to pin: `# closure of: COORDINATES...` with everything those need at run time, `# as they are:
-COORDINATES...` without. To take a newer version, change it there and run `./run lock`.
+The head lists what to pin: `# closure of: COORDINATES...` with all run-time dependencies, `# as they are:
+COORDINATES...` without. To update a version, change it there and run `./run lock`.
 """
 
 import tempfile
@@ -16,7 +16,7 @@ CLOSURE, EXACTLY = "# closure of: ", "# as they are: "
 
 
 def relock(file: Path) -> None:
-    """Write one lock file anew; its head stays."""
+    """Rewrite one lock file; its head stays."""
     head = [line for line in file.read_text().splitlines() if line.startswith("#")]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
         maven = MavenContext(repo_cache=Path(scratch), timeout=DOWNLOAD_TIMEOUT_SECONDS)
@@ -30,11 +30,11 @@ def _coordinates(head: list[str], mark: str) -> list[str]:
 
 
 def _closure(maven: MavenContext, roots: list[str]) -> set[str]:
-    """The roots and what they need to run, in the form of the lock file."""
+    """The roots and their run-time dependencies, in the form of the lock file."""
     if not roots:
         return set()
-    asked, needed = maven.resolver.resolve([maven.create_dependency(root) for root in roots])
-    return {_written(dependency) for dependency in [*asked, *needed]}
+    requested, needed = maven.resolver.resolve([maven.create_dependency(root) for root in roots])
+    return {_written(dependency) for dependency in [*requested, *needed]}
 
 
 def _written(dependency: Dependency) -> str:

@@ -1,7 +1,7 @@
-"""`./run sbom [FILE]`: everything the lock files pin, Python packages and jars, as a bill of materials (CycloneDX 1.6).
+"""`./run sbom [FILE]`: write a bill of materials (CycloneDX 1.6) of all Python packages and jars in the lock files.
 
-It says what an installation from these locks consists of, not what is on this machine. The same locks give the same
-text, so it can be kept and compared.
+It describes an installation from these locks, not this machine. The same locks give the same text, so that bills can
+be compared.
 """
 
 import hashlib
@@ -15,16 +15,16 @@ from urllib.parse import quote
 
 from app.jars import LOCK_FOLDER, Jar, read_lock
 
-#: a lock of pip's: `name==version [; marker] \\`, and its hashes in the lines behind
+#: a pip lock file: `name==version [; marker] \\`, then lines with the hashes
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)(?:\s*;\s*([^\\]+?))?\s*\\?$")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
-#: locks of what only checks, tests and benchmarks use
+#: locks that only checks, tests and benchmarks use
 DEVELOPMENT = frozenset({"requirements-dev.lock", "requirements-uv.lock"})
 FOR_BENCHMARKS = frozenset({"jars-flink.lock", "jars-jdbc-sink.lock"})
 
 
 def document(folder: Path = LOCK_FOLDER) -> dict[str, Any]:
-    """The bill of all lock files in `folder`."""
+    """The bill of materials of all lock files in `folder`."""
     components: dict[str, dict[str, Any]] = {}
     for lock in sorted(folder.glob("requirements*.lock")):
         for component in _packages(lock):
@@ -33,11 +33,11 @@ def document(folder: Path = LOCK_FOLDER) -> dict[str, Any]:
         for jar in read_lock(lock):
             _add(components, _of_jar(jar), lock.name)
     parts = [_finished(components[ref]) for ref in sorted(components)]
-    told = json.dumps(parts, sort_keys=True).encode()
+    content = json.dumps(parts, sort_keys=True).encode()
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.UUID(bytes=hashlib.sha256(told).digest()[:16], version=4)}",
+        "serialNumber": f"urn:uuid:{uuid.UUID(bytes=hashlib.sha256(content).digest()[:16], version=4)}",
         "version": 1,
         "metadata": {"component": {"type": "application", "name": "surelane", "bom-ref": "surelane"}},
         "components": parts,
@@ -67,8 +67,8 @@ def _packages(lock: Path) -> list[dict[str, Any]]:
 
 def _of_jar(jar: Jar) -> dict[str, Any]:
     query = {"classifier": jar.classifier, "type": jar.type if jar.type != "jar" else ""}
-    said = "&".join(f"{name}={quote(value)}" for name, value in query.items() if value)
-    purl = f"pkg:maven/{jar.group}/{jar.artifact}@{jar.version}" + (f"?{said}" if said else "")
+    qualifiers = "&".join(f"{name}={quote(value)}" for name, value in query.items() if value)
+    purl = f"pkg:maven/{jar.group}/{jar.artifact}@{jar.version}" + (f"?{qualifiers}" if qualifiers else "")
     return {
         "type": "library",
         "bom-ref": purl,
@@ -82,7 +82,7 @@ def _of_jar(jar: Jar) -> dict[str, Any]:
 
 
 def _add(components: dict[str, dict[str, Any]], component: dict[str, Any], lock: str) -> None:
-    """One component for all the locks that pin it, which it tells."""
+    """Merge a component into the one of the same reference; `surelane:lock` properties name the locks that pin it."""
     known = components.setdefault(component["bom-ref"], component)
     known["hashes"] += [one for one in component["hashes"] if one not in known["hashes"]]
     known["properties"] += [one for one in component["properties"] if one not in known["properties"]]

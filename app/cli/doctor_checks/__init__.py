@@ -1,1 +1,1 @@
-"""What `surelane doctor` looks at. One function a check: it says what is wrong and what to do, and changes nothing."""
+"""The checks of `surelane doctor`, a function each: it finds faults and their remedies, and changes nothing."""

@@ -1,4 +1,4 @@
-"""Checks of the archive: whether it can be written, and what is missing or left over in it."""
+"""Checks of the archive: whether it can be written, read without gaps, and is private."""
 
 import os
 from pathlib import Path
@@ -15,11 +15,11 @@ _CHECK = "archive"
 
 
 def archive(settings: Settings) -> list[Finding]:
-    """All of them; none where nothing is kept. Files are not read through."""
-    told = settings.archive
-    if told is None:
+    """All checks of the archive; none without one. Does not read the files' contents."""
+    config = settings.archive
+    if config is None:
         return []
-    root = Path(told.path)
+    root = Path(config.path)
     if not root.is_dir():
         return [
             fault(_CHECK, f"there is no folder {root}", "make it, for the lane's user, or mount what belongs there")
@@ -29,12 +29,12 @@ def archive(settings: Settings) -> list[Finding]:
     try:
         return [_lane(root, name) for name in _lanes(root, settings.lane)] or [ok(_CHECK, f"{root}, empty")]
     except (SurelaneError, OSError) as error:
-        told_error = error if isinstance(error, SurelaneError) else SurelaneError(f"{root}: {error}")
-        return [failed(_CHECK, told_error, "look at that file system")]
+        reported = error if isinstance(error, SurelaneError) else SurelaneError(f"{root}: {error}")
+        return [failed(_CHECK, reported, "look at that file system")]
 
 
 def _lanes(root: Path, lane: str) -> list[str]:
-    """The lane, or those of its partitions."""
+    """Folders of the lane, or of its partitions' lanes."""
     names = [path.name for path in root.iterdir() if path.is_dir()]
     return sorted(name for name in names if name == lane or (name.rpartition(".")[0] == lane and LANE_NAME.match(name)))
 

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""The result of a check."""
 
 import enum
 from dataclasses import dataclass
@@ -7,10 +7,8 @@ from app.errors import SurelaneError
 
 
 class Level(enum.StrEnum):
-    """How bad it is."""
-
     OK = "ok"
-    WARN = "warn"  #: the lane runs; it may not do what was hoped for
+    WARN = "warn"  #: the lane runs, but may not do what is expected
     FAULT = "fault"  #: the lane does not start, or stops
 
 
@@ -26,20 +24,17 @@ class Finding:
 
 
 def ok(check: str, message: str) -> Finding:
-    """As it should be."""
     return Finding(check=check, level=Level.OK, message=message)
 
 
 def warn(check: str, message: str, hint: str) -> Finding:
-    """Works, but."""
     return Finding(check=check, level=Level.WARN, message=message, hint=hint)
 
 
 def fault(check: str, message: str, hint: str) -> Finding:
-    """Does not work."""
     return Finding(check=check, level=Level.FAULT, message=message, hint=hint)
 
 
 def failed(check: str, error: SurelaneError, hint: str | None = None) -> Finding:
-    """The check itself met an error that explains what is wrong; `hint` is for one that has none."""
+    """A fault from the error that a check met; `hint` is for an error without one."""
     return Finding(check=check, level=Level.FAULT, message=error.message, hint=error.hint or hint)

@@ -1,4 +1,4 @@
-"""Checks of the guard's database, where `guard.url` names another one than the target's."""
+"""Checks of the guard's database, where `guard.url` names one."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ _CONNECT = (
 
 
 def guard(settings: Settings) -> list[Finding]:
-    """All checks of the guard's database; none where it is the target, which is checked by itself."""
+    """All checks of the guard's database; none where it is the target, which has its own checks."""
     url = settings.guard.url
     if url is None:
         return []
@@ -51,7 +51,7 @@ def guard(settings: Settings) -> list[Finding]:
 
 
 def _own(connection: Connection, schema: str) -> list[Finding]:
-    """Whether the tables may be written, or can be made where they are not there yet."""
+    """Whether the tables may be written, or can be made where they do not exist yet."""
     writable = privileges(connection, schema)
     if writable.level is Level.FAULT:
         return [writable]
@@ -60,7 +60,7 @@ def _own(connection: Connection, schema: str) -> list[Finding]:
 
 
 def privileges(connection: Connection, schema: str) -> Finding:
-    """Whether those of the guard's tables that are there may be read and written."""
+    """Whether the existing tables of the guard may be read and written."""
     user = connection.exec_driver_sql("select current_user").scalar_one()
     tables = AttemptTables.in_schema(schema)
     names = [tables.attempt.name, tables.suspect.name, migrate.VERSION_TABLE]

@@ -1,4 +1,4 @@
-"""Checks of Kafka: reachable, the topics there, fit for one ordered lane, and keeping messages long enough."""
+"""Checks of Kafka: it is reachable, the topics exist, keep the lane's order, and keep messages long enough."""
 
 from collections.abc import Mapping
 
@@ -8,13 +8,13 @@ from app.errors import EnvironmentMissing, SurelaneError
 from app.kafka.broker import Broker, Retention, TopicInfo
 from app.model.offsets import Offsets
 
-#: an outage of the target over a weekend should not lose messages
+#: retention below which doctor warns: an outage of the target over a weekend should lose no messages
 RETENTION_WARN_MS = 3 * 24 * 3600 * 1000
 _HOUR_MS = 3600 * 1000
 
 
 def kafka(settings: Settings, position: Offsets | None) -> list[Finding]:
-    """All checks of Kafka; `position` is the ledger's, None when it is not known."""
+    """All checks of Kafka; `position` is the ledger's, None: not known."""
     try:
         with Broker(settings.source) as broker:
             return _answers(broker, settings, position)
@@ -35,7 +35,7 @@ def _answers(broker: Broker, settings: Settings, position: Offsets | None) -> li
 
 
 def order(wanted: Order, topics: Mapping[str, TopicInfo], held: int) -> list[Finding]:
-    """Whether the topics can keep the order that is asked for; `held`: messages that may wait for another topic."""
+    """Whether the topics can keep the order `wanted`; `held`: messages that may be held back for another topic."""
     if wanted is Order.PARTITION:
         return [_by_partition(*next(iter(topics.items())))]
     several = [name for name, info in topics.items() if info.partitions > 1]
@@ -76,7 +76,7 @@ def _by_partition(name: str, info: TopicInfo) -> Finding:
 
 
 def retention(topic: str, kept: Retention) -> Finding:
-    """Whether the topic outlives an outage of the target."""
+    """Whether the topic keeps messages longer than an outage of the target lasts."""
     if kept.compacted:
         message = f"{topic} is compacted: older changes of a row disappear, also before they were applied"
         return warn("retention", message, "set cleanup.policy=delete; final rows stay right, their history does not")
@@ -93,7 +93,7 @@ def retention(topic: str, kept: Retention) -> Finding:
 
 
 def still_there(broker: Broker, position: Offsets | None) -> list[Finding]:
-    """Whether Kafka has everything the ledger's position asks for."""
+    """Whether Kafka has everything from the ledger's position on."""
     if not position:
         return []
     marks = broker.watermarks(broker.partitions())

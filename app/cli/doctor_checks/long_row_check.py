@@ -1,7 +1,7 @@
-"""Whether Postgres takes the rows of the target's tables apart into many small pieces.
+"""Checks whether Postgres splits the rows of the target's tables into many small TOAST values.
 
-Of a row over 2 kB it moves values to the table's TOAST table, the largest first, until the rest is below. A row of many
-short values becomes many rows there, each to be written, indexed, and deleted again with the next update.
+Postgres moves values of a row over 2 kB to the TOAST table, the largest first, until the rest is below 2 kB. A row of
+many short values becomes many rows there: each is written, indexed, and deleted again with the next update.
 """
 
 from sqlalchemy import Connection, text
@@ -12,9 +12,9 @@ from app.cli.doctor_checks.table_check import SHOWN
 from app.config.routes import Routes
 from app.config.settings import Settings
 
-#: rows of the TOAST table for each of the table's, and their bytes, from which on it is told
+#: doctor warns from this many TOAST rows for each row of the table on, of fewer than so many bytes each
 PIECES, SMALL_BYTES = 4, 500
-#: rows from which on a table's statistics are believed
+#: rows from which on a table's statistics count
 ENOUGH_ROWS = 1000
 _TAKEN_APART = text("""
     select format('%s.%I', c.relnamespace::regnamespace, c.relname) as quoted, n.nspname as schema, r.relname as name,
@@ -30,11 +30,11 @@ _TAKEN_APART = text("""
 
 
 def long_rows(connection: Connection, settings: Settings) -> list[Finding]:
-    """Tables, or their partitions, for which it would be cheaper not to do so, those with the most pieces first; by the
-    statistics of the last VACUUM."""
+    """Tables, or their partitions, whose rows are cheaper kept whole, those with the most pieces first; by the last
+    VACUUM's statistics."""
     routes, own = Routes(settings.target.tables), settings.target.db_schema
-    told = {"enough": ENOUGH_ROWS, "pieces": PIECES, "bytes": SMALL_BYTES, "own": own}
-    found = [row for row in connection.execute(_TAKEN_APART, told) if routes.reaches(row.schema, row.name)]
+    parameters = {"enough": ENOUGH_ROWS, "pieces": PIECES, "bytes": SMALL_BYTES, "own": own}
+    found = [row for row in connection.execute(_TAKEN_APART, parameters) if routes.reaches(row.schema, row.name)]
     return [
         warn(
             "long rows",

@@ -1,4 +1,4 @@
-"""Checks of this machine: Java, jars, packages, and the place of the checkpoint."""
+"""Checks of this machine: Java, jars, packages, Spark's ports and cores, and the checkpoint's folder."""
 
 import os
 import sys
@@ -15,12 +15,11 @@ from app.java import java_home
 from app.spark.session_options import authenticates
 from app.worker.session_resources import check_channel, tasks_of
 
-#: what the lane stands on; their versions are the first question of every report
+#: packages whose versions every bug report needs
 PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-binary", "pydantic", "alembic")
 
 
 def machine(settings: Settings) -> list[Finding]:
-    """All checks of this machine."""
     return [
         java(),
         spark_jars(settings),
@@ -33,7 +32,7 @@ def machine(settings: Settings) -> list[Finding]:
 
 
 def java() -> Finding:
-    """A Java that Spark runs on."""
+    """Whether there is a Java that Spark runs on."""
     try:
         return ok("java", f"Java at {java_home()}")
     except EnvironmentMissing as error:
@@ -41,7 +40,7 @@ def java() -> Finding:
 
 
 def spark_jars(settings: Settings) -> Finding:
-    """The jars of Spark's Kafka connector, complete and with the hashes of the lock file."""
+    """Whether the jars of Spark's Kafka connector are complete and have the hashes of the lock file."""
     try:
         more = jars("msk") if settings.source.security.protocol is SecurityProtocol.MSK_IAM else []
         return ok("jars", f"{len([*jars('spark'), *more])} jars for Spark, hashes as pinned")
@@ -50,7 +49,7 @@ def spark_jars(settings: Settings) -> Finding:
 
 
 def packages() -> Finding:
-    """Which versions are installed."""
+    """The installed versions."""
     missing = [name for name in PACKAGES if not _version(name)]
     if missing:
         return fault("packages", f"not installed: {', '.join(missing)}", "start through ./run, which installs them")
@@ -59,7 +58,7 @@ def packages() -> Finding:
 
 
 def connector() -> Finding:
-    """Spark and its Kafka connector are of one version: they share private interfaces."""
+    """Whether Spark and its Kafka connector have the same version: they share private interfaces."""
     wanted = {
         jar.version for jar in read_lock(LOCK_FOLDER / "jars-spark.lock") if jar.artifact.startswith("spark-sql-kafka")
     }
@@ -74,7 +73,7 @@ def connector() -> Finding:
 
 
 def ports(settings: Settings) -> Finding:
-    """Whether connections to Spark need a secret: driver and executors run what they are sent."""
+    """Whether connections to Spark need a secret: driver and executors run whatever code they receive."""
     spark = settings.spark
     if not authenticates(spark.master, spark.conf):
         return fault(
@@ -94,7 +93,7 @@ def ports(settings: Settings) -> Finding:
 
 
 def tasks(settings: Settings) -> Finding:
-    """Whether the session has a core for each task that stages."""
+    """Whether the session has a core for each stage task."""
     try:
         return ok("stage tasks", f"{tasks_of(settings)}, each with a core of Spark at {settings.spark.master}")
     except ConfigInvalid as error:
@@ -109,7 +108,7 @@ def _version(package: str) -> str | None:
 
 
 def checkpoint(settings: Settings) -> Finding:
-    """The checkpoint's place can be written."""
+    """Whether the checkpoint's folder can be written."""
     url = urlsplit(settings.checkpoint)
     if url.scheme not in ("", "file"):
         message = f"{settings.checkpoint} is reached through Spark and was not tried"

@@ -1,4 +1,4 @@
-"""Checks of the target's snapshots, where there are to be any. The lane runs without: what is amiss is a warning."""
+"""Checks of the target's snapshots, if any are configured. Faults are warnings, since the lane runs without them."""
 
 import datetime
 import math
@@ -14,16 +14,16 @@ from app.recover.archive_reach import archive_reach
 from app.snapshot.snapshot_directory import Directory, Listing, StoredSnapshot
 
 _CHECK = "snapshots"
-#: what came after it has to be replayed, and that takes long
+#: age from which on a snapshot is too old: everything after it has to be replayed
 OLD_SECONDS = 7 * 24 * 3600.0
-#: to notice that a snapshot is needed, to restore it, and to replay
+#: time to notice that a snapshot is needed, to restore it, and to replay
 HEADROOM_SECONDS = 24 * 3600.0
 _HOUR, _DAY = 3600.0, 86_400.0
 _ADVICE = "surelane snapshot create --keep 7, by a timer"
 
 
 def snapshots(settings: Settings) -> list[Finding]:
-    """All checks of the snapshots; none where the configuration does not speak of them and there are none."""
+    """All checks of the snapshots; none where the configuration has no `snapshots` and there are none."""
     directory = Directory(Path(settings.snapshots.directory))
     if not settings.snapshots.model_fields_set and not directory.root.is_dir():
         return []

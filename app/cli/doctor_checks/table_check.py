@@ -1,4 +1,4 @@
-"""Checks of the target's tables: those the routes name or could reach, with a primary key and the privileges needed."""
+"""Checks of the tables that the routes name or reach: they exist, with a primary key and the needed privileges."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from app.config.routes import Routes
 from app.config.settings import SchemaEvolution, Settings
 
 NEEDED = ("select", "insert", "update", "delete")
-#: names shown in one finding; a database may have thousands of tables
+#: most names shown in one finding; a database may have thousands of tables
 SHOWN = 10
 _TABLES = text("""
     select n.nspname as schema, c.relname as name,
@@ -29,9 +29,9 @@ class _Table:
     schema: str
     name: str
     has_key: bool
-    #: by the lane's role: only an owner changes a table's shape
+    #: whether the lane's role owns it: only an owner may alter a table
     owned: bool
-    #: privileges the lane's role does not have
+    #: privileges that the lane's role lacks
     lacking: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class _Table:
 
 
 def tables(connection: Connection, settings: Settings) -> list[Finding]:
-    """What is wrong with the tables that changes may go to."""
+    """All checks of the tables that changes may go to."""
     routes = Routes(settings.target.tables)
     found = [
         table for table in _read(connection, settings.target.db_schema) if routes.reaches(table.schema, table.name)

@@ -1,4 +1,4 @@
-"""Checks of the target: reachable, ours to write, prepared for the commit mode, its tables fit to be merged into."""
+"""Checks of the target: it is reachable, writable, set up for the commit mode, and its tables can be merged into."""
 
 from sqlalchemy import Connection, Engine, text
 
@@ -17,9 +17,9 @@ from app.ledger import migrations as migrate
 from app.ledger.store import Ledger
 from app.model.offsets import Offsets
 
-#: Postgres 12 and older get no fixes any more; 13 is the oldest that RDS starts
+#: Postgres 12 and older get no fixes any more; 13 is the oldest that RDS offers
 OLDEST_MAJOR = 13
-#: share of the server's prepared slots from which on the next ones may be missing
+#: share of the server's prepared transactions in use from which on doctor warns
 SLOTS_WARN = 0.8
 _SERVER = text("""
     select current_setting('server_version_num')::int, current_setting('server_version'), pg_is_in_recovery()
@@ -46,7 +46,7 @@ def target(settings: Settings) -> list[Finding]:
             check_direct(login, connection)
             taken = owner_role(connection, settings)
             findings += [*server(connection, name), *taken]
-        # without the role, the rest is looked at as the login itself
+        # without the role, the login itself runs the other checks
         role = None if any(finding.level is Level.FAULT for finding in taken) else settings.target.owner_role
         with translated("looking at the target"), _engine(settings, role).connect() as connection:
             findings += _as_the_lane(connection, settings)
@@ -56,7 +56,7 @@ def target(settings: Settings) -> list[Finding]:
 
 
 def ledger_position(settings: Settings) -> Offsets | None:
-    """Where the lane goes on, None when the ledger cannot tell."""
+    """Where the lane goes on; None: the ledger has no position or cannot be read."""
     schema, engine = settings.target.db_schema, _engine(settings, settings.target.owner_role)
     try:
         with translated("reading the ledger"), engine.connect() as connection:
@@ -64,7 +64,7 @@ def ledger_position(settings: Settings) -> Offsets | None:
                 return None
             last = Ledger(schema, settings.lane).last(connection)
     except SurelaneError:
-        return None  # the target's own checks say why
+        return None  # the target's own checks report the reason
     return last.span.end if last else None
 
 
@@ -87,7 +87,7 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
 
 
 def server(connection: Connection, name: str, *, key: str = "target.url") -> list[Finding]:
-    """The server's version, and that it can be written; `key` of the configuration names it."""
+    """Whether the server's version is supported and it can be written; `key`: the configuration key that names it."""
     number, version, standby = connection.execute(_SERVER).one()
     findings = [ok("target", f"{name}, Postgres {version}")]
     if number // 10_000 < OLDEST_MAJOR:
@@ -99,7 +99,7 @@ def server(connection: Connection, name: str, *, key: str = "target.url") -> lis
 
 
 def owner_role(connection: Connection, settings: Settings) -> list[Finding]:
-    """Membership in `owner_role`; without it the second connection would fail for that reason only."""
+    """Whether the login is a member of `owner_role`, which the second connection needs."""
     role = settings.target.owner_role
     if role is None:
         return []
@@ -113,7 +113,7 @@ def owner_role(connection: Connection, settings: Settings) -> list[Finding]:
 
 
 def migrations(revision: str | None, schema: str) -> Finding:
-    """Whether Surelane's own schema is of this version."""
+    """Whether Surelane's schema has this version's revision."""
     if found := migrate.trouble(revision, schema):
         return fault("migrations", *found)
     return ok("migrations", f"schema {schema} is at revision {revision}")
@@ -133,7 +133,7 @@ def own_schema(connection: Connection, schema: str) -> Finding:
 
 
 def search_path(connection: Connection, schema: str) -> list[Finding]:
-    """A login named like Surelane's schema finds that one before public: its own tables would land there."""
+    """Warn where the login is named like Surelane's schema: tables that it creates without a schema land there."""
     current, user = connection.execute(_CURRENT_SCHEMA).one()
     if current != schema:
         return []
@@ -142,14 +142,14 @@ def search_path(connection: Connection, schema: str) -> list[Finding]:
 
 
 def superuser(connection: Connection) -> list[Finding]:
-    """A lane that may do everything is one mistake, or one stolen password, away from doing it."""
+    """Warn where the lane's role is a superuser: a mistake or a stolen password can then do everything."""
     user = connection.execute(_SUPERUSER).scalar_one_or_none()
     hint = "psql -f ops/postgres/roles.sql makes roles with the rights that are needed: docs/SECURITY.md"
     return [warn("privileges", f"{user} is a superuser", hint)] if user else []
 
 
 def prepared_slots(used: int, limit: int) -> Finding:
-    """Whether the server takes prepared transactions (commit: two-phase)."""
+    """Whether the server has prepared transactions left, which `commit: two-phase` needs."""
     if limit == 0:
         return fault("prepared", "max_prepared_transactions is 0: the server refuses PREPARE TRANSACTION", _ADVICE)
     if used >= limit * SLOTS_WARN:

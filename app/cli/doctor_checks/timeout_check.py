@@ -1,4 +1,4 @@
-"""Limits of time that role and database have for the lane's sessions, and whether Surelane's own take their place."""
+"""Checks that Surelane's timeouts take the place of those that role and database set for the lane's sessions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from app.db.engine import timeouts as own_timeouts
 
 _CHECK = "timeouts"
 _VERSION = text("select current_setting('server_version_num')::int")
-#: the narrowest first: of several settings of one name Postgres takes the first
+#: the narrowest first: Postgres takes the first of several settings of one name
 _SET = text("""
     select split_part(setting, '=', 1) as name, substr(setting, strpos(setting, '=') + 1) as value,
         concat_ws(' in ', case when s.setrole <> 0 then 'role ' || session_user end,
@@ -28,9 +28,10 @@ _DIFFERS = text("""
 
 
 def timeouts(connection: Connection) -> Finding:
-    """What ALTER ROLE and ALTER DATABASE say, and what the session has all the same; `connection` is one as the lane's.
+    """Compare the session's timeouts with Surelane's; `connection` is like the lane's. An ok shows the overridden ones,
+    which ALTER ROLE and ALTER DATABASE set.
 
-    What the server's configuration file says is not to be seen from a session that has settings of its own.
+    A session with its own settings cannot see those of the server's configuration file.
     """
     own = own_timeouts(connection.execute(_VERSION).scalar_one())
     differing = connection.execute(_DIFFERS, {"names": list(own), "own": list(own.values())}).all()

@@ -1,5 +1,5 @@
-"""A lane over several topics whose target has foreign keys between their tables: what may wait, and how far apart the
-topics are."""
+"""Check of a lane over several topics whose target has foreign keys between their tables: how many messages may be held
+back, and how far apart the topics are."""
 
 from app.apply.foreign_keys import between_tables
 from app.cli.doctor_checks.finding import Finding, ok, warn
@@ -12,13 +12,13 @@ from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.model.offsets import Offsets, Position, TopicPartition
 
-#: topics whose next message is looked at; a lane may have hundreds
-LOOKED_AT = 50
+#: most topics whose next message is read; a lane may have hundreds
+SAMPLED_PARTITIONS = 50
 _SECOND_MS, _HOUR_MS = 1000, 3600 * 1000
 
 
 def topics(settings: Settings, position: Offsets | None) -> list[Finding]:
-    """What cannot be reached is said by the checks of Kafka and of the target."""
+    """None where Kafka or target cannot be reached: their own checks report that."""
     if settings.source.order is not Order.TOTAL:
         return []
     try:
@@ -40,10 +40,10 @@ def _foreign_keys(settings: Settings) -> list[str]:
 
 
 def _apart(broker: Broker, position: Offsets) -> str | None:
-    """Between which topics the next messages are furthest apart, by Kafka's timestamps."""
+    """The two topics whose next messages are furthest apart, by Kafka's timestamps; None: fewer than two have one."""
     times: dict[TopicPartition, int] = {}
     ends = broker.ends(position)
-    for tp in [tp for tp, offset in position.items() if offset < ends[tp]][:LOOKED_AT]:
+    for tp in [tp for tp, offset in position.items() if offset < ends[tp]][:SAMPLED_PARTITIONS]:
         found = broker.messages(Position(*tp, position[tp]), 1)
         if found and found[0].timestamp_ms is not None:
             times[tp] = found[0].timestamp_ms

@@ -1,4 +1,4 @@
-"""What the target's tables may do to the lane's changes by themselves: hide rows, drop them, change them once more."""
+"""Checks of the target's tables for policies, triggers and rules that hide, drop or change the lane's rows."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from app.cli.doctor_checks.table_check import some
 from app.config.routes import Routes
 from app.config.settings import Settings
 
-#: of each table that is no partition, with what its partitions have. A trigger's or rule's `enabled` is compared with
-#: the session's own session_replication_role, which ALTER ROLE may have set
+#: one row for each table that is no partition, including what its partitions have. A trigger's or rule's `enabled` is
+#: compared with the session's session_replication_role, which ALTER ROLE may have set
 _TABLES = text("""
     select n.nspname as schema, root.relname as name, bool_or(row_security_active(c.oid)) as has_policies,
            array_agg(distinct g.tgname::text) filter (where g.tgtype & 3 = 3) as before,
@@ -27,12 +27,12 @@ _TABLES = text("""
     group by 1, 2 order by 1, 2
 """)
 _SESSION = text("select current_setting('session_replication_role') = 'replica', session_user")
-#: `pg_trigger.tgenabled`, `pg_rewrite.ev_enabled`: always; in a session that is no replica; in one that is
+#: `pg_trigger.tgenabled`, `pg_rewrite.ev_enabled`: always; in a session that is no replica; in a replica session
 _ALWAYS, _ORIGIN, _REPLICA = "A", "O", "R"
 
 
 def swallowing(connection: Connection, settings: Settings) -> list[Finding]:
-    """Tables with row-level security, triggers and rules that apply to the lane; `connection` is one as the lane's."""
+    """Findings on row-level security, triggers and rules that apply to the lane; `connection` is like the lane's."""
     routes = Routes(settings.target.tables)
     is_replica, login = connection.execute(_SESSION).one()
     fires = [_ALWAYS, _REPLICA if is_replica else _ORIGIN]

@@ -1,4 +1,4 @@
-"""What the SQL means, as Spark says: every fault of it is one of the configuration."""
+"""Has Spark analyse the SQL: every fault of it is one of the configuration."""
 
 import re
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from app.transform.sql.patterns import UnknownPattern
 from app.transform.sql.rule import Node, Output, Rule
 
 _TEXT = StringType()
-#: stands for the row, where SQL says `*`
+#: column that stands for the row: `*`
 _WHOLE = "__surelane_row"
-#: what Spark reads as a call, without brackets
+#: functions that Spark calls without brackets
 _BARE_FUNCTIONS = (
     *("current_catalog", "current_database", "current_date", "current_schema", "current_time", "current_timestamp"),
     *("current_user", "localtimestamp", "session_user", "user"),
@@ -42,8 +42,8 @@ def rules_of(spark: SparkSession, tables: Mapping[str, TableSql]) -> tuple[Rule,
 def _rule(spark: SparkSession, pattern: str, sql: TableSql) -> Rule:
     if _EXCEPT.search(sql.select):
         raise _invalid(pattern, "`* except (...)` is not known here: name the columns, or see target.columns")
-    asked, columns = _asked(spark, pattern, sql)
-    frame: Any = asked
+    analysed, columns = _analysed(spark, pattern, sql)
+    frame: Any = analysed
     plan = frame._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() != "Project" or plan.child().children().length():
         raise _invalid(pattern, "windows, aggregates and whatever makes other rows are not known here", _OTHERWISE)
@@ -58,29 +58,29 @@ def _rule(spark: SparkSession, pattern: str, sql: TableSql) -> Rule:
     return Rule(schema, table, tuple(columns), has_rest, texts, where)
 
 
-def _asked(spark: SparkSession, pattern: str, sql: TableSql) -> tuple[DataFrame, list[str]]:
-    """Ask Spark what the SQL means, until every name in it is known as a column of the message."""
+def _analysed(spark: SparkSession, pattern: str, sql: TableSql) -> tuple[DataFrame, list[str]]:
+    """Have Spark analyse the SQL, until every name in it is known as a column of the message."""
     text = f"{sql.select} {sql.where or ''}"
-    # Spark would take them for functions of its own
+    # Spark would take them for its functions
     columns = [name for name in _BARE_FUNCTIONS if re.search(rf"(?<![\w.']){name}(?![\w(.'])", text)]
     while True:
         fields = [StructField(_WHOLE, MapType(_TEXT, _TEXT)), *(StructField(name, _TEXT) for name in columns)]
         rows = spark.createDataFrame([], StructType(fields))
         made, kept = sf.expr(f"struct({sql.select})"), sf.expr(f"({sql.where or 'true'})")
         try:
-            asked = rows.select(_WHOLE, made.alias("made"), kept.alias("kept"))
-            asked.schema  # noqa: B018  # it is analysed for it
+            analysed = rows.select(_WHOLE, made.alias("made"), kept.alias("kept"))
+            analysed.schema  # noqa: B018  # this analyses it
         except (AnalysisException, ParseException) as error:
             name = _unknown(error)
             if name is None or name in columns:
                 raise _invalid(pattern, str(error).strip().splitlines()[0]) from error
             columns.append(name)
         else:
-            return asked, columns
+            return analysed, columns
 
 
 def _outputs(pattern: str, made: Any, columns: list[str]) -> dict[str, Node | None]:
-    """Of two columns of one name the last counts. None: the row."""
+    """Columns that `select` returns, None for the row. Of two columns of one name the last counts."""
     found: dict[str, Node | None] = {}
     parts = list(each(made.children()))
     for name, value in zip(parts[::2], parts[1::2], strict=True):
@@ -107,7 +107,7 @@ def _as_text(pattern: str, name: str, node: Node) -> Node:
 
 
 def _unknown(error: AnalysisException) -> str | None:
-    """The column name that Spark asks about, if that is what it asks about."""
+    """The column name that Spark does not know, if that is the error."""
     name = (error.getMessageParameters() or {}).get("objectName", "")
     if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN") or "`.`" in name:
         return None

@@ -1,4 +1,4 @@
-"""Casts as Spark's ANSI mode has them: what cannot be cast raises."""
+"""Casts as in Spark's ANSI mode: a value that cannot be cast raises SqlFailure."""
 
 import math
 import re
@@ -10,9 +10,9 @@ from app.transform.sql.dates import DAY, date_of, date_text, timestamp_text
 from app.transform.sql.numbers import INTEGERS, decimal, double_text, integer, precision_of, truncated
 from app.transform.sql.row_failure import cannot_cast, overflow
 
-#: what Spark leaves out around a text
+#: characters that Spark trims around a text
 _BLANK = "".join(map(chr, [*range(0x21), 0x7F]))
-#: and Java
+#: those that Java trims
 _JAVA_BLANK = _BLANK[:-1]
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -26,7 +26,7 @@ Function = Callable[[Any], Any]
 
 
 def cast(source: str, to: str) -> Function | None:
-    """What casts; None where that is not known here."""
+    """The function that casts; None where the cast is not known here."""
     made = _same if source == to or source == "void" else _KNOWN.get((_family(source), _family(to)))
     return None if made is None else made(source, to)
 
@@ -105,7 +105,7 @@ def _double_to_integer(source: str, to: str) -> Function:
     def made(value: float) -> int:
         if not math.isfinite(value) or math.floor(value) > end - (to != "bigint") or math.ceil(value) < -end:
             raise overflow(to)
-        return min(int(value), end - 1)  # the largest bigint is no double: Spark compares with the one above it
+        return min(int(value), end - 1)  # the largest bigint is no double: Spark compares with the double above it
 
     return made
 

@@ -1,4 +1,4 @@
-"""What Spark has made of an expression, read out of its JVM."""
+"""Reads an expression that Spark has analysed out of its JVM."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -7,20 +7,20 @@ from typing import Any
 from app.transform.sql.evaluating import KNOWN, Unknown
 from app.transform.sql.rule import Node
 
-#: what is something else written shorter
+#: expressions that are short for another one
 _REPLACED = frozenset(
     {
         *("Between", "ILike", "Left", "NullIf", "Nvl", "Nvl2", "ParseToDate", "Right", "StringTrimBoth"),
         *("TryAdd", "TryDivide", "TryMultiply", "TrySubtract"),
     }
 )
-#: with a mode: ANSI, TRY, LEGACY
+#: expressions with a mode: ANSI, TRY, LEGACY
 _MODES = frozenset({"Cast", "Add", "Subtract", "Multiply", "Divide", "IntegralDivide", "Remainder"})
 Definitions = Mapping[str, Node]
 
 
 def node_of(expression: Any, definitions: Definitions | None = None) -> Node:
-    """The expression of the JVM as plain data; raises Unknown."""
+    """The JVM's expression as plain data; raises Unknown."""
     known = definitions or {}
     name = expression.getClass().getSimpleName()
     if name in _REPLACED:
@@ -40,13 +40,13 @@ def node_of(expression: Any, definitions: Definitions | None = None) -> Node:
 
 
 def _with(expression: Any, known: Definitions) -> Node:
-    """An expression that is used several times; it has no effects, so it is put there as often."""
+    """An expression that is used several times: it has no effects, so each use gets a copy."""
     more = {one.id().toString(): node_of(one.child(), known) for one in each(expression.defs())}
     return node_of(expression.child(), {**known, **more})
 
 
 def _split_part(element: Any, known: Definitions) -> Node:
-    """Spark splits, and takes an element."""
+    """Spark splits the text, then takes an element."""
     parts, number = element.left(), element.right()
     children = [node_of(one, known) for one in (*each(parts.children()), number)]
     return Node("SplitPart", "string", tuple(children))
@@ -73,6 +73,6 @@ def _literal(value: Any, kind: str) -> Any:
 
 
 def each(seq: Any) -> Iterator[Any]:
-    """Of a Scala sequence."""
+    """Elements of a Scala sequence."""
     for index in range(seq.length()):
         yield seq.apply(index)

@@ -1,4 +1,4 @@
-"""Days and microseconds since 1970 in UTC, and their texts, beyond the years that Python's own dates have."""
+"""Days and microseconds since 1970 in UTC, and their texts, also for years that Python's own dates do not have."""
 
 import re
 
@@ -7,12 +7,12 @@ from app.transform.sql.row_failure import cannot_cast
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 _LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SECOND, DAY = 1_000_000, 86_400_000_000
-#: days of 400 years, and of those from March 1 of the year 0 until 1970
+#: days in 400 years, and from March 1 of the year 0 until 1970
 _ERA, _TO_1970 = 146_097, 719_468
 
 
 def days(year: int, month: int, day: int) -> int:
-    """Since 1970, by the Gregorian calendar."""
+    """Days since 1970 in the Gregorian calendar."""
     if month <= 2:
         year -= 1
     era, of_era = divmod(year, 400)
@@ -21,7 +21,7 @@ def days(year: int, month: int, day: int) -> int:
 
 
 def civil(number: int) -> tuple[int, int, int]:
-    """Year, month, day."""
+    """Year, month and day of a number of days since 1970."""
     era, of_era = divmod(number + _TO_1970, _ERA)
     of_400 = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
     of_year = of_era - (365 * of_400 + of_400 // 4 - of_400 // 100)
@@ -31,7 +31,7 @@ def civil(number: int) -> tuple[int, int, int]:
 
 
 def date_of(text: str) -> int:
-    """`yyyy`, `yyyy-mm`, `yyyy-mm-dd`, the last with a time behind it that nothing is read of; raises SqlFailure."""
+    """Parse `yyyy`, `yyyy-mm` or `yyyy-mm-dd`, the last with a time behind it that is ignored; raises SqlFailure."""
     found = _DATE.fullmatch(text)
     if found is None:
         raise cannot_cast("date")
@@ -43,14 +43,14 @@ def date_of(text: str) -> int:
 
 
 def date_text(number: int) -> str:
-    """As Spark writes it."""
+    """The date as Spark writes it."""
     year, month, day = civil(number)
     sign = "-" if year < 0 else "+" if year > 9999 else ""
     return f"{sign}{abs(year):04}-{month:02}-{day:02}"
 
 
 def timestamp_text(micros: int) -> str:
-    """As Spark writes it in UTC, without zeros at the end of a fraction."""
+    """The timestamp as Spark writes it in UTC, without trailing zeros in its fraction."""
     number, of_day = divmod(micros, DAY)
     seconds, fraction = divmod(of_day, _SECOND)
     after = f".{fraction:06}".rstrip("0") if fraction else ""

@@ -1,7 +1,7 @@
-"""Expressions become functions of a row: the values of the columns that the SQL names, in their order.
+"""Compiles expressions to functions of a row: the values of the columns that the SQL names, in their order.
 
-What is evaluated, and in which order, is what Spark evaluates: `case` only the branch that it takes, `and` not what is
-behind something false, a function nothing behind an argument that is NULL. So a row fails here where it fails there.
+They evaluate what Spark evaluates, in its order: `case` only the branch that it takes, `and` nothing behind something
+false, a function nothing behind an argument that is NULL. So a row fails here where it fails in Spark.
 """
 
 import math
@@ -17,11 +17,11 @@ Evaluate = Callable[[Row], Any]
 
 
 class Unknown(Exception):
-    """This is not known to give the same result as Spark."""
+    """An expression is not known to give the same result as Spark."""
 
 
 def compiled(node: Node, places: Mapping[str, int]) -> Evaluate:
-    """What evaluates it; `places`: of the columns in a row. Raises Unknown."""
+    """The function that evaluates a node; `places`: index of each column in a row. Raises Unknown."""
     special = _SPECIAL.get(node.name)
     if special is not None:
         return special(node, places)
@@ -31,14 +31,14 @@ def compiled(node: Node, places: Mapping[str, int]) -> Evaluate:
 
 
 def constant(node: Node) -> Any:
-    """Its value, whatever the row; raises Unknown where it has columns."""
+    """Value of an expression without columns; raises Unknown where it has any."""
     if any(one.name == "AttributeReference" for one in node.walk()):
         raise Unknown("a pattern, or places to round to, made of columns is not known here")
     return compiled(node, {})(())
 
 
 def _function(node: Node) -> Callable[..., Any]:
-    """Of values none of which is NULL."""
+    """The function of values none of which is NULL."""
     types = tuple(child.type for child in node.children)
     plain = _PLAIN.get((node.name, types)) or _PLAIN.get((node.name, ()))
     if plain is not None:
@@ -49,7 +49,7 @@ def _function(node: Node) -> Callable[..., Any]:
     return made(node)
 
 
-# --- what is strict: NULL for any argument that is NULL ---
+# --- strict functions: NULL for any argument that is NULL ---
 
 
 def _of_none(function: Callable[..., Any], children: list[Evaluate]) -> Evaluate:
@@ -91,7 +91,7 @@ def _of_many(function: Callable[..., Any], children: list[Evaluate]) -> Evaluate
 _STRICT = (_of_none, _of_one, _of_two, _of_many)
 
 
-# --- made for a type ---
+# --- functions made for a type ---
 
 
 def _comparison(double: Callable[[Any, Any], Any], other: Callable[[Any, Any], Any]) -> Callable[[Node], Any]:
@@ -122,7 +122,7 @@ def _arithmetic(exact: Callable[[Any, Any], Any]) -> Callable[[Node], Any]:
 
 
 def _or_null(node: Node, function: Callable[..., Any]) -> Callable[..., Any]:
-    """NULL where it fails, if that is what the mode of a cast or of arithmetic says."""
+    """NULL instead of a failure, if the mode of a cast or of arithmetic is TRY."""
     if node.value == "LEGACY":
         raise Unknown(f"{node.name} is known with spark.sql.ansi.enabled only")
     if node.value != "TRY":
@@ -184,7 +184,7 @@ def _instant(factor: int) -> Callable[[int], int]:
 
 
 _TEXT = "string"
-#: by name and types of the arguments; () where Spark takes care of the types
+#: by name and types of the arguments; () where Spark has checked the types
 _PLAIN: dict[tuple[str, tuple[str, ...]], Callable[..., Any]] = {
     ("Not", ("boolean",)): lambda value: not value,
     ("Lower", (_TEXT,)): str.lower,
@@ -226,7 +226,7 @@ _PLAIN: dict[tuple[str, tuple[str, ...]], Callable[..., Any]] = {
 }
 
 
-# --- what has its own way with NULL, or with errors ---
+# --- functions with their own rules for NULL or errors ---
 
 
 def _literal(node: Node, places: Mapping[str, int]) -> Evaluate:
@@ -372,7 +372,7 @@ def _texts(node: Node, places: Mapping[str, int]) -> Evaluate:
 
 
 def _dividing(exact: Callable[[Any, Any], Any]) -> Callable[[Node, Mapping[str, int]], Evaluate]:
-    """The divisor first: NULL / 0 is NULL."""
+    """The divisor is evaluated first: NULL / 0 is NULL."""
 
     def made(node: Node, places: Mapping[str, int]) -> Evaluate:
         left, right = (compiled(child, places) for child in node.children)
@@ -444,5 +444,5 @@ _SPECIAL: dict[str, Callable[[Node, Mapping[str, int]], Evaluate]] = {
     "RLike": _rlike,
     "RegExpReplace": _regexp_replace,
 }
-#: classes of Spark that are known here
+#: Spark's classes that are known here
 KNOWN = frozenset({*_SPECIAL, *_MADE, *(name for name, _ in _PLAIN)})

@@ -1,4 +1,4 @@
-"""The SQL of a rule for rows of one layout: which field is which column is known then."""
+"""Compiles the SQL of a rule for rows of one layout, which determines the field of each column."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -14,7 +14,7 @@ _Select = Callable[[list[str], Row], list[str]]
 
 
 class RowChange:
-    """Of rows that were written."""
+    """The SQL for rows that were written."""
 
     def __init__(self, rule: Rule, layout: Layout) -> None:
         self.rule, self.layout = rule, layout
@@ -28,7 +28,7 @@ class RowChange:
         self._is_whole = rule.has_rest and not rule.outputs
 
     def made(self, line: str, *, is_read: bool) -> Made | None:
-        """None: `where` leaves it out."""
+        """Layout and line; None: `where` leaves the row out."""
         if self._unfit is not None:
             return self._unfit
         fields = line[:-1].split("\t")
@@ -43,12 +43,12 @@ class RowChange:
             return self._text, "\t".join(self._select(fields, values)) + "\n"
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is about this row
+        except Exception as error:  # noqa: BLE001  # every error is about this row
             return _failed(self.layout, error)
 
 
 class Delete:
-    """Of rows that are gone: they have the key's columns only, the others are NULL."""
+    """The SQL for rows that were deleted: they have the key's columns only, the others are NULL."""
 
     def __init__(self, rule: Rule, layout: Layout) -> None:
         self._layout = layout
@@ -57,13 +57,13 @@ class Delete:
         self._names, self._select = _selecting(rule, layout, places)
 
     def made(self, line: str) -> Made:
-        """Without columns that are NULL."""
+        """Layout and line, without columns that are NULL."""
         fields = line[:-1].split("\t")
         try:
             found = self._select(fields, _values(fields, self._used))
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is about this row
+        except Exception as error:  # noqa: BLE001  # every error is about this row
             return _failed(self._layout, error)
         kept = {name: field for name, field in zip(self._names, found, strict=True) if field != NULL}
         if not kept:
@@ -72,7 +72,7 @@ class Delete:
 
 
 def _values(fields: list[str], used: Sequence[int]) -> Row:
-    """Those that are used, as values."""
+    """The fields, with those that are used as values."""
     values: list[str | None] = [*fields]
     for at in used:
         if "\\" in fields[at]:
@@ -81,7 +81,7 @@ def _values(fields: list[str], used: Sequence[int]) -> Row:
 
 
 def _selecting(rule: Rule, layout: Layout, places: Mapping[str, int]) -> tuple[list[str], _Select]:
-    """Names of the columns that `select` gives, and what gives their fields."""
+    """Names of the columns that `select` returns, and the function that returns their fields."""
     named = {output.name for output in rule.outputs}
     rest = [name for name in layout.columns if name not in named] if rule.has_rest else []
     copied = [places[name] for name in rest]

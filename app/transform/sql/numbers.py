@@ -1,4 +1,4 @@
-"""Numbers as Spark has them: integers of a width, decimals of a precision and a scale, doubles."""
+"""Numbers as in Spark: integers of a width, decimals of a precision and a scale, doubles."""
 
 import math
 import re
@@ -10,9 +10,9 @@ from app.transform.sql.row_failure import by_zero, overflow
 
 #: bits by type
 INTEGERS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-#: of whatever is computed exactly before it is rounded; more digits than two decimals' product has
+#: for exact results before they are rounded; more digits than two decimals' product has
 _EXACT = Context(prec=400)
-#: places that a quotient of decimals has before it gets those of its type
+#: places of a quotient of decimals before it is rounded to its type
 _QUOTIENT = Decimal(1).scaleb(-39)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -24,7 +24,7 @@ def precision_of(kind: str) -> tuple[int, int] | None:
 
 
 def integer(kind: str) -> Callable[[int], int]:
-    """Raises what does not fit."""
+    """The function that raises SqlFailure for a value that does not fit the type."""
     end = 1 << INTEGERS[kind] - 1
 
     def checked(value: int) -> int:
@@ -36,7 +36,7 @@ def integer(kind: str) -> Callable[[int], int]:
 
 
 def decimal(kind: str) -> Callable[[Decimal], Decimal]:
-    """Rounds to the type's scale; raises what does not fit."""
+    """The function that rounds to the type's scale, and raises SqlFailure for a value that does not fit."""
     found = precision_of(kind)
     assert found is not None, kind
     precision, scale = found
@@ -57,29 +57,27 @@ def decimal(kind: str) -> Callable[[Decimal], Decimal]:
 
 
 def fitting(kind: str) -> Callable[[Any], Any]:
-    """What makes a result one of that type."""
+    """The function that converts a result to this type."""
     if kind in INTEGERS:
         return integer(kind)
     return float if kind == "double" else decimal(kind)
 
 
 def add(left: Any, right: Any) -> Any:
-    """Exactly, as the others here are."""
+    """Exact, as the other functions here."""
     return _EXACT.add(left, right) if isinstance(left, Decimal) else left + right
 
 
 def subtract(left: Any, right: Any) -> Any:
-    """See `add`."""
     return _EXACT.subtract(left, right) if isinstance(left, Decimal) else left - right
 
 
 def multiply(left: Any, right: Any) -> Any:
-    """See `add`."""
     return _EXACT.multiply(left, right) if isinstance(left, Decimal) else left * right
 
 
 def divide(left: Any, right: Any) -> Any:
-    """Of doubles or decimals."""
+    """For doubles and decimals; raises SqlFailure for zero."""
     if not right:
         raise by_zero()
     if isinstance(left, Decimal):
@@ -88,7 +86,7 @@ def divide(left: Any, right: Any) -> Any:
 
 
 def integral(left: Any, right: Any) -> int:
-    """`div`: towards zero."""
+    """`div`: rounds towards zero."""
     if not right:
         raise by_zero()
     if isinstance(left, Decimal):
@@ -98,7 +96,7 @@ def integral(left: Any, right: Any) -> int:
 
 
 def remainder(left: Any, right: Any) -> Any:
-    """`%`: of the dividend's sign."""
+    """`%`: has the dividend's sign."""
     if not right:
         raise by_zero()
     if isinstance(left, Decimal):
@@ -145,18 +143,18 @@ def _end(value: float) -> int:
 
 
 def truncated(value: Decimal) -> int:
-    """Towards zero."""
+    """Rounds towards zero."""
     return int(value.to_integral_value(ROUND_DOWN, _EXACT))
 
 
 def double_text(value: float) -> str:
-    """As Java writes it."""
+    """The double as Java writes it."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return format(Decimal(repr(value)), "f") if value else repr(value)
     shortest, two_digits = repr(value), f"{value:.1e}"
-    best = two_digits if float(two_digits) == value else shortest  # of two digits it takes the nearest: 4.9E-324
+    best = two_digits if float(two_digits) == value else shortest  # Java has at least two digits: 4.9E-324
     sign, digits, exponent = Decimal(best).as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits)).rstrip("0") or "0"

@@ -1,8 +1,8 @@
-"""LIKE, and Java's regular expressions as far as they mean the same in Python when they are written a little anew."""
+"""LIKE, and those of Java's regular expressions that mean the same in Python after a small rewrite."""
 
 import re
 
-#: what Java takes for the end of a line
+#: Java's line terminators
 _ENDS = r"\n\r\x85\u2028\u2029"
 _ANY, _END = f"[^{_ENDS}]", r"(?:\Z|(?=(?:\r\n|[\r\x85\u2028\u2029])\Z)|(?<!\r)(?=\n\Z))"
 _CLASSES = "dDwWsS"
@@ -10,11 +10,11 @@ _CONTROLS = "tnr"
 
 
 class UnknownPattern(Exception):
-    """This pattern is not known to mean the same here."""
+    """A pattern is not known to mean the same in Python."""
 
 
 def like(pattern: str, escape: str) -> re.Pattern[str]:
-    """For `fullmatch`."""
+    """A pattern for `fullmatch`."""
     made, at = "", 0
     while at < len(pattern):
         character = pattern[at]
@@ -30,7 +30,7 @@ def like(pattern: str, escape: str) -> re.Pattern[str]:
 
 
 def regex(pattern: str) -> re.Pattern[str]:
-    """For `search` and `sub`."""
+    """A pattern for `search` and `sub`."""
     made, at = "", 0
     while at < len(pattern):
         part, at = _class(pattern, at) if pattern[at] == "[" else _part(pattern, at)
@@ -42,7 +42,7 @@ def regex(pattern: str) -> re.Pattern[str]:
 
 
 def _part(pattern: str, at: int) -> tuple[str, int]:
-    """What stands there, and where the next part is."""
+    """The part at `at` in Python's syntax, and where the next one begins."""
     character = pattern[at]
     if character == "\\":
         return _escaped(pattern, at)

@@ -1,4 +1,4 @@
-"""Rows of a batch, sent through the SQL of their table."""
+"""Applies the SQL of their table to the rows of a batch."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,12 +13,12 @@ from app.model.rows import SCHEMA, SEPARATOR, Layout, RowKind
 from app.transform.sql.layout import Delete, Made, RowChange
 from app.transform.sql.rule import Rule
 
-#: layouts that are remembered; more come only from a source that changes its tables all the time
+#: maximum number of layouts in memory; only a source that changes its tables all the time has more
 _MOST_LAYOUTS = 10_000
 
 
 class Gone(Protocol):
-    """What deletes the row that a message has written; see `app.decode.debezium.DebeziumJson.gone`."""
+    """The delete of the row that a message wrote; see `app.decode.decoder.Decoder.gone`."""
 
     def __call__(
         self, key: bytes | None, value: bytes | None, *, enveloped: bool
@@ -28,19 +28,19 @@ class Gone(Protocol):
 
 
 class Sql:
-    """What `sql` in the configuration says, over decoded rows. Not safe for several threads at once."""
+    """Applies the configuration's `sql` to decoded rows. Not safe for several threads at once."""
 
     def __init__(self, rules: Sequence[Rule], gone: Gone) -> None:
         self._rules = TableRules({f"{rule.schema}.{rule.table}": rule for rule in rules}, "")
         self._gone = gone
-        #: None: no rule is for it
+        #: by layout; None: no rule is for it
         self._plans: dict[str, RowChange | Delete | None] = {}
 
     def __call__(self, rows: pa.Table, batches: Sequence[Batch]) -> pa.Table:
         """`rows` are those of the batches' messages, in their order.
 
-        A row that the SQL fails for becomes one of kind FAILED, the words in its line; a change without a column that
-        the SQL names one of kind UNFIT, its columns the missing names.
+        A row that the SQL fails for becomes one of kind FAILED, with the error's text in its line; a change without a
+        column that the SQL names becomes one of kind UNFIT, whose columns are the missing names.
         """
         encoded = single(rows["layout"]).dictionary_encode()
         plans = [self._plan(text) for text in encoded.dictionary.to_pylist()]
@@ -67,7 +67,7 @@ class Sql:
         return self._without(plan, message) if made is None else made
 
     def _without(self, plan: RowChange, message: tuple[bytes | None, bytes | None]) -> Made:
-        """What becomes of a row that `where` leaves out: an earlier state of it may be there."""
+        """The delete for a row that `where` leaves out: the target may have an earlier state of it."""
         of = plan.layout
         kind, columns, line = self._gone(*message, enveloped=bool(of.schema_hash))
         if kind in (RowKind.FILTERED, RowKind.MALFORMED):

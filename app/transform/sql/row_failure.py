@@ -1,4 +1,4 @@
-"""What SQL raises for a row: Spark's name of the error, and no value."""
+"""Errors of the SQL for a row: with Spark's name of the error, without the value."""
 
 
 class SqlFailure(ArithmeticError):
@@ -6,15 +6,12 @@ class SqlFailure(ArithmeticError):
 
 
 def cannot_cast(to: str) -> SqlFailure:
-    """A text that is none."""
     return SqlFailure(f"CAST_INVALID_INPUT: a text is no {to}; try_cast gives NULL instead")
 
 
 def overflow(what: str) -> SqlFailure:
-    """A number that does not fit."""
     return SqlFailure(f"NUMERIC_VALUE_OUT_OF_RANGE: a number is too large for {what}")
 
 
 def by_zero() -> SqlFailure:
-    """A division."""
     return SqlFailure("DIVIDE_BY_ZERO: division by zero; nullif(x, 0) gives NULL instead")

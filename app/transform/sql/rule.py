@@ -1,4 +1,4 @@
-"""The SQL of one pattern as plain data, which goes to the tasks."""
+"""The SQL of one table pattern as plain data, which is sent to the tasks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ class Node:
 
     #: name of Spark's class
     name: str
-    #: of what it gives, as Spark writes types
+    #: type of its value, as Spark writes it
     type: str
     children: tuple["Node", ...] = ()
-    #: of a literal its value, of a column its name, of a cast or arithmetic its mode, of LIKE the escape character
+    #: a literal's value, a column's name, the mode of a cast or of arithmetic, LIKE's escape character
     value: Any = None
 
     def walk(self) -> Iterator["Node"]:
-        """It, and all below it."""
+        """This node, and all below it."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -26,23 +26,23 @@ class Node:
 
 @dataclass(frozen=True)
 class Output:
-    """A column that `select` gives."""
+    """A column that `select` returns."""
 
     name: str
-    #: gives a text
+    #: its type is string
     value: Node
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The SQL of one pattern."""
+    """The SQL of one table pattern."""
 
     schema: str
     table: str
-    #: columns of the message that it names
+    #: columns of the message that the SQL names
     columns: tuple[str, ...]
     #: whether the rest of the row comes first: `*`
     has_rest: bool
-    #: without two of one name
+    #: each name once
     outputs: tuple[Output, ...]
     where: Node | None = None

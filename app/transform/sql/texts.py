@@ -1,4 +1,4 @@
-"""Functions of texts, as Spark has them: positions and lengths in characters."""
+"""String functions as in Spark: positions and lengths in characters."""
 
 import hashlib
 from typing import Any
@@ -10,19 +10,19 @@ _MOST = (1 << 31) - 1
 
 
 def substring(text: str, position: int, length: int) -> str:
-    """From 1; negative: from the end; 0 as 1."""
+    """`position` counts from 1, negative from the end; 0 is 1."""
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     end = min(start + length, _MOST)
     return text[max(start, 0) : end] if end > max(start, 0) else ""
 
 
 def left_pad(text: str, length: int, pad: str) -> str:
-    """Cut where it is longer."""
+    """Cuts a longer text."""
     return _padding(text, length, pad) + text[: max(length, 0)]
 
 
 def right_pad(text: str, length: int, pad: str) -> str:
-    """Cut where it is longer."""
+    """Cuts a longer text."""
     return text[: max(length, 0)] + _padding(text, length, pad)
 
 
@@ -32,12 +32,12 @@ def _padding(text: str, length: int, pad: str) -> str:
 
 
 def replace(text: str, search: str, by: str) -> str:
-    """Nothing is found of nothing."""
+    """An empty `search` replaces nothing."""
     return text.replace(search, by) if search else text
 
 
 def translate(text: str, matching: str, by: str) -> str:
-    """Characters without a counterpart are left out; the first of equal ones counts."""
+    """Removes characters without a counterpart; of equal ones the first counts."""
     table: dict[int, str] = {}
     for at, character in enumerate(matching):
         table.setdefault(ord(character), by[at] if at < len(by) and by[at] != "\0" else "")
@@ -45,7 +45,7 @@ def translate(text: str, matching: str, by: str) -> str:
 
 
 def split_part(text: str, delimiter: str, number: int) -> str:
-    """From 1, or from the end; "" where there is none."""
+    """`number` counts from 1, negative from the end; "" where there is no such part."""
     if number == 0:
         raise SqlFailure("INVALID_INDEX_OF_ZERO: split_part counts from 1")
     if number < -_MOST:
@@ -56,21 +56,20 @@ def split_part(text: str, delimiter: str, number: int) -> str:
 
 
 def position(text: str, part: str) -> int:
-    """From 1; 0: not there."""
+    """Counts from 1; 0: not found."""
     return text.find(part) + 1
 
 
 def md5(data: bytes) -> str:
-    """As hexadecimal digits."""
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 def sha2(data: bytes, bits: int) -> str | None:
-    """As hexadecimal digits; NULL for lengths that there are not."""
+    """As hexadecimal digits; NULL for a length that does not exist."""
     made = _SHA2.get(bits)
     return None if made is None else made(data).hexdigest()
 
 
 def concat_ws(separator: str | None, *parts: Any) -> str | None:
-    """Without what is NULL."""
+    """Leaves out what is NULL."""
     return None if separator is None else separator.join([part for part in parts if part is not None])

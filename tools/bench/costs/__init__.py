@@ -1,9 +1,9 @@
-"""What a message and a byte cost, as one thing after the other is made larger; and what the guard costs.
+"""The cost of a message and a byte as one dimension at a time grows, and the cost of the guard.
 
-axes     what is varied, one at a time, around one base
-measure  one drain: CPU, memory, rate; what is right
-verdict  does the cost grow faster than the size?
-guard    the same lane with its guard and without, in turn; metering: what metrics and accounting use
-section  the page's parts
-suite    what is measured, in which order
+axes     the dimensions, varied one at a time around one base
+measure  one drain: CPU, memory, rate, and whether the table is right
+verdict  whether the cost grows faster than the size
+guard    the same lane with and without its guard, alternately; the timed cost of guard, metrics and accounting
+section  the parts of the page
+suite    all measurements, in order
 """

@@ -1,4 +1,4 @@
-"""What is varied: each axis alone, around one base. A size that is the base's is measured once."""
+"""The axes: each varies one dimension around one base. Equal cases of several axes are measured once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,21 +7,21 @@ from app.config.settings import EpochSettings
 from tools.bench.shape import Shape
 from tools.bench.workload import as_many_bytes, bytes_each
 
-#: messages of the base, and bytes: as many as these have, where rows are longer
+#: messages of the base; cases with longer rows have about the same number of bytes
 BASE_MESSAGES = 1_000_000
-#: the product's default: messages of an epoch, and bytes
+#: Surelane's defaults: messages and bytes of an epoch
 BASE_EPOCH, BASE_EPOCH_BYTES = EpochSettings().max_messages, EpochSettings().max_bytes
-#: rows that live; larger tables are another axis
+#: most rows of the table at a time
 BASE_ROWS = 200_000
-#: messages for each row that lives, where there are fewer of them
+#: least messages for each row of the table; with fewer messages the table is smaller
 _MESSAGES_A_ROW = 5
-#: nothing is scaled below these
+#: lower limits of scaling
 LEAST_MESSAGES, LEAST_EPOCH = 200, 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One thing to measure."""
+    """One drain to measure."""
 
     shape: Shape
     messages: int
@@ -31,26 +31,26 @@ class Case:
 
     @property
     def chunk(self) -> int:
-        """Messages of an epoch, whatever it is that cuts it: what the ceiling folds together."""
+        """Messages of an epoch, by whichever limit is reached first; the ceiling commits as many together."""
         return max(1, min(self.epoch, int(self.epoch_bytes / bytes_each(self.shape))))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """What is varied."""
+    """One dimension with its cases."""
 
     name: str
-    #: whose cost is to stay the same: message or byte
+    #: unit whose cost should stay constant: message or byte
     unit: str
-    #: by size
+    #: size -> case
     cases: dict[int, Case]
-    #: whether what the server has to write differs, so that it is measured with nothing in front of it, too
+    #: whether the rows that the server writes differ by size, so that the ceiling is measured, too
     has_ceiling: bool
 
 
 def axes(names: Sequence[str], scale: float = 1.0) -> Iterator[Axis]:
-    """Those with these names; `scale` makes all of it smaller, epochs too. A size that scaling brings twice is there
-    once."""
+    """The axes with these names; `scale` reduces all sizes, epochs included. Sizes that become equal by scaling are
+    merged."""
     for name in names:
         unit, has_ceiling, cases = _AXES[name]
         scaled = [(size, _scaled(case, scale)) for size, case in cases().items()]
@@ -60,7 +60,7 @@ def axes(names: Sequence[str], scale: float = 1.0) -> Iterator[Axis]:
 
 
 def base(scale: float = 1.0) -> Case:
-    """What is varied."""
+    """The base case, scaled."""
     return _scaled(_BASE, scale)
 
 
@@ -89,12 +89,12 @@ def _row_bytes() -> dict[int, Case]:
 
 def _epoch_messages() -> dict[int, Case]:
     short = {100: replace(_BASE, epoch=100, messages=20_000), 1000: replace(_BASE, epoch=1000, messages=200_000)}
-    # cut by number, not by bytes
+    # limited by messages, not by bytes
     large = replace(_BASE, epoch=500_000, messages=3_000_000, epoch_bytes=8 * BASE_EPOCH_BYTES)
     return {**short, 10_000: replace(_BASE, epoch=10_000), BASE_EPOCH: _BASE, 500_000: large}
 
 
-#: whose cost is to stay the same; whether there is a ceiling; what is measured, by size
+#: unit whose cost should stay constant; whether there is a ceiling; cases by size
 _AXES: dict[str, tuple[str, bool, Callable[[], dict[int, Case]]]] = {
     "messages": ("message", False, _messages),
     "tables": ("message", True, _tables),
@@ -107,7 +107,7 @@ NAMES = tuple(_AXES)
 
 
 def _like(**changed: int) -> Case:
-    """The base with as many bytes, and as few rows as fit to its messages."""
+    """The base with a changed shape, about as many bytes, and a table small enough for the number of messages."""
     shape = replace(_BASE.shape, **changed)
     messages = as_many_bytes(shape, BASE_MESSAGES)
     most = min(BASE_ROWS, max(2, messages // _MESSAGES_A_ROW))

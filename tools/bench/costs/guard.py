@@ -1,10 +1,10 @@
-"""What guard, accounting and metrics cost: one drain in which they are timed, and the same lane with the guard and
-without, in turn.
+"""The cost of guard, accounting and metrics: one drain in which they are timed, and pairs of drains with and without
+the guard.
 
-Their functions are timed (`tools/bench/metered`), and so are the server's processes for their connections, which it
-knows by their names. /metrics is read each second meanwhile, fifteen times as often as is usual. Their share is that
-of all CPU seconds after the start. The pairs (`guard.enabled: false`) show it from outside. On machines where two
-equal drains differ by a fifth they cannot tell a few percent, so nothing is judged by them.
+Timed are their functions (`tools/bench/metered`) and the backends of their connections, found by application_name.
+Meanwhile /metrics is scraped each second, fifteen times as often as usual. Their share is of all CPU seconds after
+the start. The pairs (`guard.enabled: false`) measure the cost from outside. They are not judged: where two equal
+drains differ by a fifth, they cannot resolve a few percent.
 """
 
 import json
@@ -33,44 +33,44 @@ from tools.bench.servers import Servers
 from tools.bench.terminal import shown
 
 ON, OFF = MODE, f"{MODE}-unguarded"
-#: percent of the CPU seconds
+#: limit of their share of all CPU seconds
 LIMIT_PERCENT = 5.0
 METERED = Path(__file__).resolve().parents[1] / "metered"
-_SAID = ("rate", "cpu_microseconds_per_message", "metered_cpu_seconds", "correct", "error")
+_KEYS = ("rate", "cpu_microseconds_per_message", "metered_cpu_seconds", "correct", "error")
 SCRAPE_SECONDS = 1.0
-#: part of what was timed: the server's side of guard and metrics
+#: name of a timed part: the backends of guard and metrics
 CONNECTIONS = "their connections"
 LOOK_SECONDS = 0.2
 _THEIRS = "select pid from pg_stat_activity where application_name ~ '^surelane .* (guard|metrics)$'"
 
 
 def run(wanted: suite.Wanted, pairs: int) -> bool:
-    """False when a lane failed or left a wrong table."""
+    """Measure; returns False if a lane failed or left a wrong table."""
     case = base(wanted.scale)
     done: list[dict[str, Any]] = []
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up, suite.filled(up, case) as made:
         for pair in range(1, pairs + 1):
-            # who goes first takes turns
+            # the first mode alternates
             for mode in (ON, OFF) if pair % 2 else (OFF, ON):
-                say(f"pair {pair} of {pairs}, {mode}: {suite.told(case)}")
+                say(f"pair {pair} of {pairs}, {mode}: {suite.describe(case)}")
                 done.append(_one(up, case, made, mode, pair))
         say("metrics and accounting, timed")
-        metered = _said(
+        metered = _emitted(
             "guard-metered", results.tried(suite.fields(case), lambda: {"value_bytes": 0, **_metered(up, made(), case)})
         )
     return _finished(wanted, done, metered)
 
 
 def ratios(done: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    """With the guard to without it, of each pair whose two sides are right and known; 1: it costs nothing."""
+    """Ratio of with to without the guard, for each pair with two correct results that have the field; 1: no cost."""
     sides = {(one["pair"], one["mode"]): one.get(name) for one in done if one["correct"]}
     both = [(sides.get((pair, ON)), sides.get((pair, OFF))) for pair in dict.fromkeys(one["pair"] for one in done)]
     return [on / off for on, off in both if on and off]
 
 
 def shares(metered: Mapping[str, Any]) -> dict[str, float]:
-    """Percent of all CPU seconds after the start, by part; empty when it failed."""
+    """Percent of all CPU seconds after the start, by part; empty if the timed drain failed."""
     if not metered["correct"]:
         return {}
     whole = sum(cpu_used(dict(metered), "cpu_seconds_after_start").values())
@@ -78,7 +78,7 @@ def shares(metered: Mapping[str, Any]) -> dict[str, float]:
 
 
 def goal(done: Sequence[Mapping[str, Any]], metered: Mapping[str, Any]) -> Goal:
-    """What is asked of all three together."""
+    """The goal for the CPU share of all three together."""
     timed = shares(metered)
     known = bool(timed) and all(one["correct"] for one in done)
     found = round(sum(timed.values()), 2) if known else None
@@ -87,7 +87,7 @@ def goal(done: Sequence[Mapping[str, Any]], metered: Mapping[str, Any]) -> Goal:
 
 def _one(up: Servers, case: Case, made: suite.Made, mode: str, pair: int) -> dict[str, Any]:
     what = {**suite.fields(case), "mode": mode, "pair": pair}
-    return _said("guard-pair", results.tried(what, lambda: measure(up, made(), case, mode)))
+    return _emitted("guard-pair", results.tried(what, lambda: measure(up, made(), case, mode)))
 
 
 def _metered(up: Servers, filled: Backlog, case: Case) -> results.Result:
@@ -108,7 +108,7 @@ def _metered(up: Servers, filled: Backlog, case: Case) -> results.Result:
 
 @contextmanager
 def _scraped(port: int) -> Iterator[list[int]]:
-    """Read /metrics each second; gives the sizes of the answers."""
+    """Scrape /metrics each second; gives the sizes of the responses."""
     sizes = list[int]()
 
     def scrape() -> None:
@@ -121,10 +121,9 @@ def _scraped(port: int) -> Iterator[list[int]]:
 
 @contextmanager
 def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
-    """What the server's processes for their connections use, as far as a look finds them: a short one may come and
-    go between two."""
+    """CPU seconds of the backends of guard and metrics, by pid. A short connection between two polls is not found."""
     used = dict[int, Cpu]()
-    connection = psycopg2.connect(up.stack.target.url())  # the lane's own database is made anew meanwhile
+    connection = psycopg2.connect(up.stack.target.url())  # not to the lane's database, which is recreated meanwhile
     connection.autocommit = True
 
     def look() -> None:
@@ -142,7 +141,7 @@ def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
 
 @contextmanager
 def _each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
-    """Done again and again by a thread of its own; what it raises is raised at the end."""
+    """Call `do` periodically in a thread; its error is raised at the end of the block."""
     ended = threading.Event()
 
     def doing() -> None:
@@ -158,16 +157,16 @@ def _each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
         done.result()
 
 
-def _said(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+def _emitted(name: str, fields: dict[str, Any]) -> dict[str, Any]:
     result = results.stamped(name, fields)
     results.emit(result)
-    say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
+    say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
     return result
 
 
 def _finished(wanted: suite.Wanted, done: Sequence[dict[str, Any]], metered: dict[str, Any]) -> bool:
     cpu, rate, timed = ratios(done, "cpu_microseconds_per_message"), ratios(done, "rate"), shares(metered)
-    asked, right = goal(done, metered), all(one["correct"] for one in (*done, metered))
+    judged, right = goal(done, metered), all(one["correct"] for one in (*done, metered))
     results.emit(
         results.stamped(
             "guard-goals",
@@ -175,12 +174,12 @@ def _finished(wanted: suite.Wanted, done: Sequence[dict[str, Any]], metered: dic
                 "cpu_ratio": round(statistics.median(cpu), 3) if cpu else None,
                 "rate_ratio": round(statistics.median(rate), 3) if rate else None,
                 "metered_percent": {part: round(share, 3) for part, share in timed.items()},
-                "goals": [asked.as_result()],
+                "goals": [judged.as_result()],
                 "correct": right,
             },
         )
     )
-    tables = section.guard_tables({"CPU a message": cpu, "messages/s": rate}, timed, asked)
+    tables = section.guard_tables({"CPU a message": cpu, "messages/s": rate}, timed, judged)
     for one in tables:
         console.print(shown(one))
     if wanted.report:

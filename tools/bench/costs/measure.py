@@ -1,9 +1,9 @@
-"""One drain: what a message costs once the lane is warm, how much memory it takes, and whether the table is right.
+"""One drain: CPU cost of a message once the lane is warm, peak memory, and whether the table is right.
 
     start ... running ... a quarter of the messages visible ........ all visible
-                                        |----- CPU, rate: the others --|
+                                        |----- CPU, rate ---------------|
 
-Spark compiles and the JVM warms up before that; what is left is what one more message costs.
+Before that, Spark compiles and the JVM warms up; the rest gives the cost of one more message.
 """
 
 import time
@@ -15,13 +15,13 @@ from tools.bench.backlog import Backlog
 from tools.bench.costs.axes import Case
 from tools.bench.drain import LIMIT_SECONDS, LOOK_SECONDS, RUNNING
 from tools.bench.lane import Lane, LaneFailed
-from tools.bench.latency import asked, until, visible
+from tools.bench.latency import is_true, until, visible
 from tools.bench.machine import Snapshot
 from tools.bench.results import cpu_used
 from tools.bench.servers import Cursor, Servers
 
 MODE = "two-phase"
-#: of the messages, that are not counted
+#: share of the messages that is not counted
 WARM_SHARE = 0.25
 
 
@@ -34,17 +34,17 @@ def measure(
     settings: Mapping[str, object] | None = None,
     python_path: Path | None = None,
 ) -> dict[str, object]:
-    """CPU a message and a gigabyte, as the fields of a result; `settings` go over the lane's."""
+    """Measure CPU a message and a gigabyte; returns the fields of a result. `settings` override the lane's."""
     servers.empty_database(backlog.tables, with_ledger=True)
-    told = {"epoch": {"max_messages": case.epoch, "max_bytes": case.epoch_bytes}, **(settings or {})}
+    overrides = {"epoch": {"max_messages": case.epoch, "max_bytes": case.epoch_bytes}, **(settings or {})}
     with (
         servers.connect() as probe,
         probe.cursor() as cursor,
         lane.running(
-            servers, mode, backlog.topic, until_caught_up=True, settings=told, python_path=python_path
+            servers, mode, backlog.topic, until_caught_up=True, settings=overrides, python_path=python_path
         ) as held,
     ):
-        until(lambda: asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
+        until(lambda: is_true(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
         started = Snapshot.of({**servers.cpu(), **held.cpu()})
         before = _wait(cursor, backlog, held, WARM_SHARE * backlog.messages)
         warm = Snapshot.of({**servers.cpu(), **held.cpu()})
@@ -71,7 +71,7 @@ def measure(
 
 
 def costs(used: Mapping[str, object], messages: int, backlog: Backlog) -> dict[str, float | None]:
-    """CPU of all processes a message and a gigabyte; None when everything was visible at once."""
+    """CPU of all processes for a message and a gigabyte; None if `messages` is 0."""
     a_message = sum(cpu_used({**used}).values()) / messages if messages else None
     a_byte = a_message * backlog.messages / backlog.value_bytes if a_message else None
     return {
@@ -81,7 +81,10 @@ def costs(used: Mapping[str, object], messages: int, backlog: Backlog) -> dict[s
 
 
 def _wait(cursor: Cursor, backlog: Backlog, held: Lane, enough: float) -> int:
-    """Until so many messages are visible; gives how many."""
+    """Poll until at least `enough` messages are visible; returns their number.
+
+    Raises LaneFailed if the lane ends first, or after LIMIT_SECONDS.
+    """
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         ended = held.process.poll() is not None
@@ -92,5 +95,5 @@ def _wait(cursor: Cursor, backlog: Backlog, held: Lane, enough: float) -> int:
             raise LaneFailed(f"the lane ended before everything was visible:\n{held.tail()}")
         if time.monotonic() > deadline:
             raise LaneFailed(f"not everything was visible after {LIMIT_SECONDS:.0f} s:\n{held.tail()}")
-        held.cpu()  # its parts are found while they live
+        held.cpu()  # finds the pids of its parts while they live
         time.sleep(LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""The page's part on costs."""
+"""The sections of the page on costs."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,13 @@ _OTHERS = (*(f"{part} MB" for part in PARTS), "others' load", "table")
 
 
 def axis(one: Axis, done: Mapping[Case, Mapping[str, Any]]) -> Table:
-    """One row for each size."""
     rows = [(f"{size:,}", *_row(done[case], has_ceiling=one.has_ceiling)) for size, case in one.cases.items()]
     by_ceiling = _BY_CEILING if one.has_ceiling else ()
     return Table(title="Sizes", columns=(one.name, *_COLUMNS, *by_ceiling, *_OTHERS), rows=rows)
 
 
 def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Table]]]) -> None:
-    """Write what all have in common, and a section for each of these axes."""
+    """Write a common section, and a section for each of these axes."""
     common = [
         "Mode two-phase. One thing is varied at a time, around 1,000,000 messages of 792 bytes for one table of 6 "
         "columns in epochs of the default size, which each axis tells; where messages are longer, there are fewer of "
@@ -46,15 +45,15 @@ def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Ta
     ]
     page.put(file, Section(key="costs", title="What a message costs", command=command, parts=common))
     for name, (grown, tables) in axes.items():
-        said = f"{grown.said[0].upper()}{grown.said[1:]} Epochs of {BASE_EPOCH:,} messages "
-        said += f"and {BASE_EPOCH_BYTES >> 20} MB at most, where nothing else is said."
-        parts = [said, *[one.markdown() for one in tables]]
+        summary = f"{grown.sentence[0].upper()}{grown.sentence[1:]} Epochs of {BASE_EPOCH:,} messages "
+        summary += f"and {BASE_EPOCH_BYTES >> 20} MB at most, where nothing else is said."
+        parts = [summary, *[one.markdown() for one in tables]]
         title = f"What a message costs, by {name}"
         page.put(file, Section(key=f"costs-{name}", title=title, command=command, parts=parts))
 
 
-def guard_tables(ratios: Mapping[str, Sequence[float]], shares: Mapping[str, float], asked: Goal) -> list[Table]:
-    """Of the pairs, of what was timed, and the goal."""
+def guard_tables(ratios: Mapping[str, Sequence[float]], shares: Mapping[str, float], judged: Goal) -> list[Table]:
+    """Tables of the pairs, of the timed parts, and of the goal."""
     paired = [
         (name, str(len(found)), *(f"{value:.3f}" for value in (statistics.median(found), min(found), max(found))))
         for name, found in ratios.items()
@@ -64,12 +63,11 @@ def guard_tables(ratios: Mapping[str, Sequence[float]], shares: Mapping[str, flo
     return [
         Table(title="With the guard to without it", columns=("ratio", "pairs", "median", "least", "most"), rows=paired),
         Table(title="Timed", columns=("part", "% of all CPU seconds after the start"), rows=timed),
-        goals.table([asked]),
+        goals.table([judged]),
     ]
 
 
 def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tables: Sequence[Table]) -> None:
-    """Write the section."""
     wrong = [state(one) for one in done if not one["correct"]]
     parts = [
         f"{done[0]['messages']:,} messages a drain, epochs of {done[0]['epoch_messages']:,}, mode two-phase with the "
@@ -78,7 +76,7 @@ def write_guard(file: Path, command: str, done: Sequence[Mapping[str, Any]], tab
         "for, so the pairs judge nothing. In one more drain each call of the functions of all three is timed (CPU time "
         "of the thread, `tools/bench/metered`), with /metrics read each second, and the server's processes for the "
         "connections of guard and metrics, as far as five looks a second find them; accounting is the arithmetic of "
-        "counts, their columns in the ledger's row have no cost that could be told apart. The goal is their sum.",
+        "counts, their columns in the ledger's row have no cost that could be measured alone. The goal is their sum.",
         f"Tables: {'all right' if not wrong else ', '.join(wrong)}.",
         *[one.markdown() for one in tables],
     ]

@@ -1,4 +1,4 @@
-"""Each case once a run; its backlog is made just before, and its disk given back after the last case that needs it."""
+"""Measures each case once a run; creates a backlog just before its first case, and deletes it after its last."""
 
 import shutil
 import statistics
@@ -18,21 +18,21 @@ from tools.bench.servers import Servers
 from tools.bench.shape import Shape
 from tools.bench.terminal import shown
 
-#: of a case's runs, medians are told of these
+#: fields whose medians over a case's runs are reported
 _MEDIANS = ("rate", *verdict.FIGURES.values(), "ceiling_rate", *verdict.CEILINGS.values())
-_SAID = (*_MEDIANS, "peak_megabytes", "epochs", "correct", "error")
-#: bytes that have to be free beside the backlog
+_KEYS = (*_MEDIANS, "peak_megabytes", "epochs", "correct", "error")
+#: bytes of disk that must stay free
 _SPARE = 4 << 30
-#: bytes of a message are more than this only where rows are longer than usual
+#: bytes of a message, unless its rows are long
 _USUAL_BYTES = 900
 Done = Mapping[Case, dict[str, Any]]
-#: makes a backlog when it is first asked
+#: creates the backlog at the first call
 Made = Callable[[], Backlog]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the command line asks for."""
+    """Options of `./run bench-costs`."""
 
     stack: str
     axes: Sequence[str]
@@ -43,7 +43,7 @@ class Wanted:
 
 
 def run(wanted: Wanted) -> bool:
-    """False when a lane failed or left a wrong table; goals that were missed are told only."""
+    """Measure; returns False if a lane failed or left a wrong table. Missed goals are only reported."""
     chosen = list(axes(wanted.axes, wanted.scale))
     cases = dict.fromkeys(case for axis in chosen for case in axis.cases.values())
     ceilings = {case for axis in chosen if axis.has_ceiling for case in axis.cases.values()}
@@ -58,18 +58,18 @@ def run(wanted: Wanted) -> bool:
             assert len(chunks) < 2, "cases that share a backlog share its chunks"
             with filled(up, group[0], *chunks) as made:
                 for case in group:
-                    say(f"{len(done) + 1}/{len(cases)} {told(case)}")
+                    say(f"{len(done) + 1}/{len(cases)} {describe(case)}")
                     done[case] = _case(up, case, wanted.runs, made, case in ceilings)
     return _finished(wanted, chosen, done)
 
 
-def told(case: Case) -> str:
-    """In a line of progress."""
+def describe(case: Case) -> str:
+    """Text for a line of progress."""
     return f"{case.shape.name}, {case.messages:,} messages, epochs of {case.epoch:,}"
 
 
 def fields(case: Case) -> dict[str, Any]:
-    """Of a result."""
+    """Fields of a result that identify the case."""
     shape = case.shape
     return {
         "workload": shape.name,
@@ -85,8 +85,8 @@ def fields(case: Case) -> dict[str, Any]:
 
 @contextmanager
 def filled(up: Servers, case: Case, chunk: int | None = None) -> Iterator[Made]:
-    """Gives its backlog, for the ceiling in chunks of so many messages, when it is asked for; raises RuntimeError then
-    when the disk is too small for it. Its disk is given back at the end."""
+    """A function that creates the case's backlog at its first call, for the ceiling in chunks of `chunk` messages. It
+    raises RuntimeError if the disk is too small. The end of the block deletes the backlog."""
     kept: list[Backlog] = []
 
     def made() -> Backlog:
@@ -113,7 +113,7 @@ def _must_fit(up: Servers, case: Case) -> None:
 
 
 def _case(up: Servers, case: Case, runs: int, made: Made, has_ceiling: bool) -> dict[str, Any]:
-    """The run with the middle cost; WRONG when one of them was."""
+    """Measure all runs of one case and summarise them, see `middle`."""
     done: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
 
@@ -124,13 +124,13 @@ def _case(up: Servers, case: Case, runs: int, made: Made, has_ceiling: bool) -> 
 
         result = results.stamped("cost", results.tried({**fields(case), "run": run}, drained))
         results.emit(result)
-        say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
+        say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
         done.append(result)
     return middle(done)
 
 
 def _ceiling(up: Servers, made: Backlog, *, right: bool) -> results.Result:
-    """What the server alone takes for the same rows, as the fields of a result."""
+    """Measure the ceiling with the same rows; returns the fields of a result."""
     found = ceiling.measure(up, made)
     cost = costs(found, made.messages, made)
     alone = {name: cost[figure] for figure, name in verdict.CEILINGS.items()}
@@ -138,7 +138,7 @@ def _ceiling(up: Servers, made: Backlog, *, right: bool) -> results.Result:
 
 
 def middle(done: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of several runs of one case: the first, with the medians of all; or one that was not right."""
+    """Summary of the runs of one case: the first, with the medians of all; or the first incorrect one."""
     wrong = [result for result in done if not result["correct"]]
     if wrong:
         return wrong[0]
@@ -151,21 +151,23 @@ def middle(done: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def _finished(wanted: Wanted, chosen: Sequence[Axis], done: Done) -> bool:
     rows = {axis.name: [done[case] for case in axis.cases.values()] for axis in chosen}
     grown = {axis.name: verdict.growth(axis.name, axis.unit, rows[axis.name]) for axis in chosen}
-    asked = {name: [grown[name].goal, *verdict.memory(found)] for name, found in rows.items()}
+    judged = {name: [grown[name].goal, *verdict.memory(found)] for name, found in rows.items()}
     right = all(result["correct"] for result in done.values())
     summary = {
         "growth": {name: one.growth for name, one in grown.items()},
         "spread": {name: one.spread for name, one in grown.items()},
-        "goals": [goal.as_result() for found in asked.values() for goal in found],
+        "goals": [goal.as_result() for found in judged.values() for goal in found],
         "correct": right,
     }
     results.emit(results.stamped("cost-goals", summary))
-    told = {axis.name: (grown[axis.name], [section.axis(axis, done), goals.table(asked[axis.name])]) for axis in chosen}
-    for one, tables in told.values():
+    sections = {
+        axis.name: (grown[axis.name], [section.axis(axis, done), goals.table(judged[axis.name])]) for axis in chosen
+    }
+    for one, tables in sections.values():
         for table in tables:
             console.print(shown(table))
-        say(one.said)
+        say(one.sentence)
     if wanted.report:
-        section.write(wanted.report, wanted.command, told)
+        section.write(wanted.report, wanted.command, sections)
         say(f"written: {wanted.report}")
     return right

@@ -1,10 +1,11 @@
-"""Whether the cost grows faster than the size.
+"""Judges whether the cost grows faster than the size.
 
-Linear: what a message, or a byte, costs is the same at every size. Where an epoch or a message has a fixed cost, it
-gets less as sizes grow, which is no fault; so two figures are told: `growth`, how many times as dear it is at some size
-as at a smaller one, which is judged, and `spread`, the dearest to the cheapest. Where Postgres alone, the ceiling with
-the same rows, grows dearer than linear from one size to another, as it does where rows become so long that it moves
-values out of them, as much is granted there; not where it is dearer than the lane, which shows that it is no ceiling.
+Linear: a message, or a byte, costs the same at every size. Where an epoch or a message has a fixed cost, the unit cost
+falls as sizes grow, which is no fault. So there are two figures: `growth`, the largest ratio of the unit cost at a size
+to that at a smaller one, which is judged, and `spread`, the highest to the lowest unit cost. Where the ceiling, with
+the same rows, grows faster than linear between two sizes, as it does where rows become so long that Postgres toasts
+their values, the limit is the ceiling's growth; not where the ceiling costs more than the lane, because then it is no
+ceiling.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,36 +16,36 @@ from typing import Any
 from tools.bench.costs.axes import BASE_EPOCH_BYTES
 from tools.bench.goals import Goal
 
-#: growth up to which a cost is called linear: noise of a shared machine is a fifth
+#: a cost is called linear up to this growth: the noise of a shared machine is a fifth
 LIMIT = 1.5
-#: megabytes. The driver: itself, and of each epoch in memory (the one that is applied, the one that is read ahead)
-#: messages, rows and COPY lines. The JVM: Spark's heap of 1 GB, and what is outside of it
+#: megabytes. The driver: its base, and for each epoch in memory (the one applied, the one staged ahead) messages, rows
+#: and COPY lines. The JVM: Spark's heap of 1 GB, and its memory outside of the heap
 DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT = 400, 8, 1536
-#: bytes of the rows whose memory is judged
+#: peak memory is judged for rows of so many bytes
 LONG_ROWS = 100_000
 FIGURES = {"message": "cpu_microseconds_per_message", "byte": "cpu_seconds_per_gigabyte"}
-#: the same of the ceiling
+#: the same figures for the ceiling
 CEILINGS = {figure: f"ceiling_{figure}" for figure in FIGURES.values()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """Of one axis."""
+    """Growth of the unit cost along one axis."""
 
     axis: str
     unit: str
     #: None: a size failed, or there are fewer than two
     growth: float | None
     spread: float | None
-    #: times that a unit costs the ceiling between the same two sizes; None: not measured, or dearer than the lane
+    #: growth of the ceiling between the same two sizes; None: not measured, or it costs more than the lane
     ceiling: float | None = None
-    #: what is judged, and times that it may be: `growth`, or another pair's where that is more than may be
+    #: the judged growth and its limit: `growth`, or that of another pair that exceeds its limit
     judged: float | None = None
     limit: float = LIMIT
 
     @property
-    def said(self) -> str:
-        """As a sentence."""
+    def sentence(self) -> str:
+        """The result as a sentence."""
         if self.growth is None or self.spread is None:
             return f"{self.axis}: not judged."
         word = "linear or better" if self.growth <= LIMIT else "dearer than linear"
@@ -57,13 +58,12 @@ class Growth:
 
     @property
     def goal(self) -> Goal:
-        """What is asked of it."""
         what = f"CPU a {self.unit} at a larger size to that at a smaller one: {self.axis}"
         return Goal(what=what, unit="times", limit=self.limit, found=self.judged)
 
 
 def growth(axis: str, unit: str, rows: Sequence[Mapping[str, Any]]) -> Growth:
-    """Of the results of one axis, smallest size first."""
+    """Growth over the results of one axis; `rows` has the smallest size first."""
     figure = FIGURES[unit]
     costs = [(row[figure], row.get(CEILINGS[figure])) for row in rows if row["correct"] and row.get(figure)]
     if len(costs) < max(2, len(rows)):
@@ -84,7 +84,7 @@ def growth(axis: str, unit: str, rows: Sequence[Mapping[str, Any]]) -> Growth:
 
 
 def _grown(earlier: tuple[float, float | None], later: tuple[float, float | None]) -> tuple[float, float | None]:
-    """Times that it costs later what it did earlier, and that it costs the ceiling, where that is one."""
+    """Ratio of the later to the earlier cost, and that of the ceiling if it costs no more than the lane."""
     (cost_before, alone_before), (cost, alone) = earlier, later
     granted = round(alone / alone_before, 3) if alone_before and alone and alone <= cost else None
     return round(cost / cost_before, 3), granted
@@ -95,7 +95,7 @@ def _limit(alone: float | None) -> float:
 
 
 def memory(rows: Sequence[Mapping[str, Any]]) -> list[Goal]:
-    """What is asked of the rows of 100 KB, where they were measured."""
+    """Goals for peak memory with rows of 100 KB; empty if they were not measured."""
     peaks = [row["peak_megabytes"] for row in rows if row["row_bytes"] == LONG_ROWS and row["correct"]]
     if not any(row["row_bytes"] == LONG_ROWS for row in rows):
         return []

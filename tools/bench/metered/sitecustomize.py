@@ -1,9 +1,9 @@
-"""Has a lane measure what its metrics, its accounting and its guard use: every process whose path begins with this
-folder imports it at its start.
+"""Measures the CPU time of a lane's metrics, accounting and guard. Every Python process imports this module at its
+start if this folder is first on its path.
 
-CPU seconds of the thread, from outside: each function of the modules below is timed where it is called from another
-part. They are called a few times an epoch, so the timing itself does not count. What waits costs nothing; what the
-target does for them is not in it. Written at the end to `metered-<pid>.json` in the folder where the process runs.
+Each function of the modules below is timed in CPU seconds of its thread, unless the call comes from the same part.
+They are called a few times an epoch, so the overhead of the timing is negligible. Waiting is not counted, nor is what
+the target does for them. At exit the totals go to `metered-<pid>.json` in the working directory of the process.
 """
 
 import atexit
@@ -21,10 +21,10 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
-#: module, or package with what is in it -> part
+#: module, or package with its modules -> part
 PARTS = {
     "app.metrics": "metrics",
-    # the thread that looks at lag and prepared transactions each second
+    # the thread that checks lag and prepared transactions each second
     "app.worker.monitor": "metrics",
     "app.model.counts": "accounting",
     "app.poison": "guard",
@@ -55,8 +55,8 @@ def _metered(function: Callable[..., Any], part: str) -> Callable[..., Any]:
 
 
 def _meter(owner: Any, module: str, part: str) -> None:
-    """Functions of a module or a class that are its own. Not those that give a generator: what is done between its
-    steps is somebody else's."""
+    """Wrap the functions that a module or class defines. Generator functions are left out: the code between two steps
+    belongs to the caller."""
     for name, found in list(vars(owner).items()):
         if isinstance(found, FunctionType) and found.__module__ == module:
             if not inspect.isgeneratorfunction(inspect.unwrap(found)):

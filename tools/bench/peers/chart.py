@@ -1,4 +1,4 @@
-"""The rates of all systems as a picture (SVG)."""
+"""Draws the rates of all systems as SVG."""
 
 from collections.abc import Iterator
 from html import escape
@@ -10,12 +10,12 @@ WIDTH = 900
 _LEFT, _RIGHT, _TOP = 170, 170, 50
 _BAR, _GAP, _GROUP = 16, 10, 34
 _FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="12"'
-#: from the first look that found rows, and from process start
+#: colours: rate from the first visible row, rate from process start
 _OWN, _OTHER, _CEILING = ("#0b6e4f", "#8fd3b6"), ("#4a5a70", "#b4c0d0"), ("#b8860b", "#b8860b")
 
 
 def rates(found: Drains) -> str:
-    """Two bars for each system, workloads below each other."""
+    """Two bars for each system, grouped by workload."""
     known = list(found.values())
     longest = max((rate for one in known for rate in (one.rate, one.rate_from_start) if rate), default=1.0)
     lines, place = [], _TOP

@@ -1,4 +1,4 @@
-"""A peer that is measured, as a child process; and what every measured system can be asked."""
+"""A measured peer as a child process, and the protocol of every measured system."""
 
 import subprocess
 import time
@@ -15,46 +15,43 @@ LOG_TAIL_LINES = 25
 
 
 class PeerFailed(Exception):
-    """A peer ended by itself, or did not do what it was to do."""
+    """A peer ended by itself, or missed what it was expected to do."""
 
 
 class Running(Protocol):
-    """A measured system; a lane (`tools.bench.lane.Lane`) is one, too."""
+    """A measured system; `tools.bench.lane.Lane` implements it, too."""
 
-    #: seconds since 1970, just before the process was made
+    #: seconds since 1970, just before the process was started
     started_at: float
 
     def cpu(self) -> Mapping[str, Cpu]:
-        """CPU seconds by process, without the servers'."""
+        """CPU seconds by process, servers not included."""
         ...
 
     def must_live(self) -> None:
-        """Raise with the end of the log when it does not work any more."""
+        """Raise with the end of the log if the system has failed."""
         ...
 
     def tail(self) -> str:
-        """The end of its log."""
+        """The end of the log."""
         ...
 
 
 @dataclass
 class Child:
-    """One running peer."""
-
     process: subprocess.Popen[bytes]
     log: Path
-    #: seconds since 1970, just before the process was made
+    #: seconds since 1970, just before the process was started
     started_at: float
-    #: in its log: it has given up, though its process lives; empty: it ends when it gives up
+    #: text in the log of a peer that has failed while its process lives; empty: the process ends on failure
     fatal: bytes = b""
     _read: int = field(default=0, repr=False)
 
     def cpu(self) -> Mapping[str, Cpu]:
-        """What it has used so far."""
         return {"client": tree(self.process.pid)}
 
     def must_live(self) -> None:
-        """Raise with the end of the log when the process has ended, or has given up."""
+        """Raise PeerFailed with the end of the log if the process has ended, or if the log has `fatal`."""
         if self.process.poll() is not None:
             raise PeerFailed(f"the process ended with status {self.process.returncode}:\n{self.tail()}")
         if self.fatal and self.fatal in self._news():
@@ -65,7 +62,7 @@ class Child:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
     def stop(self) -> None:
-        """End it; killed when it does not end in time."""
+        """Send SIGTERM; after STOP_SECONDS, SIGKILL."""
         if self.process.poll() is None:
             self.process.terminate()
         try:
@@ -75,7 +72,7 @@ class Child:
             self.process.wait()
 
     def _news(self) -> bytes:
-        """The whole lines that were logged since the last look."""
+        """Complete lines that were logged since the last call."""
         with self.log.open("rb") as log:
             log.seek(self._read)
             lines = log.read()
@@ -85,13 +82,13 @@ class Child:
 
 
 def unused_name() -> str:
-    """For a consumer group: nobody has ever read under it, so reading begins at the topic's beginning."""
+    """A new name for a consumer group, so that it reads from the topic's beginning."""
     return f"peers-{time.time_ns()}"
 
 
 @contextmanager
 def running(command: Sequence[str], folder: Path, fatal: bytes = b"") -> Iterator[Child]:
-    """Start `command` in `folder`; stopped at the end."""
+    """Start `command` in `folder`, with its output in `folder/log`; stop it at the end of the block."""
     log = folder / "log"
     with log.open("wb") as out:
         started_at = time.time()

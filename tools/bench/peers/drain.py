@@ -1,11 +1,11 @@
-"""How fast a system works off a backlog and what that costs, seen from another connection.
+"""Measures how fast a system drains a backlog, and the CPU cost, observed on another connection.
 
-    process start ........ first look that finds rows ................ first look that finds the last message's row
-         |----------------- startup --------|-- `rate`: the messages that were not seen at the first look --|
-         |----------------- `rate_from_start`: all messages -------------------------------------------------|
+    process start ........ first poll that finds rows ................ first poll that finds the last message's row
+         |----------------- startup --------|-- `rate`: the messages that were not visible at the first poll --|
+         |----------------- `rate_from_start`: all messages ----------------------------------------------------|
 
-Each row carries its change's ordinal in `updated_at`, so the first look says how much was there already. CPU is that of
-the whole time from process start; what was used after the first look is told, too.
+Each row has its change's ordinal in `updated_at`, so the first poll gives the number of messages that were visible
+already. CPU is measured from process start, and separately from the first poll.
 """
 
 import time
@@ -26,7 +26,7 @@ _LAST = f"select 1 from {TABLE.name} where id = {SENTINEL}"
 
 
 def measure(servers: Servers, backlog: Backlog, measured: System) -> dict[str, object]:
-    """Messages a second and what they cost, as the fields of a result."""
+    """Measure messages a second and their CPU cost; returns the fields of a result."""
     servers.empty_database(backlog.tables, with_ledger=measured is System.SURELANE)
     start = Snapshot.of(servers.cpu())
     with (
@@ -62,12 +62,12 @@ def measure(servers: Servers, backlog: Backlog, measured: System) -> dict[str, o
 
 
 def messages_until(micros: int) -> int:
-    """How many messages there are up to the one with this `updated_at` (`tools.bench.tables.micros`)."""
+    """Number of messages up to the one with this `updated_at` (`tools.bench.tables.micros`)."""
     return (micros - BEGIN_MICROS) // 1000 + 1
 
 
 def _prepared(servers: Servers) -> int:
-    """Transactions that the system has left in doubt; stopped in the middle of one, it may."""
+    """Number of transactions that the system has left prepared; not an error after a stop in the middle of one."""
     with servers.connect() as connection, connection.cursor() as cursor:
         return _count(cursor)
 

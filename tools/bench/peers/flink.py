@@ -1,4 +1,4 @@
-"""The peer Flink: its jobs (`java/`), compiled once for this user, each a process with a cluster of its own in it."""
+"""The peer Flink: its jobs (`java/`) are compiled once for each user; each runs as one process with a local cluster."""
 
 import hashlib
 import os
@@ -19,9 +19,9 @@ from tools.bench.servers import Servers
 
 SOURCES = Path(__file__).parent / "java"
 COMPILER = "ecj"
-#: what a buffer holds at most before it is written; the fastest of those that were tried
+#: most rows of a buffer before it is written; the fastest of the values that were tried
 ROWS = 5000
-#: Flink's own default
+#: Flink's default
 FLUSH_MILLISECONDS = 1000
 CHECKPOINT_MILLISECONDS = 1000
 
@@ -29,7 +29,7 @@ _OPENED = (
     *("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util"),
     *("util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
 )
-#: as Flink's own scripts have it for this Java; times of the database are UTC
+#: as in Flink's scripts for this Java version; times in the database are UTC
 JAVA_OPTIONS = (
     "-Xms1g",
     "-Xmx2g",
@@ -44,7 +44,7 @@ JAVA_OPTIONS = (
 
 @contextmanager
 def running(servers: Servers, topic: str, folder: Path, job: str) -> Iterator[Child]:
-    """Start the job (a class of `java/`) at the beginning of `topic`."""
+    """Start the job (a class of `java/`); it reads from the beginning of `topic`."""
     target = Target.of(servers)
     settings = {
         "bootstrap": servers.bootstrap,
@@ -65,7 +65,7 @@ def running(servers: Servers, topic: str, folder: Path, job: str) -> Iterator[Ch
 
 
 def classes() -> Path:
-    """The compiled jobs; fetches what they need, and compiles them, when that has not been done."""
+    """Folder of the compiled jobs; fetches their jars and compiles them unless they are cached."""
     sources = sorted(SOURCES.glob("*.java"))
     libraries = jars("flink")
     parts = [*(source.read_bytes() for source in sources), *(library.name.encode() for library in libraries)]
@@ -86,7 +86,7 @@ def _is_compiler(library: Path) -> bool:
 
 
 def _compile(sources: list[Path], libraries: list[Path], place: Path) -> None:
-    """By a compiler that is a jar itself: a Java runtime without one is enough."""
+    """Compile with a compiler from a jar, so that a Java runtime without a compiler is enough."""
     compiler = next(library for library in libraries if _is_compiler(library))
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
         part = Path(scratch) / "whole"

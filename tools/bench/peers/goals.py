@@ -1,4 +1,4 @@
-"""What the project wants to reach against the others, and whether the runs did."""
+"""Goals relative to the other systems, and verdicts on them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from tools.bench.workload import Kind
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A ratio that is to be at least, or at most, something."""
+    """A lower or upper limit for a ratio."""
 
     what: str
     limit: float
     at_least: bool
-    #: what is divided by what
+    #: numerator and denominator of the ratio
     above: tuple[System, Kind]
     below: tuple[System, Kind]
     figure: Figure
@@ -28,17 +28,17 @@ class Goal:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of a goal."""
+    """The result for a goal."""
 
     goal: Goal
-    #: None: not to be judged, a side has failed or left a wrong table
+    #: None: not judged, because a side failed or left a wrong table
     found: Ratio | None
-    #: the same counted from process start, where that can be said; not judged
+    #: the same ratio from process start, where it is known; not judged
     from_start: Ratio | None
 
     @property
     def reached(self) -> bool:
-        """Whether the median is on the right side."""
+        """Whether the median is within the limit; False if not judged."""
         if self.found is None:
             return False
         return self.found.middle >= self.goal.limit if self.goal.at_least else self.found.middle <= self.goal.limit
@@ -74,7 +74,7 @@ GOALS = (
 
 
 def judged(drains: Drains) -> Iterator[Verdict]:
-    """Of each goal whose two sides were measured."""
+    """A verdict for each goal whose two sides were measured."""
     for goal in GOALS:
         above, below = drains.get(goal.above), drains.get(goal.below)
         if above and below:
@@ -85,7 +85,7 @@ def judged(drains: Drains) -> Iterator[Verdict]:
             yield Verdict(goal=goal, found=found, from_start=from_start)
 
 
-#: what is asked of Surelane alone: measured, and judged, by commands of their own, on the page beside this one
+#: goals for Surelane alone, which other commands measure and judge, on another page: (goal, limit, command)
 ELSEWHERE = (
     (
         "CPU a message, or a byte, at a larger size to that at a smaller one",

@@ -1,7 +1,7 @@
-"""How long a change takes from the source's commit to being visible on another connection, at a steady rate.
+"""Measures the latency from the source's commit until a change is visible on another connection, at a steady rate.
 
-The same clock for all: new rows have rising keys, so one small question, `max(id)`, asked again and again, dates every
-insert (35 % of the changes). A message before all others says when the system is at work; its start is not measured.
+The same clock for all systems: new rows have rising keys, so one small query, `max(id)`, polled, gives the time of
+every insert (35 % of the changes). An early message shows when the system is running; its start is not measured.
 """
 
 import multiprocessing
@@ -27,7 +27,7 @@ from tools.bench.workload import SENTINEL, Change, Workload, key_of, value_of
 
 TOPIC = "tools.bench.peers.latency"
 LOOK_SECONDS = 0.002
-#: of the message before all others; no workload has this id
+#: row of the early message, which precedes all others; no workload has this id
 EARLY = ("-2", "early", "0.00", "new", "early", iso(str(BEGIN_MICROS)))
 _NEWEST = f"select max(id) from {TABLE.name}"
 _EARLY = f"select 1 from {TABLE.name} where id = {EARLY[0]}"
@@ -36,27 +36,27 @@ _LAST = f"select 1 from {TABLE.name} where id = {SENTINEL}"
 
 @dataclass
 class Sightings:
-    """When which key was first seen to be the highest."""
+    """When each key was first seen as the highest."""
 
     at: list[float] = field(default_factory=list)
     newest: list[int] = field(default_factory=list)
 
     def look(self, cursor: Cursor) -> None:
-        """Ask once."""
+        """Poll once."""
         newest = look.answer(cursor, _NEWEST)
         if newest is not None and newest > (self.newest[-1] if self.newest else 0):
             self.at.append(time.time())
             self.newest.append(int(newest))
 
     def seconds(self, keys: NDArray[np.int64], sent_at: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Latency of each insert that was seen; the newest may have been deleted before anybody looked."""
+        """Latency of each observed insert; the newest rows may have been deleted before a poll."""
         seen = keys <= (self.newest[-1] if self.newest else 0)
         return np.array(self.at)[np.searchsorted(self.newest, keys[seen])] - sent_at[seen]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inserts:
-    """Those of a workload: keys, and ordinals of their messages; and what the table is in the end."""
+    """The inserts of a workload, with keys and message ordinals, and the final content of the table."""
 
     keys: NDArray[np.int64]
     ordinals: NDArray[np.int64]
@@ -64,7 +64,7 @@ class Inserts:
 
     @classmethod
     def of(cls, count: int) -> "Inserts":
-        """Of `count` changes at a steady rate, after the early one."""
+        """The inserts of the pacer's workload of `count` changes, which follow the early message."""
         workload = Workload(SHAPE, count)
         found = [(change.id, ordinal) for ordinal, change in enumerate(workload) if _is_insert(change)]
         keys, ordinals = np.array(found, np.int64).reshape(-1, 2).T
@@ -73,7 +73,7 @@ class Inserts:
 
 
 def measure(servers: Servers, measured: System, rate: int, seconds: int, warm_up: int) -> dict[str, object]:
-    """Quantiles of the latency, as the fields of a result."""
+    """Measure quantiles of the latency; returns the fields of a result."""
     servers.empty_database(SHAPE.made, with_ledger=measured is System.SURELANE)
     _make_topic(servers)
     inserts = Inserts.of(count := rate * (warm_up + seconds))
@@ -117,7 +117,7 @@ def measure(servers: Servers, measured: System, rate: int, seconds: int, warm_up
 
 
 def quantiles(milliseconds: NDArray[np.float64]) -> dict[str, float]:
-    """As the fields of a result."""
+    """QUANTILES as fields of a result."""
     return {
         f"{name}_milliseconds": round(float(np.quantile(milliseconds, share)), 1) for name, share in QUANTILES.items()
     }

@@ -1,4 +1,4 @@
-"""The results as a page of the docs, with a picture beside it."""
+"""Writes the results as a page of the docs, with a picture."""
 
 import datetime
 import os
@@ -20,26 +20,25 @@ _GIGABYTE = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where and with what it was measured."""
+    """Command, sizes and server version of the measurement."""
 
     command: str
     messages: int
     runs: int
-    #: seconds at a rate, 0: latency was not measured
+    #: seconds at each rate; 0: latency was not measured
     seconds: int
-    #: the servers' word on its version
+    #: the server's version
     postgres: str
 
 
 def write(file: Path, done: Sequence[Mapping[str, Any]], place: Place) -> None:
-    """Write the page to `file`, the picture into the same folder."""
+    """Write the page to `file` and the picture to the same folder."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text(done, place))
     (file.parent / PICTURE).write_text(chart.rates(summary.drains(done)))
 
 
 def text(done: Sequence[Mapping[str, Any]], place: Place) -> str:
-    """The page."""
     systems = dict.fromkeys(System(result["system"]) for result in done)
     parts = [
         "# Benchmarks",
@@ -70,9 +69,10 @@ _METHOD = """## How
   another table is WRONG and not counted, whatever its rate; nothing is judged by a system that was wrong once.
 - The others have the fastest of the settings that were tried. Flink: 5,000 rows a buffer, rewritten batches, a
   checkpoint each second. Debezium: batches of 5,000, of each key the last change only, rewritten batches, the schema
-  told to the worker once. Surelane: its defaults.
-- The ceiling is no system: one connection, rows that are ready, folded and sorted; a COPY into an unlogged table, one
-  upsert and one delete each 100,000 messages.
+  sent to the worker once. Surelane: its defaults.
+- `ceiling` is no system and no upper bound: one connection, rows that are ready, folded and sorted; a COPY into an
+  unlogged table, one INSERT ... ON CONFLICT and one DELETE each 100,000 messages. Surelane merges by MERGE where the
+  server has it, which is faster than ON CONFLICT.
 - Latency: changes at a steady rate, each with the time at which it was sent. What counts is when a look (every 2 ms)
   finds the inserted row. Flink's table writes when its buffer is 1 s old (its default), Flink over XA with each
   checkpoint.

@@ -12,14 +12,14 @@ _COLOURS = {"not judged": "yellow", "reached": "green", "MISSED": "red", "right"
 
 
 def tables(done: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
-    """All that have something to say."""
+    """All tables that have rows."""
     drained, held = summary.drains(done), summary.latencies(done)
     found = (rows.drains(drained), rows.costs(drained), rows.goals(drained), rows.latencies(held))
     yield from (one for one in found if one.rows)
 
 
 def shown(one: Table) -> table.Table:
-    """For a terminal."""
+    """The table with verdicts in colour, for a terminal."""
     made = table.Table(*one.columns, title=one.title, title_justify="left")
     for row in one.rows:
         made.add_row(*map(_coloured, row))

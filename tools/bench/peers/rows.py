@@ -1,4 +1,4 @@
-"""What the tables say, as text; `report` shows it on a terminal, `page` writes it as Markdown."""
+"""The text of the tables; `report` shows them on a terminal, `page` writes them as Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _PARTS = ("its own", "Postgres", "broker")  # in the order of `Drained.cpu`
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A title, the names of the columns, and rows as long as those."""
+    """A table; each row is as long as `columns`."""
 
     title: str
     columns: Sequence[str]
@@ -23,7 +23,7 @@ class Table:
 
 
 def drains(found: Drains) -> Table:
-    """One row for each workload and system."""
+    """Rates; one row for each workload and system."""
     columns = (
         *("workload", "system", "messages/s", "slowest - fastest", "from process start"),
         *("ratio", "ratio from start", "table", "others' load"),
@@ -34,7 +34,7 @@ def drains(found: Drains) -> Table:
 
 
 def costs(found: Drains) -> Table:
-    """One row for each workload and system."""
+    """CPU seconds; one row for each workload and system."""
     columns = ("workload", "system", "together", "ratio", *_PARTS, "after the start", "ratio")
     rows = [_cost(*pair) for pair in _pairs(found) if pair[0].cpu]
     return Table(title=f"CPU seconds for a million messages: {_RATIOS}", columns=columns, rows=rows)
@@ -66,7 +66,7 @@ def latencies(found: Sequence[Held]) -> Table:
 
 
 def _pairs(found: Drains) -> list[tuple[Drained, Drained | None]]:
-    """Each with the lane beside it, where both were right and it is not the lane itself."""
+    """Each result with the lane's for the same workload; None for the lane itself, or if one of them is wrong."""
     owns = [found.get((System.SURELANE, one.workload)) for one in found.values()]
     return [
         (one, own if own and own is not one and own.right and one.right else None)
@@ -89,7 +89,7 @@ def _drain(one: Drained, own: Drained | None) -> tuple[str, ...]:
 
 
 def _cost(one: Drained, own: Drained | None) -> tuple[str, ...]:
-    compared = own if one.system is not System.CEILING else None  # which has no client of its own
+    compared = own if one.system is not System.CEILING else None  # it has no client process
     return (
         one.workload,
         one.system,

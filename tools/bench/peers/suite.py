@@ -1,6 +1,6 @@
-"""Everything that is measured, in order: in each run every workload, in each workload one system after the other.
+"""All measurements in order: for each run every workload, for each workload every system.
 
-Each run begins with another system, so that nobody always has the place of the first, or the last.
+Each run starts with another system, so that none is always the first or the last.
 """
 
 import signal
@@ -23,12 +23,12 @@ from tools.bench.results import Result
 from tools.bench.servers import Servers
 from tools.bench.workload import Kind
 
-#: messages a second that only the lane is held at, besides what is asked for
+#: additional rate for latency, messages a second, for Surelane only
 FAST_RATE = 10_000
-#: processors that others keep busy, or the host keeps back, above which a measurement is made again
+#: a measurement is repeated if other programs keep more processors busy, or the host steals them
 DISTURBED_LOAD = 0.25
 ATTEMPTS = 3
-_SAID = (
+_KEYS = (
     "rate",
     "rate_from_start",
     "p50_milliseconds",
@@ -42,7 +42,7 @@ _SAID = (
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the command line asks for."""
+    """Options of `./run bench-peers`."""
 
     #: name of the stack of local servers
     stack: str
@@ -54,9 +54,9 @@ class Wanted:
     seconds: int
     rate: int
     warm_up: int
-    #: where the page goes, None: nowhere
+    #: file of the page; None: no page
     page: Path | None
-    #: as it was typed, for the page
+    #: the command line as the user typed it, for the page
     command: str
 
 
@@ -70,8 +70,8 @@ class Task:
 
 
 def run(wanted: Wanted) -> bool:
-    """Measure; False when a system failed or left a wrong table."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: no system is left running
+    """Measure; returns False if a system failed or left a wrong table."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, so that no system keeps running
     say("fetching and compiling what the others need, unless it is there")
     system.fetch(wanted.systems)
     if sys.dont_write_bytecode:
@@ -107,14 +107,14 @@ def _one_run(up: Servers, filled: Sequence[Backlog], wanted: Wanted, number: int
     for one in filled:
         what: Result = {"workload": one.shape.name, "messages": one.messages, "value_bytes": one.value_bytes}
         for measured in turned(wanted.systems, number):
-            told = {"system": str(measured), "run": number, **what}
-            yield Task(name=DRAIN, what=told, measure=lambda one=one, measured=measured: _drained(up, one, measured))
+            labels = {"system": str(measured), "run": number, **what}
+            yield Task(name=DRAIN, what=labels, measure=lambda one=one, measured=measured: _drained(up, one, measured))
     if wanted.seconds:
         yield from _held(up, wanted, number)
 
 
 def turned(systems: Sequence[System], number: int) -> Sequence[System]:
-    """In the order of run `number`; the first is 1."""
+    """The systems in the order of run `number`; the first run is 1."""
     first = (number - 1) % len(systems)
     return [*systems[first:], *systems[:first]]
 
@@ -128,10 +128,10 @@ def _held(up: Servers, wanted: Wanted, number: int) -> Iterator[Task]:
     if System.SURELANE in wanted.systems and wanted.rate != FAST_RATE:
         held.append((System.SURELANE, FAST_RATE))
     for measured, rate in held:
-        told: Result = {"system": str(measured), "run": number, "asked_rate": rate, "messages": rate * wanted.seconds}
+        labels: Result = {"system": str(measured), "run": number, "asked_rate": rate, "messages": rate * wanted.seconds}
         yield Task(
             name=LATENCY,
-            what=told,
+            what=labels,
             measure=lambda measured=measured, rate=rate: latency.measure(
                 up, measured, rate, wanted.seconds, wanted.warm_up
             ),
@@ -139,7 +139,7 @@ def _held(up: Servers, wanted: Wanted, number: int) -> Iterator[Task]:
 
 
 def measured(task: Task, number: str) -> dict[str, Any]:
-    """The quietest of up to ATTEMPTS, whoever is measured; one that failed is not tried again."""
+    """Measure up to ATTEMPTS times, and return the least disturbed attempt; a failed one is not repeated."""
     tried = [_attempted(task, number, 1)]
     while len(tried) < ATTEMPTS and tried[-1]["correct"] and results.disturbance(tried[-1]) > DISTURBED_LOAD:
         say(f"  others, or the host, took {results.disturbance(tried[-1])} processors: once more")
@@ -149,7 +149,7 @@ def measured(task: Task, number: str) -> dict[str, Any]:
 
 
 def _attempted(task: Task, number: str, attempt: int) -> dict[str, Any]:
-    """Measure, and say the result at once."""
+    """Measure once, and print the result."""
     where = task.what.get("workload") or f"at {task.what['asked_rate']} messages/s"
     say(f"{number} {task.what['system']}, {where}, run {task.what['run']}")
     try:
@@ -159,5 +159,5 @@ def _attempted(task: Task, number: str, attempt: int) -> dict[str, Any]:
         fields = {**task.what, "correct": False, "error": str(failure)}
     result = results.stamped(task.name, {**fields, "attempt": attempt})
     results.emit(result)
-    say("  " + ", ".join(f"{key} {result[key]}" for key in _SAID if key in result))
+    say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
     return result

@@ -1,4 +1,4 @@
-"""Medians over the runs of each system and workload."""
+"""Medians over the runs for each system and workload."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +11,20 @@ from tools.bench.peers.system import System
 from tools.bench.workload import Kind
 
 DRAIN, LATENCY = "peer-drain", "peer-latency"
-#: of a system's processes: servers are shown by themselves, the rest is the client
+#: processes that are shown separately; all others are the client
 SERVERS = ("postgres", "kafka")
 _Result = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drained:
-    """What one system did with one backlog."""
+    """Drains of one backlog by one system."""
 
     system: System
     workload: Kind
     runs: int
-    #: messages a second from the first look that found rows to the last message's row: median, slowest and fastest run;
-    #: None: all was there at the first look, or no run was right
+    #: messages a second from the first poll that found rows to the last message's row: median, slowest and fastest run;
+    #: None: all rows were visible at the first poll, or no run was right
     rate: float | None
     slowest: float | None
     fastest: float | None
@@ -32,32 +32,32 @@ class Drained:
     rate_from_start: float | None
     #: CPU seconds for a million messages: client, postgres, kafka
     cpu: Mapping[str, float]
-    #: CPU seconds for a million messages of those that were not seen at the first look, all processes: what one more
-    #: message costs, the start left out
+    #: CPU seconds of all processes for a million messages, of those not visible at the first poll: the cost of one more
+    #: message, without the start
     cpu_after_start: float | None
-    #: processors that others kept busy or the host kept back, in the run where it was most
+    #: processors that other programs kept busy or the host stole, in the worst run
     disturbance: float
-    #: whether every run left the right table; only right runs are counted above
+    #: whether every run left the right table; only right runs count above
     right: bool
-    #: the right runs, by number
+    #: the right runs by number
     by_run: Mapping[int, _Result]
 
     @property
     def cpu_total(self) -> float | None:
-        """CPU seconds for a million messages, all processes; None when no run was right."""
+        """CPU seconds for a million messages, all processes; None if no run was right."""
         return sum(self.cpu.values()) if self.cpu else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """How late one system was at one rate; milliseconds, medians of the runs."""
+    """Latency of one system at one rate; milliseconds, medians of the runs."""
 
     system: System
     asked_rate: int
     runs: int
     p50: float | None
     p99: float | None
-    #: in the worst run
+    #: maximum over the runs
     worst: float | None
     disturbance: float
     right: bool
@@ -68,7 +68,7 @@ Figure = Callable[[_Result], float | None]
 
 
 class Ratio(NamedTuple):
-    """Of the same figure of two systems, or workloads, within each run: median, lowest and highest."""
+    """Ratio of a figure of two systems, or workloads, within each run: median, lowest and highest."""
 
     middle: float
     lowest: float
@@ -76,7 +76,7 @@ class Ratio(NamedTuple):
 
 
 def drains(done: Sequence[_Result]) -> dict[tuple[System, Kind], Drained]:
-    """By system and workload, in the order in which they were measured first."""
+    """By system and workload, in the order of the first measurement."""
     found: dict[tuple[System, Kind], list[_Result]] = {}
     for result in done:
         if result["measure"] == DRAIN:
@@ -85,7 +85,7 @@ def drains(done: Sequence[_Result]) -> dict[tuple[System, Kind], Drained]:
 
 
 def latencies(done: Sequence[_Result]) -> list[Held]:
-    """By system and rate, in the order in which they were measured first."""
+    """By system and rate, in the order of the first measurement."""
     found: dict[tuple[System, int], list[_Result]] = {}
     for result in done:
         if result["measure"] == LATENCY:
@@ -94,9 +94,9 @@ def latencies(done: Sequence[_Result]) -> list[Held]:
 
 
 def ratio(one: Drained, other: Drained, figure: Figure) -> Ratio | None:
-    """How many times the other's figure one's is; None where no run has both.
+    """Ratio of the figure of `one` to that of `other`, within each run; None if no run has both.
 
-    A machine that grows slower, or faster, over the runs is no part of it; what disturbs one side alone is.
+    Ratios within a run exclude drift of the machine over the runs, but not what disturbs only one side.
     """
     both = [(figure(one.by_run[run]), figure(other.by_run[run])) for run in one.by_run if run in other.by_run]
     found = [above / below for above, below in both if above is not None and below]

@@ -1,4 +1,4 @@
-"""What can be measured, and how each is started."""
+"""The systems that can be measured, and how each is started."""
 
 import enum
 import shutil
@@ -13,12 +13,12 @@ from tools.bench.servers import Servers
 
 #: settings, log and checkpoints of each system's last run; emptied before the next
 FOLDER = Path("var/bench/peers")
-#: of the lane, see `tools.bench.lane.MODES`; the epochs are as the defaults have them, as in `./run bench`
+#: of the lane, see `tools.bench.lane.MODES`; epochs have the default size, as in `./run bench`
 MODE = "two-phase"
 
 
 class System(enum.StrEnum):
-    """One of those that are compared."""
+    """A compared system."""
 
     SURELANE = "surelane"
     FLINK_TABLE = "flink-table"
@@ -28,21 +28,24 @@ class System(enum.StrEnum):
 
     @property
     def described(self) -> str:
-        """What it is, and what it promises."""
+        """Its name and its delivery guarantee."""
         return _TITLES[self]
 
 
 _TITLES = {
     System.SURELANE: "Surelane, two-phase: exactly once",
     System.FLINK_TABLE: "Flink 1.20 SQL, JDBC table: at least once",
-    System.FLINK_XA: "Flink 1.20 JDBC sink over XA: exactly once",
+    System.FLINK_XA: (
+        "Flink 1.20 DataStream, exactly-once JDBC sink over XA; one statement a row that deletes or upserts, "
+        "by hand: exactly once"
+    ),
     System.DEBEZIUM_JDBC: "Debezium 3.5 JDBC sink, its fastest setting: at least once",
-    System.CEILING: "Ceiling: COPY and one upsert of rows that are ready, one connection",
+    System.CEILING: "COPY and ON CONFLICT of rows that are ready, one connection (MERGE is faster: no upper bound)",
 }
 
 
 def fetch(systems: Iterable[System]) -> None:
-    """Fetch and compile what they need and is not there: nothing of it is to be measured."""
+    """Fetch and compile what the systems need unless it is cached, so that no measurement includes it."""
     chosen = set(systems)
     if chosen & {System.FLINK_TABLE, System.FLINK_XA}:
         flink.classes()
@@ -52,7 +55,7 @@ def fetch(systems: Iterable[System]) -> None:
 
 @contextmanager
 def running(system: System, servers: Servers, topic: str) -> Iterator[Running]:
-    """Start it at the beginning of `topic`, with nothing left of its last run; stopped at the end."""
+    """Start the system at the beginning of `topic`, with an empty folder; stop it at the end of the block."""
     folder = (FOLDER / system).resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The table that everybody writes to, as a JDBC driver wants to have it."""
+"""The table that all systems write, in the form that JDBC needs."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,22 +7,22 @@ from urllib.parse import urlsplit
 from tools.bench.servers import Servers
 from tools.bench.tables import SIMPLE, Table
 
-#: workloads `uniform` and `hot` have this one
+#: the table of the workloads `uniform` and `hot`
 TABLE: Table = SIMPLE[0]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where it is."""
+    """JDBC address of the table."""
 
-    #: without options
+    #: URL without options
     jdbc: str
     user: str
     table: str
 
     @classmethod
     def of(cls, servers: Servers) -> Self:
-        """In the benchmark's own database; no password is asked for."""
+        """The table in the benchmark's database; it needs no password."""
         url = urlsplit(servers.url)
         return cls(
             jdbc=f"jdbc:postgresql://{url.hostname}:{url.port}{url.path}", user=url.username or "", table=TABLE.name

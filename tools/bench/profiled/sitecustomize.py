@@ -1,7 +1,7 @@
-"""Has a lane profile its own Python: every process whose path begins with this folder imports it at its start.
+"""Profiles a lane's Python. Every Python process imports this module at its start if this folder is first on its path.
 
-CPU time by function over all threads (an epoch runs in a thread that Spark's JVM calls), written at the end to
-`python-<pid>.pstats` in the folder where the process runs. See docs/PROFILING.md.
+It records CPU time by function over all threads (an epoch runs in a thread that Spark's JVM calls), and writes it at
+exit to `python-<pid>.pstats` in the working directory of the process. See docs/PROFILING.md.
 """
 
 import atexit
@@ -15,10 +15,10 @@ from pathlib import Path
 
 
 class _Threads(Profile):
-    """Of one thread."""
+    """The profile of one thread."""
 
     def create_stats(self) -> None:
-        """Without what has not returned: `Profile` would end it by the clock of the thread that asks."""
+        """Leave out calls that have not returned: `Profile` would end them with the clock of the calling thread."""
         self.snapshot_stats()
 
 
@@ -38,7 +38,7 @@ def _write() -> None:
 
 
 def _profile_threads() -> None:
-    bootstrap = "_bootstrap_inner"  # what `run` of every kind of thread is called by; there is no public place
+    bootstrap = "_bootstrap_inner"  # the caller of `run` for every thread; there is no public hook
     begin_thread = getattr(threading.Thread, bootstrap)
 
     def profiled(thread: threading.Thread) -> None:

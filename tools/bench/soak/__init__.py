@@ -1,7 +1,7 @@
-"""A lane under a steady load for an hour or a day: what it holds, again and again, and whether that grows.
+"""A lane under a steady load for an hour or a day: samples of its resource usage, and whether that grows.
 
-sample   what is looked at
+sample   one sample
 measure  the run
-verdict  growth, and what it may be
-section  the page's part and its picture
+verdict  growth and its limits
+section  the section of the page, and its picture
 """

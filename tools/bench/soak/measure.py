@@ -1,4 +1,4 @@
-"""The run: a steady load, a look every few seconds, and the table compared at the end."""
+"""The run: a steady load, a sample every few seconds, and a comparison of the table at the end."""
 
 import multiprocessing
 import time
@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tools.bench import lane
 from tools.bench.drain import LIMIT_SECONDS, RUNNING
 from tools.bench.lane import Lane
-from tools.bench.latency import asked, until, visible
+from tools.bench.latency import is_true, until, visible
 from tools.bench.machine import Snapshot
 from tools.bench.pacer import Paced, pace
 from tools.bench.report import say
@@ -20,22 +20,22 @@ from tools.bench.servers import Cursor, Servers
 from tools.bench.shape import Shape
 from tools.bench.soak.sample import Sample, take
 
-TOPIC = "tools.bench.soak"
+TOPIC = "bench.soak"
 MODE = "two-phase"
-#: the table does not grow: what grows is to be the lane's fault
+#: the table does not grow, so that growth is the lane's fault
 SHAPE = Shape(called="soak", most_rows=100_000)
-#: seconds between two looks at the lag
+#: seconds between two measurements of the lag
 LOOK_SECONDS = 0.5
-#: of the broker, which has to keep less than what is sent in a day
+#: topic settings: the broker must not keep all messages of a day
 RETENTION = {"retention_bytes": str(1 << 29), "segment_bytes": str(1 << 26)}
 #: samples between two lines of progress
-TOLD_EVERY = 6
+PROGRESS_EVERY = 6
 _KAFKA_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the command line asks for."""
+    """Options of `./run bench-soak`."""
 
     stack: str
     minutes: float
@@ -46,12 +46,11 @@ class Wanted:
 
     @property
     def messages(self) -> int:
-        """In all."""
         return round(self.rate * self.minutes * 60)
 
 
 def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None]) -> dict[str, object]:
-    """Hold the rate; the fields of a result. `sampled` is told of each sample at once."""
+    """Run the load; returns the fields of a result. `sampled` is called with each sample at once."""
     servers.empty_database(SHAPE.made, with_ledger=True)
     servers.empty_topic(TOPIC, RETENTION)
     with (
@@ -61,7 +60,7 @@ def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None])
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
         _high(servers) as high,
     ):
-        until(lambda: asked(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
+        until(lambda: is_true(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
         pacing = source.submit(pace, servers.bootstrap, TOPIC, wanted.rate, wanted.messages, SHAPE)
         start = Snapshot.of({**servers.cpu(), **held.cpu()})
         most_lag = _watched(held, cursor, high, wanted, pacing, sampled)
@@ -89,7 +88,7 @@ def _watched(
     pacing: "Future[Paced]",
     sampled: Callable[[Sample], None],
 ) -> int:
-    """Look until everything is sent; the largest lag, messages."""
+    """Sample until all messages are sent; returns the largest lag, in messages."""
     begin = time.time()
     lag = most = number = 0
     due = begin + wanted.every
@@ -99,14 +98,14 @@ def _watched(
         if time.time() >= due:
             sample = take(held, cursor, SHAPE.made[0], begin, lag)
             sampled(sample)
-            if number % TOLD_EVERY == 0:
-                _tell(sample)
+            if number % PROGRESS_EVERY == 0:
+                _report(sample)
             most, lag, number, due = max(most, lag), 0, number + 1, due + wanted.every
         time.sleep(LOOK_SECONDS)
     return max(most, lag)
 
 
-def _tell(sample: Sample) -> None:
+def _report(sample: Sample) -> None:
     memory = ", ".join(f"{part} {size:.0f}" for part, size in sample.pss.items())
     say(
         f"{sample.seconds / 60:.1f} min: MB {memory}; threads {sum(sample.threads.values())}, files "
@@ -116,7 +115,7 @@ def _tell(sample: Sample) -> None:
 
 @contextmanager
 def _high(servers: Servers) -> Iterator[Callable[[], int]]:
-    """Asks the broker for the topic's end."""
+    """A function that gets the topic's end offset from the broker."""
     consumer = Consumer({"bootstrap.servers": servers.bootstrap, "group.id": "bench", "enable.auto.commit": False})
     try:
         yield lambda: consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=_KAFKA_SECONDS)[1]

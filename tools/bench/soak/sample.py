@@ -1,4 +1,4 @@
-"""What a running lane holds at one moment: memory, threads, files, its checkpoint, its tables, and how late it is."""
+"""A sample of a running lane: memory, threads, files, its checkpoint, its tables, and its lag."""
 
 import stat
 import time
@@ -24,11 +24,11 @@ _SIZES = f"""
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """At one moment."""
+    """Resource usage at one moment."""
 
-    #: since the load began
+    #: seconds since the load began
     seconds: float
-    #: megabytes by process: resident, and the share of what is shared counted once
+    #: megabytes by process: resident set, and proportional set (shared pages divided by their users)
     rss: Mapping[str, float]
     pss: Mapping[str, float]
     threads: Mapping[str, int]
@@ -38,18 +38,18 @@ class Sample:
     ledger_rows: int
     ledger_megabytes: float
     guard_megabytes: float
-    #: the target's tables
+    #: the target table
     table_megabytes: float
-    #: at most since the sample before
+    #: maximum since the previous sample
     lag_messages: int
 
     def as_result(self) -> dict[str, object]:
-        """In a JSON line."""
+        """Fields for a JSON line."""
         return asdict(self)
 
 
 def take(held: Lane, cursor: Cursor, table: Table, begin: float, lag_messages: int) -> Sample:
-    """Look now; raises LaneFailed when a process is gone."""
+    """Take a sample now; raises LaneFailed if a process is gone."""
     pids = held.pids()
     try:
         processes = {part: psutil.Process(pids[part]) for part in PARTS}
@@ -92,7 +92,7 @@ def _megabytes(size: int) -> float:
 
 
 def _sizes(folder: Path) -> list[int]:
-    """Of the files; Spark makes and deletes them all the time."""
+    """Sizes of the files; one that Spark deletes meanwhile is skipped."""
     sizes: list[int] = []
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):

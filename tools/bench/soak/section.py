@@ -1,4 +1,4 @@
-"""The page's part on a soak, with a picture beside the page."""
+"""The section of the page on a soak, and its picture."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,15 +15,15 @@ PICTURE = "soak.svg"
 
 
 def write(
-    file: Path, command: str, result: Mapping[str, Any], samples: Sequence[Sample], asked: Sequence[Goal]
+    file: Path, command: str, result: Mapping[str, Any], samples: Sequence[Sample], judged: Sequence[Goal]
 ) -> None:
-    """Write the section, and its picture into the page's folder."""
+    """Write the section, and its picture to the page's folder."""
     state = "right" if result["correct"] else "WRONG"
     parts = [
         f"{result['messages']:,} messages at {result['rate']:,} messages/s, mode two-phase; a look every "
         f"{result['every']:g} s, the lag every half second. The table, of 100,000 rows at most: {state}; prepared "
         f"transactions left: {result.get('prepared_left', 'not known')}. {result.get('error', '')}".rstrip(),
-        goals.table(asked).markdown(),
+        goals.table(judged).markdown(),
         "Growth is the median slope between all pairs of samples of the second half (Theil and Sen), of PSS; in a "
         f"shorter run than two times ten minutes it is not judged. {_limits()}",
     ]
@@ -37,8 +37,8 @@ def write(
 
 
 def _limits() -> str:
-    told = ", ".join(f"{part} {limit:g}" for part, limit in GROWTH_LIMITS.items())
-    return f"Limits of memory, MB an hour: {told}."
+    limits = ", ".join(f"{part} {limit:g}" for part, limit in GROWTH_LIMITS.items())
+    return f"Limits of memory, MB an hour: {limits}."
 
 
 def _held(samples: Sequence[Sample]) -> Table:

@@ -1,4 +1,4 @@
-"""The command: measure, say, write."""
+"""Runs the command: measures, prints, writes the section."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from tools.bench.terminal import shown
 
 
 def run(wanted: Wanted, file: Path | None, command: str) -> bool:
-    """False when the lane failed or left a wrong table; a goal that was missed is told only."""
+    """Measure; returns False if the lane failed or left a wrong table. A missed goal is only reported."""
     samples: list[Sample] = []
 
     def sampled(one: Sample) -> None:
@@ -26,12 +26,12 @@ def run(wanted: Wanted, file: Path | None, command: str) -> bool:
         fields = results.tried(what, lambda: measure(up, wanted, sampled))
     if "error" in fields:
         say(str(fields["error"]))
-    asked = verdict.goals(samples, wanted.rate)
-    result = results.stamped("soak", {**fields, "goals": [goal.as_result() for goal in asked]})
+    judged = verdict.goals(samples, wanted.rate)
+    result = results.stamped("soak", {**fields, "goals": [goal.as_result() for goal in judged]})
     results.emit(result)
-    console.print(shown(goals.table(asked)))
+    console.print(shown(goals.table(judged)))
     say("the table is right" if fields["correct"] else "WRONG: see above")
     if file:
-        section.write(file, command, result, samples, asked)
+        section.write(file, command, result, samples, judged)
         say(f"written: {file}")
     return bool(fields["correct"])

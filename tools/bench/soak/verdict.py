@@ -1,6 +1,6 @@
-"""Whether what a lane holds grows: the median slope between all pairs of samples of the second half (Theil and Sen).
+"""Judges growth by the median slope between all pairs of samples of the second half (Theil and Sen).
 
-The first half is for what every process does once: code is compiled, pools and caches fill up.
+The first half is for one-time growth: compiled code, pools and caches.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,22 +14,22 @@ from tools.bench.goals import Goal
 from tools.bench.lane import PARTS
 from tools.bench.soak.sample import Sample
 
-#: megabytes an hour: what noise and an allocator come to, not what a leak does (an epoch leaking 1 kB would be 20)
+#: megabytes an hour: above the noise of an allocator, below a leak (1 kB an epoch would be 20)
 GROWTH_LIMITS = {"supervisor": 2.0, "driver": 20.0, "jvm": 40.0}
-#: an hour
+#: growth an hour
 THREADS_LIMIT, FILES_LIMIT = 1.0, 2.0
-#: Spark keeps a hundred epochs, each in three files
+#: Spark keeps a hundred epochs, three files each
 CHECKPOINT_FILES_LIMIT = 1000
-#: seconds of messages, at any time of the second half
+#: lag in seconds of messages, at any time of the second half
 LAG_LIMIT_SECONDS = 10.0
-#: of a second half that can be judged by
+#: a shorter second half is not judged
 LEAST_SECONDS = 600.0
-#: pairs grow with the square
+#: above it samples are thinned out: the number of pairs grows with the square
 _MOST_SAMPLES = 1000
 
 
 def slope(at: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    """Of the line that half of all pairs lie above; units of `values` per unit of `at`. Two samples at least."""
+    """Median slope over all pairs, in units of `values` per unit of `at`. Needs at least two samples."""
     step = len(at) // _MOST_SAMPLES + 1
     at, values = at[::step], values[::step]
     first, second = np.triu_indices(len(at), 1)
@@ -37,13 +37,13 @@ def slope(at: NDArray[np.float64], values: NDArray[np.float64]) -> float:
 
 
 def second_half(samples: Sequence[Sample]) -> list[Sample]:
-    """Of the time, not of the samples."""
+    """Samples of the second half of the time."""
     middle = (samples[0].seconds + samples[-1].seconds) / 2
     return [sample for sample in samples if sample.seconds >= middle]
 
 
 def goals(samples: Sequence[Sample], rate: int) -> list[Goal]:
-    """What is asked of the samples of one run."""
+    """The goals for one run, with the figures of its samples."""
     later = second_half(samples) if samples else []
     long_enough = len(later) > 1 and later[-1].seconds - later[0].seconds >= LEAST_SECONDS
 
@@ -86,7 +86,7 @@ def goals(samples: Sequence[Sample], rate: int) -> list[Goal]:
 
 
 def hourly(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> float:
-    """Growth an hour."""
+    """Growth of a figure an hour."""
     at = np.array([one.seconds for one in samples]) / 3600
     return slope(at, np.array([figure(one) for one in samples], np.float64))
 

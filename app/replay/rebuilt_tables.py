@@ -1,7 +1,7 @@
 """The tables of a replay: made like the target's, and empty.
 
-In the same database by CREATE TABLE (LIKE ... INCLUDING ALL), to which foreign keys among them and sequences of their
-own are added. In another database by pg_dump of the whole definition, unless the tables are there.
+In the same database by CREATE TABLE (LIKE ... INCLUDING ALL), plus foreign keys among them and their own sequences. In
+another database by pg_dump of all definitions, unless the tables exist there.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ from app.config.routes import Routes
 from app.config.settings import Settings
 from app.db.sql import literal, quoted, run
 from app.errors import Refused
-from app.replay.destination import NAME, Destination, Name
+from app.replay.destination import NAME, Name, RebuildPlace
 from app.snapshot import postgres_programs as programs
 from app.snapshot.postgres_programs import Connecting, Programs
 from app.snapshot.snapshot_directory import Progress
@@ -59,7 +59,7 @@ class OriginalTable:
 
 
 def originals(connection: Connection, settings: Settings) -> list[OriginalTable]:
-    """Those that a route reaches; raises Refused when there are none."""
+    """The tables that a route reaches; raises Refused when there are none."""
     routes, found = Routes(settings.target.tables), list[OriginalTable]()
     for name in table_names(connection, settings.target.db_schema):
         table = load_table(connection, *name) if routes.reaches(*name) else None
@@ -70,8 +70,8 @@ def originals(connection: Connection, settings: Settings) -> list[OriginalTable]
     return found
 
 
-def check_place(place: Destination, originals_: Sequence[OriginalTable]) -> None:
-    """Raises Refused for a schema that the lane itself uses, and for tables that would be one there."""
+def check_place(place: RebuildPlace, originals_: Sequence[OriginalTable]) -> None:
+    """Raises Refused for a schema that the lane itself uses, and for tables that would have the same name there."""
     if place.schema is None:
         return
     used = {place.settings.target.db_schema, *(one.name[0] for one in originals_)}
@@ -83,13 +83,13 @@ def check_place(place: Destination, originals_: Sequence[OriginalTable]) -> None
         raise Refused(f"several schemas of the target have a table {', '.join(several)}", hint=hint)
 
 
-def missing(connection: Connection, place: Destination, originals_: Sequence[OriginalTable]) -> list[OriginalTable]:
-    """Those that are not there yet."""
+def missing(connection: Connection, place: RebuildPlace, originals_: Sequence[OriginalTable]) -> list[OriginalTable]:
+    """Tables that do not exist there yet."""
     return [one for one in originals_ if load_table(connection, *place.name_of(one.name)) is None]
 
 
-def with_rows(connection: Connection, place: Destination, originals_: Sequence[OriginalTable]) -> list[str]:
-    """Those that are there and not empty."""
+def with_rows(connection: Connection, place: RebuildPlace, originals_: Sequence[OriginalTable]) -> list[str]:
+    """Names of the tables that exist there and are not empty."""
     found: list[str] = []
     for one in originals_:
         name = place.name_of(one.name)
@@ -100,38 +100,38 @@ def with_rows(connection: Connection, place: Destination, originals_: Sequence[O
     return found
 
 
-def drop(connection: Connection, place: Destination, originals_: Sequence[OriginalTable]) -> None:
-    """Those that are there."""
+def drop(connection: Connection, place: RebuildPlace, originals_: Sequence[OriginalTable]) -> None:
+    """Drop the tables that exist there."""
     names = [place.name_of(one.name) for one in originals_]
     if there := [_sql(name) for name in names if load_table(connection, *name) is not None]:
         run(connection, f"drop table {', '.join(there)}")
 
 
-def empty(connection: Connection, place: Destination, originals_: Sequence[OriginalTable]) -> None:
-    """The same, but they stay."""
+def empty(connection: Connection, place: RebuildPlace, originals_: Sequence[OriginalTable]) -> None:
+    """Truncate the tables that exist there."""
     names = [place.name_of(one.name) for one in originals_]
     if there := [_sql(name) for name in names if load_table(connection, *name) is not None]:
         run(connection, f"truncate {', '.join(there)}")
 
 
 def copy_here(
-    connection: Connection, place: Destination, missing_: Sequence[OriginalTable], all_: Sequence[OriginalTable]
+    connection: Connection, place: RebuildPlace, missing_: Sequence[OriginalTable], all_: Sequence[OriginalTable]
 ) -> list[str]:
-    """Make them in the schema of this database; gives what was left out, for people."""
-    run(connection, "set local search_path = ''")  # definitions name schemas then
+    """Make the missing tables in the schema of this database; returns what was left out, in words."""
+    run(connection, "set local search_path = ''")  # makes pg_get_constraintdef and others qualify names
     for one in missing_:
         run(connection, f"create table {_sql(place.name_of(one.name))} (like {_sql(one.name)} including all)")
         _give_sequences(connection, place, one)
     oids = {other.oid for other in all_}
     return [
-        said
+        part
         for one in missing_
-        for said in (*_add_foreign_keys(connection, place, one, oids), *_triggers(connection, one))
+        for part in (*_add_foreign_keys(connection, place, one, oids), *_triggers(connection, one))
     ]
 
 
-def _give_sequences(connection: Connection, place: Destination, one: OriginalTable) -> None:
-    """A default that counts must not count for the target."""
+def _give_sequences(connection: Connection, place: RebuildPlace, one: OriginalTable) -> None:
+    """Give the table its own sequences: its defaults must not advance the target's."""
     schema, table = place.name_of(one.name)
     for row in connection.execute(_SEQUENCES, {"oid": one.oid}).mappings().all():
         own = f"{quoted(schema)}.{quoted(row['relname'])}"
@@ -139,11 +139,11 @@ def _give_sequences(connection: Connection, place: Destination, one: OriginalTab
         value = row["value"].replace(f"{row['old']}::regclass", f"{literal(own)}::regclass")
         column = quoted(row["attname"])
         run(connection, f"alter table {_sql((schema, table))} alter column {column} set default {value}")
-        run(connection, f"alter sequence {own} owned by {_sql((schema, table))}.{column}")  # goes with it
+        run(connection, f"alter sequence {own} owned by {_sql((schema, table))}.{column}")  # dropped with the column
 
 
 def _add_foreign_keys(
-    connection: Connection, place: Destination, one: OriginalTable, oids: Collection[int]
+    connection: Connection, place: RebuildPlace, one: OriginalTable, oids: Collection[int]
 ) -> Iterator[str]:
     for row in connection.execute(_FOREIGN_KEYS, {"oid": one.oid}).all():
         if row.confrelid not in oids:
@@ -160,8 +160,8 @@ def _triggers(connection: Connection, one: OriginalTable) -> Iterator[str]:
         yield f"trigger {name} of {one}: what it does might not stay in the replay"
 
 
-def copy_there(target: Connection, place: Destination, progress: Progress) -> None:
-    """Make all that the target's database has, but for Surelane's own, in another one."""
+def copy_there(target: Connection, place: RebuildPlace, progress: Progress) -> None:
+    """Make the definitions of the target's database, without Surelane's own schemas, in another database."""
     settings = place.settings
     major, folder = server(target).major, settings.snapshots.bin_dir
     found = Programs(Path(folder) if folder else None)
