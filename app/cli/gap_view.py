@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from app.cli.quarantine_view import printable
+from app.cli.rendering import printable
 from app.model.offsets import Offsets
 from app.recover.gap import Found, Gap
 

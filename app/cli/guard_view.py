@@ -1,13 +1,11 @@
 """The guard's records of a lane as tables and as JSON."""
 
-import datetime
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 from sqlalchemy import Row
 
-from app.cli.quarantine_view import printable
+from app.cli.rendering import facts_table, grid, ranges, utc
 from app.config.settings import GuardSettings
 from app.poison.attempts import span_of
 from app.poison.guard_overview import GuardOverview
@@ -15,6 +13,10 @@ from app.poison.narrowing import size
 
 _ATTEMPT = ("generation", "epoch", "stage")
 _MORE = ("deaths", "unexplained", "alone", "controlled", "control_failures")
+_COLUMNS = (
+    *("stage", "span", "messages", "attempts", "losses", "unexplained", "alone", "first (UTC)", "last (UTC)"),
+    "cause",
+)
 _PROCESS = ("finished", "host", "pid")
 
 
@@ -28,33 +30,25 @@ def as_json(lane: GuardOverview, config: GuardSettings) -> dict[str, Any]:
 
 def facts(lane: GuardOverview) -> Table:
     """The span in progress."""
-    table = Table("", "", show_header=False, title=f"lane {lane.lane}", title_justify="left")
-    row = lane.attempt
+    row, title = lane.attempt, f"lane {lane.lane}"
     if row is None:
-        table.add_row("in progress", "nothing was ever begun")
-        return table
+        return facts_table({"in progress": "nothing was ever begun"}, title)
     lines = {
         "in progress": "no" if row.finished else "yes, or was when its process died",
         "epoch": f"{row.epoch} of generation {row.generation}",
         "stage": row.stage,
         "span": _span(row),
         "messages": f"{size(span_of(row)):,} at most",
-        "begun at": _time(row.begun_at),
+        "begun at": utc(row.begun_at),
         "by": f"process {row.pid} on {row.host}",
     }
-    for name, line in lines.items():
-        table.add_row(name, Text(printable(line)))
-    return table
+    return facts_table(lines, title)
 
 
 def suspects(lane: GuardOverview, config: GuardSettings) -> Table:
     """A line for each suspect."""
-    table = Table(title="suspects", title_justify="left", box=None, pad_edge=False)
-    names = ("stage", "span", "messages", "attempts", "losses", "unexplained", "alone", "first (UTC)", "last (UTC)")
-    for name in (*names, "cause"):
-        table.add_column(name, overflow="fold")
-    for row in lane.suspects:
-        cells = (
+    rows = [
+        (
             row.stage,
             _span(row),
             f"{size(span_of(row)):,}",
@@ -62,12 +56,13 @@ def suspects(lane: GuardOverview, config: GuardSettings) -> Table:
             f"{row.losses} of {config.max_losses}",
             f"{row.unexplained}",
             f"{row.alone}",
-            _time(row.first_at).removesuffix(" UTC"),
-            _time(row.last_at).removesuffix(" UTC"),
+            utc(row.first_at, zone=False),
+            utc(row.last_at, zone=False),
             " ".join(filter(None, (row.sqlstate, *_cause(row, config).split()))),
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        for row in lane.suspects
+    ]
+    return grid(_COLUMNS, rows, "suspects")
 
 
 def _attempt(row: Row[Any]) -> dict[str, Any]:
@@ -102,9 +97,4 @@ def _cause(row: Row[Any], config: GuardSettings) -> str:
 
 
 def _span(row: Row[Any]) -> str:
-    span = span_of(row)
-    return "\n".join(f"{tp}@{span.start[tp]}..{end - 1}" for tp, end in span.end.items() if end > span.start[tp])
-
-
-def _time(time: datetime.datetime) -> str:
-    return time.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return ranges(span_of(row))

@@ -1,16 +1,14 @@
 """Prepared transactions as tables, text and JSON."""
 
-import datetime
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 from sqlalchemy import Row
 
-from app.cli.quarantine_view import printable
+from app.cli.rendering import age, facts_table, grid, printable, ranges, utc
 from app.db.lock_inspection import LockWaiter
 from app.recover.answering import Given
 from app.recover.answers import AnswerState
@@ -23,7 +21,6 @@ _WITHHELD = "not shown: guard.redact hides columns"
 _ANSWER = ("id", "lane", "gid", "generation", "epoch", "answer", "verdict", "forced", "reason", "evidence")
 _WHO = ("db_user", "os_user", "host", "state", "outcome")
 _UNFINISHED = ("id", "lane", "gid", "answer", "forced", "reason", "os_user", "host")
-_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def as_json(one: InDoubt, redact: Collection[str]) -> dict[str, Any]:
@@ -59,13 +56,10 @@ def answer_json(row: Row[Any]) -> dict[str, Any]:
 
 def answered(rows: Sequence[Row[Any]]) -> Table:
     """A line for each answer on record."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("id", "at (UTC)", "gid", "verdict", "answer", "state", "by", "reason"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        cells = (
+    lines = [
+        (
             str(row.id),
-            _time(row.at).removesuffix(" UTC"),
+            utc(row.at, zone=False),
             row.gid,
             row.verdict,
             f"{row.answer}, forced" if row.forced else row.answer,
@@ -73,8 +67,9 @@ def answered(rows: Sequence[Row[Any]]) -> Table:
             f"{row.os_user}@{row.host} as {row.db_user}",
             row.reason or "",
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        for row in rows
+    ]
+    return grid(("id", "at (UTC)", "gid", "verdict", "answer", "state", "by", "reason"), lines)
 
 
 def given(one: Given) -> dict[str, Any]:
@@ -97,36 +92,30 @@ def given_text(one: Given) -> str:
 
 def listed(found: Sequence[InDoubt]) -> Table:
     """A line for each transaction."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("gid", "age", "owner", "verdict", "tables", "locks", "blocks"):
-        table.add_column(name, overflow="fold")
-    for one in found:
-        blocked = len(one.holding.blocks)
-        cells = (
+    rows = [
+        (
             one.prepared.gid,
             age(one.prepared.age_seconds),
             one.prepared.owner,
             one.verdict.value,
             _some(one.holding.tables, ", "),
             str(len(one.holding.locks)),
-            "nobody" if not blocked else "1 session" if blocked == 1 else f"{blocked} sessions",
+            _sessions(len(one.holding.blocks)),
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        for one in found
+    ]
+    return grid(("gid", "age", "owner", "verdict", "tables", "locks", "blocks"), rows)
 
 
 def facts(one: InDoubt) -> Table:
     """A transaction with its evidence."""
-    table = Table("", "", show_header=False, box=None, pad_edge=False)
     lines = {
         "gid": one.prepared.gid,
-        "prepared": f"{_time(one.prepared.prepared_at)}, {age(one.prepared.age_seconds)} ago, by {one.prepared.owner}",
+        "prepared": f"{utc(one.prepared.prepared_at)}, {age(one.prepared.age_seconds)} ago, by {one.prepared.owner}",
         "tables": _some(one.holding.tables, ", "),
         "verdict": one.verdict.value,
     }
-    for name, line in (lines | _evidence(one)).items():
-        table.add_row(name, Text(printable(line), overflow="fold"))
-    return table
+    return facts_table(lines | _evidence(one))
 
 
 def sections(one: InDoubt, redact: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -141,16 +130,8 @@ def sections(one: InDoubt, redact: Collection[str]) -> Iterator[tuple[str, str]]
     )
 
 
-def age(seconds: float) -> str:
-    """A duration in its two largest units."""
-    whole = int(seconds)
-    if whole < _MINUTE:
-        return f"{whole}s"
-    if whole < _HOUR:
-        return f"{whole // _MINUTE}m{whole % _MINUTE:02}s"
-    if whole < _DAY:
-        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02}m"
-    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02}h"
+def _sessions(count: int) -> str:
+    return "nobody" if not count else "1 session" if count == 1 else f"{count} sessions"
 
 
 def _evidence(one: InDoubt) -> dict[str, str]:
@@ -166,9 +147,7 @@ def _evidence(one: InDoubt) -> dict[str, str]:
         "ledger row": _there(seen.ledger_row),
     }
     if seen.span is not None:
-        span = seen.span
-        moved = [f"{tp}@{span.start[tp]}..{end - 1}" for tp, end in span.end.items() if end > span.start[tp]]
-        lines["messages"] = ", ".join(moved) or "none"
+        lines["messages"] = ranges(seen.span, ", ") or "none"
     return lines
 
 
@@ -191,7 +170,3 @@ def _query(session: LockWaiter, redact: Collection[str]) -> str:
 def _some(lines: Sequence[str], between: str = "\n", nothing: str = "none") -> str:
     more = [f"... and {len(lines) - MAX_LINES} more"] if len(lines) > MAX_LINES else []
     return between.join([*lines[:MAX_LINES], *more]) or nothing
-
-
-def _time(time: datetime.datetime) -> str:
-    return time.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 from sqlalchemy import Row
 
+from app.cli.rendering import facts_table, grid, printable, utc
 from app.config.redaction import Columns, Redaction
 from app.quarantine.quarantine import raw_message
 from app.quarantine.redacted_text import document, error_text
@@ -56,9 +56,7 @@ def whole(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> d
 
 def listed(rows: Sequence[Row[Any]], redaction: Redaction) -> Table:
     """A line for each entry."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("id", "state", "skipped at (UTC)", "position", "table", "key", "error"):
-        table.add_column(name, overflow="fold")
+    lines: list[Sequence[str]] = []
     for row in rows:
         columns = redaction.columns(row.source_schema, row.source_table)
         key = "-" if row.key is None else " ".join(shown(row.key, columns).split())
@@ -66,33 +64,30 @@ def listed(rows: Sequence[Row[Any]], redaction: Redaction) -> Table:
         cells = (
             str(row.id),
             _state(row),
-            _time(row.quarantined_at).removesuffix(" UTC"),
+            utc(row.quarantined_at, zone=False),
             f"{row.topic}[{row.partition}]@{row.offset}",
             _table(row) or "-",
             _cell(key),
             _cell(" ".join(part for part in error if part)),
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        lines.append(cells)
+    return grid(("id", "state", "skipped at (UTC)", "position", "table", "key", "error"), lines)
 
 
 def facts(row: Row[Any]) -> Table:
     """The facts of an entry, without its message."""
-    table = Table("", "", show_header=False, title=f"entry {row.id}", title_justify="left")
     lines = {
-        "state": f"{_state(row)}, since {_time(row.changed_at)}",
+        "state": f"{_state(row)}, since {utc(row.changed_at)}",
         "position": f"{row.topic}[{row.partition}]@{row.offset}, lane {row.lane}",
         "written at": _moment(row.timestamp_ms),
         "table": _table(row) or "not known",
-        "skipped at": f"{_time(row.quarantined_at)}, epoch {row.epoch} of generation {row.generation}",
+        "skipped at": f"{utc(row.quarantined_at)}, epoch {row.epoch} of generation {row.generation}",
         "failure": ", ".join(filter(None, (row.stage, row.verdict, row.error_class, row.sqlstate))) or "none",
         "attempts": str(row.attempts),
     }
     if row.dead_lettered_at is not None:
-        lines["dead letter"] = f"sent at {_time(row.dead_lettered_at)}"
-    for name, line in lines.items():
-        table.add_row(name, Text(printable(line)))
-    return table
+        lines["dead letter"] = f"sent at {utc(row.dead_lettered_at)}"
+    return facts_table(lines, f"entry {row.id}")
 
 
 def sections(row: Row[Any], history: Sequence[Row[Any]], redaction: Redaction) -> Iterator[tuple[str, str]]:
@@ -118,18 +113,8 @@ def shown(data: bytes | None, columns: Columns) -> str:
     return _dump(data) if text is None else printable(_beginning(text))
 
 
-def printable(text: str) -> str:
-    """Escape what could control the terminal or turn its writing direction; the escapes are JSON's."""
-    return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
-
-
 def _beginning(text: str) -> str:
     return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}\n... ({len(text):,} characters in all)"
-
-
-def _escape(character: str) -> str:
-    code = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
 
 
 def _text(data: bytes) -> str | None:
@@ -188,7 +173,7 @@ def _state(row: Row[Any]) -> str:
 def _event_text(event: Row[Any]) -> str:
     what = f"{event.from_state} -> {event.to_state}" if event.what == "changed" else f"{event.what}, {event.to_state}"
     by = f"{event.who} as {event.db_user}" if event.who else event.db_user
-    return printable(f"{_time(event.at)}  {what}, by {by}" + (f": {event.reason}" if event.reason else ""))
+    return printable(f"{utc(event.at)}  {what}, by {by}" + (f": {event.reason}" if event.reason else ""))
 
 
 def _table(row: Row[Any]) -> str | None:
@@ -204,14 +189,10 @@ def _cell(text: str) -> str:
     return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 3] + "..."
 
 
-def _time(time: datetime.datetime) -> str:
-    return time.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
 def _moment(milliseconds: int | None) -> str:
     if milliseconds is None:
         return "not known"
     try:
-        return _time(datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC))
+        return utc(datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC))
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"

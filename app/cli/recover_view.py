@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from app.cli.indoubt_view import age
-from app.cli.quarantine_view import printable
+from app.cli.rendering import age, printable
 from app.cli.snapshot_view import position
 from app.recover.journal import Course, Step, StepState
 from app.recover.recovering import Recovered

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from app.cli.quarantine_view import printable
+from app.cli.rendering import printable
 from app.replay.destination import RebuildPlace
 from app.replay.replay import Replayed
 from app.replay.skip_comparison import ReplaySkips

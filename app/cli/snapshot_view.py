@@ -5,18 +5,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
-from app.cli.indoubt_view import age
-from app.cli.quarantine_view import printable
+from app.cli.rendering import age, byte_size, facts_table, grid, printable, utc
 from app.model.gid import Gid
 from app.snapshot.driver import Restored
 from app.snapshot.manifest import InDoubtTransaction, Manifest, TargetView
 from app.snapshot.snapshot_directory import StoredSnapshot
 from app.snapshot.snapshots import Made
-
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-_STEP = 1024
 
 
 def as_json(stored: StoredSnapshot) -> dict[str, Any]:
@@ -47,51 +42,49 @@ def restored_json(stored: StoredSnapshot, restored: Restored) -> dict[str, Any]:
 
 def listed(found: Iterable[StoredSnapshot]) -> Table:
     """A line for each snapshot."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("name", "driver", "lane", "made", "age", "size", "position", "in doubt"):
-        table.add_column(name, overflow="fold")
     now = datetime.datetime.now(datetime.UTC)
-    for one in (stored.manifest for stored in found):
-        cells = (
+    rows = [
+        (
             one.name,
             one.driver.value,
             one.lane,
-            _time(one.made_at),
+            utc(one.made_at),
             age((now - one.made_at).total_seconds()),
-            size(one.bytes),
+            byte_size(one.bytes),
             position(one),
             str(len(one.prepared)) if one.prepared else "none",
         )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
-    return table
+        for one in (stored.manifest for stored in found)
+    ]
+    return grid(("name", "driver", "lane", "made", "age", "size", "position", "in doubt"), rows)
 
 
 def facts(stored: StoredSnapshot) -> Table:
     """The facts of a snapshot's manifest."""
     one, server = stored.manifest, stored.manifest.content.server
-    table = Table("", "", show_header=False, box=None, pad_edge=False)
     lines = {
         "name": one.name,
         "driver": f"{one.driver}, {one.content.program}",
-        "made": f"{_time(one.made_at)} to {_time(one.ended_at)}",
+        "made": f"{utc(one.made_at)} to {utc(one.ended_at)}",
         "server": f"PostgreSQL {server.version}, max_prepared_transactions {server.max_prepared_transactions}",
         "database": server.database,
-        "size": f"{size(one.bytes)}, {one.files} files",
+        "size": f"{byte_size(one.bytes)}, {one.files} files",
         "position": position(one),
         "lanes": "\n".join(_lanes(one.seen)) or "none",
         "in doubt": "\n".join(_prepared(one.prepared)) or "none",
         "topics": ", ".join(f"{name} ({topic_id})" for name, topic_id in one.topics.items()) or "none",
     }
-    for name, line in lines.items():
-        table.add_row(name, Text(printable(line), overflow="fold"))
-    return table
+    return facts_table(lines)
 
 
 def made_text(made: Made) -> str:
     """The created snapshot."""
     one = made.stored.manifest
     seconds = (one.ended_at - one.made_at).total_seconds()
-    lines = [f"{one.name}: {size(one.bytes)} in {seconds:.1f} s, {made.stored.folder}", f"  position {position(one)}"]
+    lines = [
+        f"{one.name}: {byte_size(one.bytes)} in {seconds:.1f} s, {made.stored.folder}",
+        f"  position {position(one)}",
+    ]
     lines += [f"  in doubt meanwhile: {line}" for line in _prepared(one.prepared)]
     lines += [f"  deleted for it: {name}" for name in made.deleted]
     if made.trouble:
@@ -119,14 +112,6 @@ def position(one: Manifest) -> str:
     if one.exact or last is None or last.position == one.seen.position:
         return first
     return f"{first} to {last.position}"
-
-
-def size(count: float) -> str:
-    """A number of bytes in the unit that fits."""
-    unit = 0
-    while count >= _STEP and unit < len(_UNITS) - 1:
-        count, unit = count / _STEP, unit + 1
-    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
 
 
 def _next(one: Manifest, restored: Restored) -> Iterator[str]:
@@ -163,7 +148,3 @@ def _lanes(seen: TargetView) -> list[str]:
 
 def _prepared(found: Sequence[InDoubtTransaction]) -> list[str]:
     return [f"{one.gid} in {one.database}, by {one.owner}, since {one.prepared_at}" for one in found]
-
-
-def _time(time: datetime.datetime) -> str:
-    return time.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,12 +1,12 @@
 """Comparisons as tables, text and JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.quarantine_view import printable
+from app.cli.rendering import grid, printable
 from app.quarantine.lossless_json import HIDDEN
 from app.verify.pair import Pair
 from app.verify.positions import SidePositions
@@ -65,14 +65,12 @@ def _value(one: Values, text: str | None) -> str | None:
 
 def listed(outcome: VerifyOutcome) -> Table:
     """A line for each compared table."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("table", "rows", "other rows", *DifferenceKind, "result"):
-        table.add_column(name, overflow="fold")
+    rows: list[Sequence[str | Text]] = []
     for one in outcome.tables:
         numbers = (one.target_rows, one.other_rows, *one.counts.values())
         verdict = Text("DIFFERENT", style="red") if one.differing else Text("equal", style="green")
-        table.add_row(Text(printable(str(one.pair))), *(f"{number:,}" for number in numbers), verdict)
-    return table
+        rows.append((str(one.pair), *(f"{number:,}" for number in numbers), verdict))
+    return grid(("table", "rows", "other rows", *DifferenceKind, "result"), rows)
 
 
 def differences(outcome: VerifyOutcome, show: int) -> Iterator[str]:

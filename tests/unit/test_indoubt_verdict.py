@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from app.cli.indoubt_view import age
+from app.cli.rendering import age
 from app.model.gid import Gid
 from app.protocol.start_table import PreparedOutcome, ending
 from app.recover.in_doubt_evidence import InDoubtEvidence

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.quarantine_view import MAX_CHARACTERS, MAX_DUMPED_BYTES, printable, shown
+from app.cli.quarantine_view import MAX_CHARACTERS, MAX_DUMPED_BYTES, shown
+from app.cli.rendering import printable
 from app.config.redaction import Columns, Redaction
 from app.poison.storable_text import MAX_ERROR_CHARACTERS, storable
 

@@ -1,0 +1,74 @@
+"""How every verb shows its results: tables, facts, times, durations, sizes; nothing in them controls the terminal."""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from app.model.offsets import Span
+
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+_STEP = 1024
+
+
+def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str | None = None) -> Table:
+    """A line for each row; long cells are folded. A Text is shown as it is."""
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
+    return table
+
+
+def facts_table(lines: Mapping[str, str], title: str | None = None) -> Table:
+    """A line for each fact and its name; in a frame where it has a title."""
+    if title is None:
+        table = Table("", "", show_header=False, box=None, pad_edge=False)
+    else:
+        table = Table("", "", show_header=False, title=title, title_justify="left")
+    for name, line in lines.items():
+        table.add_row(name, Text(printable(line), overflow="fold"))
+    return table
+
+
+def printable(text: str) -> str:
+    """Escape what could control the terminal or turn its writing direction; the escapes are JSON's."""
+    return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
+
+
+def utc(time: datetime.datetime, *, zone: bool = True) -> str:
+    """To the second."""
+    return f"{time.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}{' UTC' if zone else ''}"
+
+
+def age(seconds: float) -> str:
+    """A duration in its two largest units."""
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m{whole % _MINUTE:02}s"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02}m"
+    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02}h"
+
+
+def byte_size(count: float) -> str:
+    """A number of bytes in the unit that fits."""
+    unit = 0
+    while count >= _STEP and unit < len(_UNITS) - 1:
+        count, unit = count / _STEP, unit + 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
+
+
+def ranges(span: Span, between: str = "\n") -> str:
+    """First and last offset of each partition that has messages."""
+    return between.join(f"{tp}@{span.start[tp]}..{end - 1}" for tp, end in span.end.items() if end > span.start[tp])
+
+
+def _escape(character: str) -> str:
+    code = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
