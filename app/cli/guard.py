@@ -8,7 +8,7 @@ from app.cli.common_options import ConfigFile, Json
 from app.cli.guard_view import as_json, facts, suspects
 from app.cli.terminal import console
 from app.config.loader import load
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.poison.guard_database import guard_engine
 from app.poison.guard_overview import GuardOverview, overview
@@ -49,5 +49,5 @@ def _read(settings: Settings) -> list[GuardOverview]:
     """Read both of the guard's tables in one snapshot."""
     engine = guard_engine(settings, "surelane guard").execution_options(isolation_level="REPEATABLE READ")
     with translated("the guard's tables"), engine.connect() as connection:
-        several = settings.source.order is Order.PARTITION
+        several = settings.source.is_by_partition
         return overview(connection, settings.target.db_schema, settings.lane, several=several)

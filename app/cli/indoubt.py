@@ -14,7 +14,7 @@ from app.cli.common_options import ConfigFile, Json
 from app.cli.indoubt_view import answer_json, answered, as_json, facts, given, given_text, listed, sections, unfinished
 from app.cli.terminal import console
 from app.config.loader import load
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import Refused
@@ -178,7 +178,7 @@ def _answer(
 def _opened(settings: Settings, copy: Path | None) -> Iterator[tuple[Connection, Observer]]:
     """A connection to the target in autocommit mode, and an observer."""
     target = settings.target
-    several = settings.source.order is Order.PARTITION
+    several = settings.source.is_by_partition
     observer = Observer(target.db_schema, settings.lane, source_of(settings.checkpoint, copy), several=several)
     engine = make_engine(target.url, target.owner_role, "surelane indoubt").execution_options(
         isolation_level="AUTOCOMMIT"

@@ -18,7 +18,7 @@ from app.cli.quarantine_view import facts, listed, sections, summary, whole
 from app.cli.terminal import confirm, console
 from app.config.loader import load
 from app.config.redaction import Redaction
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import Refused
@@ -181,7 +181,7 @@ def _opened(settings: Settings) -> Iterator[tuple[Connection, Operator]]:
     """A short transaction on the target, and an operator."""
     target = settings.target
     engine = make_engine(target.url, target.owner_role, "surelane quarantine")
-    operator = Operator(target.db_schema, settings.lane, several=settings.source.order is Order.PARTITION)
+    operator = Operator(target.db_schema, settings.lane, several=settings.source.is_by_partition)
     with translated("the quarantine"), engine.begin() as connection:
         yield connection, operator
 

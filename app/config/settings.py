@@ -265,6 +265,11 @@ class SourceSettings(_Section):
             )
         return order
 
+    @property
+    def is_by_partition(self) -> bool:
+        """Whether each partition of the topic is a lane, instead of all topics together."""
+        return self.order is Order.PARTITION
+
     def reads(self, topic: str) -> bool:
         """Whether the lane reads this topic, if there is one of this name."""
         return topic in self.topics or bool(self.topic_pattern and re.fullmatch(self.topic_pattern, topic))
@@ -577,7 +582,7 @@ class Settings(BaseSettings):
     @classmethod
     def _transactions_have_one_lane(cls, epoch: EpochSettings, info: ValidationInfo) -> EpochSettings:
         source = info.data.get("source")
-        if epoch.align is not Align.NONE and isinstance(source, SourceSettings) and source.order is Order.PARTITION:
+        if epoch.align is not Align.NONE and isinstance(source, SourceSettings) and source.is_by_partition:
             raise values.fault(
                 "epoch.align: source-transaction, but source.order: partition parts transactions among lanes",
                 "write order: total, or align: none",
@@ -610,7 +615,7 @@ class Settings(BaseSettings):
 
     def lane_of(self, tp: TopicPartition) -> str:
         """The lane that has this partition."""
-        return f"{self.lane}.{tp.partition}" if self.source.order is Order.PARTITION else self.lane
+        return f"{self.lane}.{tp.partition}" if self.source.is_by_partition else self.lane
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Self:

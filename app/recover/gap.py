@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Row, text
 
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.prepared import prepared
 from app.db.sql import quoted
@@ -298,7 +298,7 @@ def _nothing_prepared(connection: Connection, lane: str) -> None:
 
 def _same_partitions(settings: Settings, connection: Connection, seen: Look) -> None:
     """Raises Refused where a lane's partition no longer exists: the lane could not go on."""
-    if settings.source.order is not Order.PARTITION:
+    if not settings.source.is_by_partition:
         return
     there = {tp.partition for tp in seen.marks}
     pattern = f"{settings.lane}."

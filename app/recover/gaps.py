@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Connection, DateTime, Identity, MetaData, Row, Table, Text, insert, select
 from sqlalchemy.dialects.postgresql import JSONB
 
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.ledger.ledger_tables import LedgerTables, lanes_of
 
 
@@ -36,11 +36,11 @@ class Gaps:
 
     def of(self, connection: Connection, settings: Settings) -> Sequence[Row[Any]]:
         """Gaps of the configuration's lanes, the oldest first."""
-        mine = lanes_of(self._table.c.lane, settings.lane, several=settings.source.order is Order.PARTITION)
+        mine = lanes_of(self._table.c.lane, settings.lane, several=settings.source.is_by_partition)
         return connection.execute(select(self._table).where(mine).order_by(self._table.c.id)).all()
 
     def lanes(self, connection: Connection, settings: Settings) -> Sequence[str]:
         """The configuration's lanes that have ever run."""
         lane = LedgerTables.in_schema(self._schema).lane.c.lane
-        mine = lanes_of(lane, settings.lane, several=settings.source.order is Order.PARTITION)
+        mine = lanes_of(lane, settings.lane, several=settings.source.is_by_partition)
         return connection.execute(select(lane).where(mine).order_by(lane)).scalars().all()

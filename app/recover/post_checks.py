@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import Connection, func, select
 
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.prepared import prepared
 from app.ledger.ledger_tables import COUNTS, LedgerTables, lanes_of
 from app.model.offsets import Offsets
@@ -26,7 +26,7 @@ def _accounting(connection: Connection, settings: Settings) -> PlanCheck:
     """Check that consumed = applied + compacted + filtered + duplicate + quarantined, in every ledger row."""
     ledger = LedgerTables.in_schema(settings.target.db_schema).ledger
     consumed, *others = (ledger.c[name] for name in COUNTS)
-    mine = lanes_of(ledger.c.lane, settings.lane, several=settings.source.order is Order.PARTITION)
+    mine = lanes_of(ledger.c.lane, settings.lane, several=settings.source.is_by_partition)
     parts = others[0]
     for other in others[1:]:
         parts = parts + other

@@ -23,7 +23,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from app import failpoint
-from app.config.settings import CommitMode, Order, Settings, SnapshotDriver
+from app.config.settings import CommitMode, Settings, SnapshotDriver
 from app.db.engine import make_engine
 from app.db.prepared import prepared
 from app.db.sqlstate import translated
@@ -268,7 +268,7 @@ class _Run:
         schema, settings = self._restored.target.db_schema, self._restored
         with translated("migrating what was restored"):
             upgrade(self._engine, schema)
-        several = settings.source.order is Order.PARTITION
+        several = settings.source.is_by_partition
         observer = Observer(schema, settings.lane, source_of(settings.checkpoint, None), several=several)
         engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
         with translated("rolling back what came along prepared"), engine.connect() as connection:

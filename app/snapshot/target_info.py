@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, select, text
 from sqlalchemy.engine import URL
 
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sql import quoted
 from app.db.sqlstate import translated
@@ -72,7 +72,7 @@ def server(connection: Connection) -> Server:
 
 def seen(connection: Connection, settings: Settings) -> TargetView:
     """The lanes of the configuration, and all prepared transactions on the server."""
-    several = settings.source.order is Order.PARTITION
+    several = settings.source.is_by_partition
     lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
     names = connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=several)).order_by(lane))
     standings = [_standing(connection, Ledger(settings.target.db_schema, name)) for name in names.scalars().all()]
@@ -92,7 +92,7 @@ def seen(connection: Connection, settings: Settings) -> TargetView:
 def rate(connection: Connection, settings: Settings) -> float | None:
     """Messages per second that one lane recently applied under load; None if the ledger has too few epochs."""
     ledger = f"{quoted(settings.target.db_schema)}.ledger"
-    several = settings.source.order is Order.PARTITION
+    several = settings.source.is_by_partition
     prefix = f"{settings.lane}." if several else f"{settings.lane} "  # no lane's name has a space
     values = {"lane": settings.lane, "prefix": prefix, "epochs": RATE_EPOCHS}
     return connection.execute(text(_RATE.format(ledger=ledger.replace(":", r"\:"))), values).scalar_one()
@@ -101,7 +101,7 @@ def rate(connection: Connection, settings: Settings) -> float | None:
 def pinned(connection: Connection, settings: Settings) -> tuple[str | None, dict[str, str]]:
     """The cluster id, and topic -> topic id, that the lanes are pinned to."""
     tables = LedgerTables.in_schema(settings.target.db_schema)
-    several = settings.source.order is Order.PARTITION
+    several = settings.source.is_by_partition
     lanes = lanes_of(tables.lane.c.lane, settings.lane, several=several)
     cluster = connection.execute(select(tables.lane.c.cluster_id).where(lanes)).scalars().first()
     mine = lanes_of(tables.topic.c.lane, settings.lane, several=several)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import text
 
-from app.config.settings import Order, Settings
+from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.ledger.ledger_tables import LedgerTables, lanes_of
 from app.ledger.store import Ledger
@@ -42,7 +42,7 @@ def standing(target: DatabaseSide, other: DatabaseSide, settings: Settings, choi
 
 
 def _position(side: DatabaseSide, settings: Settings, schema: str) -> Offsets | None:
-    several = settings.source.order is Order.PARTITION
+    several = settings.source.is_by_partition
     lane = LedgerTables.in_schema(schema).lane.c.lane
     with translated(f"verify: reading the ledger of {side.name}"):
         if not side.connection.execute(_EXISTS, {"schema": schema}).scalar_one():

@@ -18,7 +18,7 @@ from app.archive.rotation import Policy, Rotation
 from app.config.on_skip import SkipPolicy
 from app.config.redaction import Redaction
 from app.config.routes import Routes
-from app.config.settings import CommitMode, GuardSettings, Order, Settings
+from app.config.settings import CommitMode, GuardSettings, Settings
 from app.db.engine import make_engine
 from app.db.sessions import Looker, Sessions
 from app.db.sqlstate import translated
@@ -226,7 +226,7 @@ def _order(settings: Settings, writer: LaneWriter, unread: Unread | None) -> Com
 
 
 def _lanes(settings: Settings, partitions: list[TopicPartition]) -> Mapping[str, TopicPartition | None]:
-    if settings.source.order is Order.PARTITION:
+    if settings.source.is_by_partition:
         return {settings.lane_of(tp): tp for tp in partitions}
     check_total(partitions)
     return {settings.lane: None}
