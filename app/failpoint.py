@@ -35,6 +35,12 @@ SNAPSHOT_NAMES = (
     "restore-before-start",  # the restored server is not started
     "restore-before-reading",  # the restored server runs
 )
+#: failpoints of `surelane savepoint`
+SAVEPOINT_NAMES = (
+    "savepoint-before-sums",  # the content is written
+    "savepoint-before-rename",  # the checksum, too
+    "savepoint-disposed",  # renamed, and not removed yet
+)
 #: failpoints of `surelane recover run`: the step is done, and not yet in the journal
 RECOVER_NAMES = (
     "recover-check",

@@ -17,7 +17,7 @@ from app.errors import ExitStatus, SurelaneError
 
 #: in the order of the help text
 VERBS = (
-    *("run", "status", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "indoubt"),
+    *("run", "status", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "savepoint", "indoubt"),
     *("guard", "quarantine"),
 )
 

@@ -512,6 +512,13 @@ class SnapshotSettings(_Section):
     _url_knows = field_validator("url")(_with_password_from)
 
 
+class SavepointSettings(_Section):
+    """Where savepoints are kept."""
+
+    #: folder of the savepoints
+    directory: Annotated[str, AfterValidator(values.folder)] = "./var/savepoints"
+
+
 class ArchiveFormat(enum.StrEnum):
     """How the archive's files are written."""
 
@@ -566,6 +573,7 @@ class Settings(BaseSettings):
     restart: RestartSettings = RestartSettings()
     metrics: MetricsSettings = MetricsSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
+    savepoints: SavepointSettings = SavepointSettings()
     #: None: no archive
     archive: ArchiveSettings | None = None
 

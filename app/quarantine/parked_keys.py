@@ -62,6 +62,10 @@ class ParkedKeys:
         """The position of the key's first open entry; None if it has none."""
         return next(iter(self._entries.get(key, {}).values()), None)
 
+    def entries(self, key: Key) -> int:
+        """How many open entries the key has."""
+        return len(self._entries.get(key, ()))
+
     def up_to(self, key: Key, change: Position) -> list[int]:
         """Ids of the key's open entries at or before this change."""
         return [entry for entry, position in self._entries.get(key, {}).items() if follows(change, position)]

@@ -1,0 +1,150 @@
+"""`surelane savepoint`: keeps what a lane is at a position, and says whether a configuration goes on from there."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.cli.common_options import ConfigFile, Json
+from app.cli.main import version
+from app.cli.savepoint_view import checked, created_text, facts, listed
+from app.cli.terminal import confirm, console
+from app.config.loader import load
+from app.config.settings import Settings
+from app.errors import ExitStatus
+from app.savepoint.compatibility import compare
+from app.savepoint.fingerprint import items
+from app.savepoint.folder import SavepointFolder
+from app.savepoint.picture import picture
+from app.savepoint.savepoint import free_name
+
+app = typer.Typer(
+    name="savepoint",
+    help="Savepoints: what a lane is at a position, with pins, quarantine and configuration. The lane runs on.",
+    add_completion=False,
+    no_args_is_help=True,
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the savepoint.", show_default=False)]
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane savepoint create\n\n"
+    "  surelane savepoint create before-the-release --json | jq .position",
+)
+def create(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name; default: lane and time.")] = None,
+    config: ConfigFile = None,
+    json_: Json = False,
+) -> None:
+    """Write a savepoint of the lane's position in the target. The lane runs on, and waits for nothing.
+
+    A savepoint exists when it is whole, or not at all, and may be moved: no path is inside.
+    """
+    settings = load(config)
+    folder = _folder(settings)
+    made = picture(settings, name or free_name(settings.lane, folder.names()), version())
+    folder.write(made)
+    typer.echo(json.dumps(made.as_json()) if json_ else created_text(made, folder.root))
+
+
+@app.command(
+    "list",
+    epilog="Examples:\n\n  surelane savepoint list\n\n  surelane savepoint list --json | jq -r '.savepoints[-1].name'",
+)
+def list_savepoints(config: ConfigFile = None, json_: Json = False) -> None:
+    """Show the savepoints, and why one cannot be used."""
+    folder = _folder(load(config))
+    broken = {name: why for name in folder.names() if (why := folder.problem(name)) is not None}
+    found = sorted((folder.get(name) for name in folder.names() if name not in broken), key=lambda one: one.made_at)
+    if json_:
+        typer.echo(json.dumps({"savepoints": [one.as_json() for one in found], "broken": broken}))
+        return
+    if found:
+        console().print(listed(found))
+    else:
+        typer.echo(f"there is no savepoint in {folder.root}")
+    for name, why in broken.items():
+        typer.echo(f"{name}: cannot be used: {why}")
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane savepoint show before-the-release\n\n"
+    "  surelane savepoint show before-the-release --json | jq .configuration",
+)
+def show(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
+    """Show one: positions, pins, quarantine, versions."""
+    found = _folder(load(config)).get(name)
+    if json_:
+        typer.echo(json.dumps(found.as_json()))
+    else:
+        console().print(facts(found))
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane savepoint verify before-the-release\n\n"
+    "  surelane savepoint verify before-the-release --json | jq .problem",
+)
+def verify(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
+    """Read one again: is it what was written? Ends with status 16 when it cannot be used."""
+    folder = _folder(load(config))
+    problem = folder.problem(name)
+    if json_:
+        typer.echo(json.dumps({"name": name, "usable": problem is None, "problem": problem}))
+    else:
+        typer.echo(f"{name}: {'whole' if problem is None else f'cannot be used: {problem}'}")
+    if problem is not None:
+        raise typer.Exit(ExitStatus.DIFFERENT)
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane savepoint dispose before-the-release\n\n"
+    "  surelane savepoint dispose before-the-release --yes",
+)
+def dispose(
+    name: Name,
+    config: ConfigFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
+) -> None:
+    """Delete one. A snapshot that belongs to it stays: surelane snapshot delete."""
+    folder = _folder(load(config))
+    if not yes:
+        confirm(f"dispose of savepoint {name}?")
+    folder.dispose(name)
+    typer.echo(f"{name} is disposed of")
+
+
+@app.command(
+    epilog="Examples:\n\n  surelane savepoint check before-the-release --config new.yaml\n\n"
+    "  surelane savepoint check before-the-release --config new.yaml --allow-non-restored routes:public.old",
+)
+def check(
+    name: Name,
+    config: ConfigFile = None,
+    allow: Annotated[
+        list[str] | None, typer.Option("--allow-non-restored", help="An item whose loss is accepted. Several times.")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Say whether a lane may go on from a savepoint with a configuration, item by item. Touches nothing.
+
+    Ends with status 16 when something would be lost that is not allowed, or the two do not fit.
+    """
+    settings = load(config)
+    found = _folder(settings).get(name)
+    results = compare(found.items, items(settings), allow or ())
+    if json_:
+        typer.echo(
+            json.dumps(
+                {"name": name, "fits": not any(one.blocks for one in results), "items": list(map(vars, results))}
+            )
+        )
+    else:
+        console().print(checked(results))
+    if any(one.blocks for one in results):
+        raise typer.Exit(ExitStatus.DIFFERENT)
+
+
+def _folder(settings: Settings) -> SavepointFolder:
+    return SavepointFolder(Path(settings.savepoints.directory))

@@ -1,0 +1,104 @@
+"""Reads a savepoint while the lane runs, and without stopping it.
+
+The target's part is read in one REPEATABLE READ transaction, so ledger, pins and quarantine are of one moment, the one
+of the position. The guard's records are in a database of their own, perhaps, and are read behind it.
+"""
+
+import datetime
+import json
+from importlib.metadata import version
+
+from sqlalchemy import Connection, text
+
+from app.config.settings import Settings
+from app.db.sqlstate import translated
+from app.errors import Refused
+from app.ledger.migrations import current_revision
+from app.ledger.store import Ledger
+from app.model.last import nested
+from app.poison.guard_database import guard_engine
+from app.poison.guard_overview import overview
+from app.quarantine.parked_keys import ParkedKeys
+from app.quarantine.quarantine import Quarantine
+from app.savepoint.fingerprint import items
+from app.savepoint.savepoint import SavedLane, Savepoint, Versions
+from app.snapshot.manifest import LanePosition
+from app.snapshot.target_info import looking, pinned, seen
+
+_APPLICATION = "surelane savepoint"
+#: sections of a configuration that are kept, and keys in them that are not
+_SECTIONS = ("lane", "source", "target", "delivery", "commit", "epoch", "stage", "guard", "transform", "sql", "restart")
+_PLACES = {
+    "source": ("bootstrap_servers", "security", "options"),
+    "target": ("url", "password_from", "owner_role"),
+    "guard": ("url", "password_from", "dead_letter"),
+}
+_SERVER_VERSION = text("select current_setting('server_version')")
+
+
+def picture(settings: Settings, name: str, surelane: str) -> Savepoint:
+    """The savepoint `name` of this moment; `surelane`: this version. Raises Refused for a lane that has no ledger row,
+    Unreachable where a server is away. Nothing is written."""
+    made_at = datetime.datetime.now(datetime.UTC)
+    with looking(settings) as connection, translated("savepoint: reading the target"):
+        found = seen(connection, settings).lanes
+        if not found:
+            raise Refused(
+                f"lane {settings.lane} has no position yet: the ledger in {settings.target.db_schema} has no row of it",
+                hint="run it once: surelane run",
+            )
+        suspects = _suspects(settings)
+        lanes = tuple(_lane(connection, settings, one, suspects.get(one.lane, 0)) for one in found)
+        cluster_id, topics = pinned(connection, settings)
+        versions = Versions(
+            surelane=surelane,
+            spark=version("pyspark"),
+            postgres=connection.execute(_SERVER_VERSION).scalar_one(),
+            ledger=current_revision(connection, settings.target.db_schema) or "none",
+        )
+    return Savepoint(
+        name=name,
+        lane=settings.lane,
+        made_at=made_at,
+        lanes=lanes,
+        cluster_id=cluster_id,
+        topics=topics,
+        configuration=_configuration(settings),
+        items=items(settings),
+        versions=versions,
+    )
+
+
+def _lane(connection: Connection, settings: Settings, position: LanePosition, suspects: int) -> SavedLane:
+    schema = settings.target.db_schema
+    last, quarantine = Ledger(schema, position.lane).last(connection), Quarantine(schema, position.lane)
+    parked = ParkedKeys(quarantine)
+    parked.read(connection)
+    return SavedLane(
+        position=position,
+        last_messages=nested(last.last) if last else {},
+        quarantine={state.value: count for state, count in quarantine.counts(connection).items()},
+        parked=tuple((f"{key.schema}.{key.table}", key.text, parked.entries(key)) for key in parked),
+        suspects=suspects,
+    )
+
+
+def _suspects(settings: Settings) -> dict[str, int]:
+    engine = guard_engine(settings, _APPLICATION)
+    try:
+        with translated("savepoint: reading the guard's tables"), engine.connect() as connection:
+            found = overview(
+                connection, settings.target.db_schema, settings.lane, several=settings.source.is_by_partition
+            )
+            return {one.lane: len(one.suspects) for one in found}
+    finally:
+        engine.dispose()
+
+
+def _configuration(settings: Settings) -> dict[str, object]:
+    """All keys but those of places and logins, which belong to a machine."""
+    plain = json.loads(settings.model_dump_json(by_alias=True, warnings=False))
+    for section, keys in _PLACES.items():
+        for key in keys:
+            plain[section].pop(key, None)
+    return {name: value for name, value in plain.items() if name in _SECTIONS}

@@ -1,0 +1,105 @@
+"""Savepoints of a lane that goes on writing, from the command line. Kafka is not there, and not needed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml
+
+from app.errors import ExitStatus
+from app.failpoint import SAVEPOINT_NAMES, VARIABLE
+from app.model.offsets import Offsets
+from tests.fix_lane import ROOT
+from tests.fix_snapshot import Snapshotting
+
+
+def called(site: Snapshotting, *arguments: str, status: int = 0) -> Any:
+    """What the verb prints as JSON."""
+    ended = site.surelane("savepoint", *arguments, "--json")
+    assert ended.status == status, ended.err
+    (line,) = (line for line in ended.out.splitlines() if line.startswith("{"))  # beside what the writer logs
+    return json.loads(line)
+
+
+def configure(site: Snapshotting, **sections: dict[str, Any]) -> None:
+    """Savepoints in a folder of the test; `sections` go on top."""
+    site.configure()
+    file = site.folder / "surelane.yaml"
+    plain = yaml.safe_load(file.read_text()) | {"savepoints": {"directory": str(site.folder / "savepoints")}}
+    for name, keys in sections.items():
+        plain[name] = plain.get(name, {}) | keys
+    file.write_text(yaml.safe_dump(plain))
+
+
+def test_one_of_a_lane_that_writes(snapshotting: Snapshotting) -> None:
+    """Its position is that of an epoch of the ledger; the lane goes on beside it."""
+    configure(snapshotting)
+    with snapshotting.writing():
+        made = [called(snapshotting, "create", f"point-{number}") for number in range(5)]
+    for one in made:
+        (lane,) = one["lanes"]
+        found = snapshotting.target.execute(
+            "select end_position from surelane.ledger where generation = :generation and epoch = :epoch",
+            generation=lane["generation"],
+            epoch=lane["epoch"],
+        )
+        assert [row for (row,) in found] == [one["position"]] == [lane["applied"]]
+        assert called(snapshotting, "verify", one["name"]) == {"name": one["name"], "usable": True, "problem": None}
+    positions = [Offsets.from_nested(one["position"]) for one in made]
+    assert len(set(positions)) > 1, "the lane went on"
+    assert [one["name"] for one in called(snapshotting, "list")["savepoints"]] == [one["name"] for one in made]
+
+
+def test_nothing_of_this_machine_and_no_password_is_inside(snapshotting: Snapshotting) -> None:
+    configure(snapshotting, source={"options": {"kafka.ssl.key.password": "a secret"}})
+    called(snapshotting, "create", "one")
+    content = (snapshotting.folder / "savepoints/one/savepoint.json").read_text()
+    assert [word for word in (str(snapshotting.folder), "a secret", "127.0.0.1", "postgresql") if word in content] == []
+
+
+def test_moved_checked_and_disposed_of(snapshotting: Snapshotting) -> None:
+    """For people, too."""
+    configure(snapshotting)
+    assert "position" in snapshotting.surelane("savepoint", "create", "one").out
+    shutil.move(snapshotting.folder / "savepoints", snapshotting.folder / "elsewhere")
+    configure(snapshotting, savepoints={"directory": str(snapshotting.folder / "elsewhere")})
+    assert "generation" in snapshotting.surelane("savepoint", "show", "one").out
+    assert called(snapshotting, "check", "one")["fits"]
+    more = {"directory": str(snapshotting.folder / "elsewhere")}
+    configure(snapshotting, savepoints=more, target={"tables": {"shop.*": "public.*"}})
+    found = called(snapshotting, "check", "one", status=ExitStatus.DIFFERENT)
+    assert [one["item"] for one in found["items"] if one["compatibility"] == "loses"] == ["routes:public.*"]
+    assert called(snapshotting, "check", "one", "--allow-non-restored", "routes:public.*")["fits"]
+    assert snapshotting.surelane("savepoint", "dispose", "one", "--yes").status == 0
+    ended = snapshotting.surelane("savepoint", "show", "one")
+    assert ended.status == ExitStatus.REFUSED
+    assert "there is no savepoint one" in ended.err
+
+
+@pytest.mark.parametrize("place", SAVEPOINT_NAMES)
+def test_killed(snapshotting: Snapshotting, place: str) -> None:
+    """What is half written, or half removed, is no savepoint; the next one may have the same name."""
+    configure(snapshotting)
+    command = [sys.executable, "-m", "app.cli", "savepoint"]
+    verb = ["dispose", "one", "--yes"] if place == "savepoint-disposed" else ["create", "one"]
+    if verb[0] == "dispose":
+        called(snapshotting, "create", "one")
+    done = subprocess.run(
+        [*command, *verb],
+        env={**os.environ, VARIABLE: f"{place}=kill", "PYTHONPATH": str(ROOT)},
+        cwd=snapshotting.folder,
+        start_new_session=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert called(snapshotting, "list") == {"savepoints": [], "broken": {}}
+    called(snapshotting, "create", "one")
+    called(snapshotting, "verify", "one")
+    assert snapshotting.surelane("savepoint", "dispose", "one", "--yes").status == 0
+    assert [one for one in (snapshotting.folder / "savepoints").iterdir() if "disposed" in one.name] == []

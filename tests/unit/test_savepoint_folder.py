@@ -1,0 +1,176 @@
+"""Savepoints as files: whole or refused, wherever they are; and what another configuration makes of them."""
+
+import datetime
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.config.settings import Settings
+from app.errors import Refused
+from app.model.offsets import Offsets, TopicPartition
+from app.savepoint.compatibility import Compatibility, compare
+from app.savepoint.fingerprint import fingerprint, items
+from app.savepoint.folder import CONTENT, SUMS, SavepointFolder
+from app.savepoint.savepoint import SavedLane, Savepoint, Versions
+from app.snapshot.manifest import LanePosition
+
+AT = Offsets.of({TopicPartition("shop.cdc", 0): 120})
+RAW: dict[str, Any] = {
+    "lane": "orders",
+    "source": {"bootstrap_servers": "127.0.0.1:9092", "topics": ["shop.cdc"]},
+    "target": {"url": "postgresql+psycopg2://surelane@127.0.0.1/shop", "tables": {"public.*": "public.*"}},
+}
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+
+
+def changed(**sections: dict[str, Any]) -> dict[str, Any]:
+    """The items of RAW with other keys."""
+    return items(Settings.of({**RAW, **{name: {**RAW.get(name, {}), **keys} for name, keys in sections.items()}}))
+
+
+ITEMS = changed()
+
+
+def savepoint(name: str = "one", **more: Any) -> Savepoint:
+    """One of a lane that has applied 120 messages."""
+    position = LanePosition(lane="orders", generation=3, epoch=7, applied=AT, read=AT, checkpoint="an id")
+    state = SavedLane(
+        position=position,
+        last_messages={"shop.cdc": {"0": {"offset": 119}}},
+        quarantine={"quarantined": 2},
+        parked=(("public.orders", '{"id":1}', 2),),
+        suspects=1,
+    )
+    return Savepoint(
+        **{
+            "name": name,
+            "lane": "orders",
+            "made_at": datetime.datetime(2026, 11, 25, tzinfo=datetime.UTC),
+            "lanes": (state,),
+            "cluster_id": "a cluster",
+            "topics": {"shop.cdc": "an id"},
+            "configuration": {"lane": "orders"},
+            "items": ITEMS,
+            "versions": Versions(surelane="1", spark="4.2.0", postgres="15.18", ledger="abc"),
+            **more,
+        }
+    )
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    folder = SavepointFolder(tmp_path / "savepoints")
+    made = savepoint(snapshot=("a-snapshot", "its sums"))
+    folder.write(made)
+    assert folder.get("one") == made
+    assert (folder.names(), folder.problem("one")) == (["one"], None)
+    assert str(tmp_path) not in (tmp_path / "savepoints/one" / CONTENT).read_text()
+
+
+def test_it_may_be_moved(tmp_path: Path) -> None:
+    SavepointFolder(tmp_path / "here").write(savepoint())
+    (tmp_path / "there").mkdir()
+    shutil.move(tmp_path / "here/one", tmp_path / "there/one")
+    assert SavepointFolder(tmp_path / "there").get("one") == savepoint()
+
+
+def test_another_name_is_refused(tmp_path: Path) -> None:
+    folder = SavepointFolder(tmp_path)
+    folder.write(savepoint())
+    (tmp_path / "one").rename(tmp_path / "two")
+    with pytest.raises(Refused, match="is of savepoint one"):
+        folder.get("two")
+
+
+def test_a_name_is_given_once(tmp_path: Path) -> None:
+    folder = SavepointFolder(tmp_path)
+    folder.write(savepoint())
+    with pytest.raises(Refused, match="there is a savepoint one already"):
+        folder.write(savepoint())
+    assert [one.name for one in tmp_path.iterdir()] == ["one"]
+
+
+@given(data=st.data())
+@QUICK
+def test_whatever_is_cut_off_or_changed_is_noticed(tmp_path: Path, data: st.DataObject) -> None:
+    folder = SavepointFolder(tmp_path)
+    if "one" in folder.names():
+        folder.dispose("one")
+    folder.write(savepoint())
+    file = tmp_path / "one" / data.draw(st.sampled_from([CONTENT, SUMS]))
+    content = bytearray(file.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        del content[at:]
+    else:
+        content[at] ^= data.draw(st.integers(1, 255))
+    file.write_bytes(content)
+    assert folder.problem("one") is not None
+    with pytest.raises(Refused, match="cannot be used"):
+        folder.get("one")
+
+
+@pytest.mark.parametrize("file", [CONTENT, SUMS])
+def test_a_missing_file_is_noticed(tmp_path: Path, file: str) -> None:
+    folder = SavepointFolder(tmp_path)
+    folder.write(savepoint())
+    (tmp_path / "one" / file).unlink()
+    assert folder.problem("one") == f"{file}: No such file or directory"
+
+
+def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SavepointFolder(tmp_path)
+    monkeypatch.setattr("app.savepoint.savepoint.FORMAT", 2)
+    folder.write(savepoint())
+    monkeypatch.undo()
+    with pytest.raises(Refused, match="of format 2, this version reads 1"):
+        folder.get("one")
+
+
+def test_the_same_configuration() -> None:
+    assert {one.compatibility for one in compare(ITEMS, changed())} == {Compatibility.SAME}
+    assert fingerprint(ITEMS) == fingerprint(json.loads(json.dumps(ITEMS)))
+
+
+CASES: list[tuple[dict[str, dict[str, Any]], dict[str, Compatibility]]] = [
+    ({"source": {"topics": ["shop.cdc", "more"]}}, {"topics": Compatibility.INCOMPATIBLE}),
+    ({"source": {"order": "partition"}}, {"order": Compatibility.INCOMPATIBLE}),
+    ({"target": {"schema": "other"}}, {"schema": Compatibility.INCOMPATIBLE}),
+    ({"epoch": {"align": "source-transaction"}}, {"align": Compatibility.COMPATIBLE}),
+    ({"target": {"tables": {"public.*": "shop.*"}}}, {"routes:public.*": Compatibility.LOSES}),
+    (
+        {"target": {"tables": {"public.*": "public.*", "more.*": "more.*"}}},
+        {"routes:more.*": Compatibility.COMPATIBLE},
+    ),
+    (
+        {"target": {"tables": {"more.*": "more.*"}}},
+        {"routes:more.*": Compatibility.COMPATIBLE, "routes:public.*": Compatibility.LOSES},
+    ),
+    ({"target": {"keys": {"public.orders": ["code"]}}}, {"keys:public.orders": Compatibility.LOSES}),
+    ({"target": {"columns": {"public.orders": {"exclude": ["note"]}}}}, {"columns:public.orders": Compatibility.LOSES}),
+    ({"target": {"unknown_table": "ignore"}}, {"unknown_table": Compatibility.COMPATIBLE}),
+    ({"transform": {"function": "shop:change"}}, {"transform": Compatibility.LOSES}),
+    ({"sql": {"public.orders": {"where": "id > 1"}}}, {"sql:public.orders": Compatibility.LOSES}),
+]
+
+
+@pytest.mark.parametrize(("sections", "expected"), CASES, ids=[",".join(expected) for _, expected in CASES])
+def test_another_configuration(sections: dict[str, dict[str, Any]], expected: dict[str, Compatibility]) -> None:
+    results = compare(ITEMS, changed(**sections))
+    assert {one.item: one.compatibility for one in results if one.compatibility is not Compatibility.SAME} == expected
+    assert all(one.why for one in results if one.item in expected)
+    lost = [name for name, found in expected.items() if found is Compatibility.LOSES]
+    allowed = [one for one in compare(ITEMS, changed(**sections), lost) if one.blocks]
+    assert [one.item for one in allowed] == [
+        name for name, found in expected.items() if found is Compatibility.INCOMPATIBLE
+    ]
+
+
+def test_an_item_of_another_version_is_incompatible() -> None:
+    found: Callable[[dict[str, Any], dict[str, Any]], list[Any]] = compare
+    assert [one.item for one in found({**ITEMS, "newer": 1}, ITEMS) if one.blocks] == ["newer"]
