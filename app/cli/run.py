@@ -1,22 +1,33 @@
 """`surelane run`: run the lane."""
 
 import gc
+from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from app import logs
 from app.cli.common_options import ConfigFile
 from app.config.loader import load
+from app.config.settings import Settings
 from app.spark.session_options import is_local
 from app.stage.fork_server import ForkServer
 from app.supervisor.link import Link
 from app.supervisor.supervisor import Supervisor
 
+log = structlog.get_logger()
 app = typer.Typer(add_completion=False)
 
 UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Apply what Kafka holds at the start, then end with status 0.")
+]
+FromSavepoint = Annotated[
+    str | None, typer.Option("--from-savepoint", metavar="NAME", help="Run only at the position of this savepoint.")
+]
+Allowed = Annotated[
+    list[str] | None, typer.Option("--allow-non-restored", help="An item whose loss is accepted. Several times.")
 ]
 
 
@@ -27,14 +38,19 @@ UntilCaughtUp = Annotated[
 def run(
     config: ConfigFile = None,
     until_caught_up: UntilCaughtUp = False,
+    from_savepoint: FromSavepoint = None,
+    allow: Allowed = None,
 ) -> None:
     """Apply changes until a signal to stop (SIGTERM or Ctrl-C), going on where the target's ledger says.
 
     What an earlier run left in doubt is settled first. Logs are JSON lines on stderr, for people when it is a terminal.
     The lane runs in a process of its own, which is started again when it dies (`restart` in the configuration).
+    With --from-savepoint it runs only where the target is at the savepoint's position; else the ways there are named.
     """
     settings = load(config)
     logs.configure(settings.lane)
+    if from_savepoint is not None:
+        _check(settings, from_savepoint, allow or ())
     role = Supervisor(settings).run()
     if isinstance(role, int):
         raise typer.Exit(role)
@@ -51,3 +67,11 @@ def run(
         if server is not None:
             server.start(imported())
         run_lane(settings, until_caught_up, link, role.after_death, jvm)
+
+
+def _check(settings: Settings, name: str, allowed: Collection[str]) -> None:
+    # what every start imports, the worker has as well: these are for this option only
+    from app.savepoint.folder import SavepointFolder
+    from app.savepoint.resuming import check_resumable
+
+    log.info(check_resumable(SavepointFolder(Path(settings.savepoints.directory)).get(name), settings, allowed))

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,13 @@ import yaml
 from app.errors import ExitStatus
 from app.failpoint import SAVEPOINT_NAMES, VARIABLE
 from app.model.offsets import Offsets
-from tests.fix_lane import ROOT
+from tests.fix_doubt import EPOCH, counted
+from tests.fix_lane import ROOT, MakeLane
 from tests.fix_snapshot import Snapshotting
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.oracle import questions
+from tests.workload import COUNTER
 
 
 def called(site: Snapshotting, *arguments: str, status: int = 0) -> Any:
@@ -81,6 +87,23 @@ def test_moved_checked_and_disposed_of(snapshotting: Snapshotting) -> None:
     assert "there is no savepoint one" in ended.err
 
 
+def test_a_run_from_another_position_is_refused(snapshotting: Snapshotting) -> None:
+    """Before anything is written; with the three ways that lead there."""
+    configure(snapshotting)
+    called(snapshotting, "create", "one")
+    snapshotting.lane.apply(counted(len(snapshotting.lane.sent)))
+    before = snapshotting.target.epochs()
+    ended = snapshotting.surelane("run", "--from-savepoint", "one")
+    assert ended.status == ExitStatus.REFUSED
+    assert f"{EPOCH:,} messages past it" in ended.err
+    for way in ("surelane run", "no snapshot to restore", "surelane replay --from earliest --to made-up[0]@"):
+        assert way in ended.err
+    configure(snapshotting, target={"tables": {"shop.*": "public.*"}})
+    ended = snapshotting.surelane("run", "--from-savepoint", "one")
+    assert (ended.status, "routes:public.*" in ended.err) == (ExitStatus.REFUSED, True)
+    assert snapshotting.target.epochs() == before
+
+
 @pytest.mark.parametrize("place", SAVEPOINT_NAMES)
 def test_killed(snapshotting: Snapshotting, place: str) -> None:
     """What is half written, or half removed, is no savepoint; the next one may have the same name."""
@@ -103,3 +126,27 @@ def test_killed(snapshotting: Snapshotting, place: str) -> None:
     called(snapshotting, "verify", "one")
     assert snapshotting.surelane("savepoint", "dispose", "one", "--yes").status == 0
     assert [one for one in (snapshotting.folder / "savepoints").iterdir() if "disposed" in one.name] == []
+
+
+def test_a_run_from_the_position_where_the_target_is(
+    lane: MakeLane, target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    """It goes on from the ledger. Afterwards the same savepoint is behind the target, and nothing is applied twice."""
+    target.create(COUNTER)
+    made = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
+    command = [sys.executable, "-m", "app.cli"]
+    topic.send(counted(0))
+    made.run_until_caught_up()
+    config = ["--config", str(made.config_file)]
+    created = subprocess.run([*command, "savepoint", "create", "one", *config], check=True, timeout=60)
+    assert created.returncode == 0
+    topic.send(counted(EPOCH))
+    run = [*command, "run", "--until-caught-up", "--from-savepoint", "one", *config]
+    first = subprocess.run(run, check=False, timeout=120, capture_output=True, text=True)
+    assert first.returncode == 0, first.stderr
+    assert "the target is at the position of savepoint one" in first.stderr
+    questions(target, topic)
+    second = subprocess.run(run, check=False, timeout=120, capture_output=True, text=True)
+    assert second.returncode == ExitStatus.REFUSED
+    assert f"{EPOCH:,} messages past it" in second.stderr
+    questions(target, topic)
