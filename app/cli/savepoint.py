@@ -9,14 +9,14 @@ import typer
 from app.cli.common_options import ConfigFile, Json
 from app.cli.main import version
 from app.cli.savepoint_view import checked, created_text, facts, listed
-from app.cli.terminal import confirm, console
+from app.cli.terminal import confirm, console, progress
 from app.config.loader import load
 from app.config.settings import Settings
 from app.errors import ExitStatus
 from app.savepoint.compatibility import compare
 from app.savepoint.fingerprint import items
 from app.savepoint.folder import SavepointFolder
-from app.savepoint.picture import picture
+from app.savepoint.picture import picture, picture_with_dump
 from app.savepoint.savepoint import free_name
 
 app = typer.Typer(
@@ -36,15 +36,25 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the savepoint
 def create(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name; default: lane and time.")] = None,
     config: ConfigFile = None,
+    with_snapshot: Annotated[
+        bool, typer.Option("--with-snapshot", help="Dump the target, too, of exactly this position (snapshots.*).")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """Write a savepoint of the lane's position in the target. The lane runs on, and waits for nothing.
 
-    A savepoint exists when it is whole, or not at all, and may be moved: no path is inside.
+    A savepoint exists when it is whole, or not at all, and may be moved: no path is inside. A snapshot stays in
+    snapshots.directory, under the savepoint's name.
     """
     settings = load(config)
     folder = _folder(settings)
-    made = picture(settings, name or free_name(settings.lane, folder.names()), version())
+    name = name or free_name(settings.lane, folder.names())
+    folder.check_free(name)
+    if with_snapshot:
+        with progress("savepoint") as say:
+            made, _ = picture_with_dump(settings, name, version(), say)
+    else:
+        made = picture(settings, name, version())
     folder.write(made)
     typer.echo(json.dumps(made.as_json()) if json_ else created_text(made, folder.root))
 

@@ -16,7 +16,7 @@ from app import failpoint
 from app.errors import ConfigInvalid, Refused
 from app.private import FOLDER_MODE, write_text
 from app.savepoint.savepoint import Savepoint
-from app.snapshot.snapshot_directory import NAME, sync
+from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS, NAME, sync
 
 CONTENT, SUMS = "savepoint.json", "SHA256SUMS"
 _PART, _DISPOSED = ".part-", ".disposed-"
@@ -59,6 +59,16 @@ class SavepointFolder:
         except (ValueError, KeyError, TypeError) as error:
             return f"{CONTENT}: {type(error).__name__}: {error}"
         return None if found.name == name else f"{CONTENT}: is of savepoint {found.name}"
+
+    def check_free(self, name: str) -> None:
+        """Raises ConfigInvalid for a name that no savepoint may have, Refused for one that is taken."""
+        if not NAME.fullmatch(name) or len(name) > MAX_NAME_CHARACTERS:
+            raise ConfigInvalid(
+                f"{name!r} is no name for a savepoint",
+                hint=f"small letters, digits and single hyphens, at most {MAX_NAME_CHARACTERS}",
+            )
+        if (self.root / name).exists():
+            raise Refused(f"there is a savepoint {name} already", hint="choose another name")
 
     def write(self, savepoint: Savepoint) -> Path:
         """Write a savepoint; it exists from the rename on. Raises Refused where the name is taken."""

@@ -6,11 +6,13 @@ of the position. The guard's records are in a database of their own, perhaps, an
 
 import datetime
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 
 from sqlalchemy import Connection, text
 
-from app.config.settings import Settings
+from app.config.settings import Settings, SnapshotDriver
 from app.db.sqlstate import translated
 from app.errors import Refused
 from app.ledger.migrations import current_revision
@@ -23,6 +25,8 @@ from app.quarantine.quarantine import Quarantine
 from app.savepoint.fingerprint import items
 from app.savepoint.savepoint import SavedLane, Savepoint, Versions
 from app.snapshot.manifest import LanePosition
+from app.snapshot.snapshot_directory import StoredSnapshot
+from app.snapshot.snapshots import Snapshots
 from app.snapshot.target_info import looking, pinned, seen
 
 _APPLICATION = "surelane savepoint"
@@ -37,25 +41,45 @@ _SERVER_VERSION = text("select current_setting('server_version')")
 
 
 def picture(settings: Settings, name: str, surelane: str) -> Savepoint:
-    """The savepoint `name` of this moment; `surelane`: this version. Raises Refused for a lane that has no ledger row,
-    Unreachable where a server is away. Nothing is written."""
-    made_at = datetime.datetime.now(datetime.UTC)
+    """The savepoint `name` of this moment; see `picture_in`."""
     with looking(settings) as connection, translated("savepoint: reading the target"):
-        found = seen(connection, settings).lanes
-        if not found:
-            raise Refused(
-                f"lane {settings.lane} has no position yet: the ledger in {settings.target.db_schema} has no row of it",
-                hint="run it once: surelane run",
-            )
-        suspects = _suspects(settings)
-        lanes = tuple(_lane(connection, settings, one, suspects.get(one.lane, 0)) for one in found)
-        cluster_id, topics = pinned(connection, settings)
-        versions = Versions(
-            surelane=surelane,
-            spark=version("pyspark"),
-            postgres=connection.execute(_SERVER_VERSION).scalar_one(),
-            ledger=current_revision(connection, settings.target.db_schema) or "none",
+        return picture_in(connection, settings, name, surelane)
+
+
+def picture_with_dump(
+    settings: Settings, name: str, surelane: str, progress: Callable[[str], None]
+) -> tuple[Savepoint, StoredSnapshot]:
+    """The savepoint and a dump of the target, of the same name, both read in one database snapshot. Raises what
+    `Snapshots.create` does. The dump stays where the savepoint cannot be made."""
+    pictures: list[Savepoint] = []
+    made = Snapshots(settings, progress).create(
+        name,
+        SnapshotDriver.DUMP,
+        beside=lambda connection: pictures.append(picture_in(connection, settings, name, surelane)),
+    )
+    manifest = made.stored.manifest
+    return replace(pictures[0], snapshot=(manifest.name, manifest.sums)), made.stored
+
+
+def picture_in(connection: Connection, settings: Settings, name: str, surelane: str) -> Savepoint:
+    """The savepoint of the moment of this REPEATABLE READ transaction; `surelane`: this version. Raises Refused for a
+    lane that has no ledger row, Unreachable where a server is away. Nothing is written."""
+    made_at = datetime.datetime.now(datetime.UTC)
+    found = seen(connection, settings).lanes
+    if not found:
+        raise Refused(
+            f"lane {settings.lane} has no position yet: the ledger in {settings.target.db_schema} has no row of it",
+            hint="run it once: surelane run",
         )
+    suspects = _suspects(settings)
+    lanes = tuple(_lane(connection, settings, one, suspects.get(one.lane, 0)) for one in found)
+    cluster_id, topics = pinned(connection, settings)
+    versions = Versions(
+        surelane=surelane,
+        spark=version("pyspark"),
+        postgres=connection.execute(_SERVER_VERSION).scalar_one(),
+        ledger=current_revision(connection, settings.target.db_schema) or "none",
+    )
     return Savepoint(
         name=name,
         lane=settings.lane,

@@ -8,7 +8,7 @@ Restore: a database that does not exist is created under another name, filled, m
 it is whole once it has its name. An empty database that exists is filled in one transaction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -65,13 +65,17 @@ class Dump:
         self._url = settings.snapshots.url or settings.target.url
         self._role = settings.target.owner_role if settings.snapshots.url is None else None
 
-    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
+    def create(
+        self, name: str, part: Path, progress: Progress, beside: Callable[[Connection], None] | None = None
+    ) -> SnapshotContent:
         engine = make_engine(self._url, self._role, NAME).execution_options(isolation_level="REPEATABLE READ")
         with translated("snapshot: reading the target"), engine.connect() as connection:
             run(connection, "set idle_in_transaction_session_timeout = 0")
             connection.commit()
             exported = connection.execute(_EXPORT).scalar_one()
             facts, found = server(connection), seen(connection, self._settings)
+            if beside is not None:
+                beside(connection)
             locale = dict(connection.execute(_LOCALE).mappings().one())
             program = self._programs.find("pg_dump", at_least=facts.major)
             words = [

@@ -63,8 +63,15 @@ class Snapshots:
         self.directory = Directory(Path(settings.snapshots.directory))
         self._records = Records(settings.target.db_schema)
 
-    def create(self, name: str | None = None, driver: SnapshotDriver | None = None, keep: int | None = None) -> Made:
-        """Take a snapshot. `keep`: keep so many of the lane's snapshots by this driver, delete the oldest."""
+    def create(
+        self,
+        name: str | None = None,
+        driver: SnapshotDriver | None = None,
+        keep: int | None = None,
+        beside: Callable[[Connection], None] | None = None,
+    ) -> Made:
+        """Take a snapshot. `keep`: keep so many of the lane's snapshots by this driver, delete the oldest; `beside`:
+        see `Driver.create`."""
         begun = datetime.datetime.now(datetime.UTC)
         name, kind = _checked(name) if name else self._free(_name(self._settings.lane, begun)), driver or self._driver
         with translated("snapshot: reading the ledger"), self._engine().connect() as connection:
@@ -72,7 +79,7 @@ class Snapshots:
             speed = rate(connection, self._settings)
         maker = _DRIVERS[kind](self._settings)
         with _disk(f"making snapshot {name}"), self.directory.begun(name) as part:
-            content = maker.create(name, part, self._progress)
+            content = maker.create(name, part, self._progress, beside)
             sums, files, size = write_sums(part, self._progress)
             manifest = Manifest(
                 name=name,

@@ -87,6 +87,22 @@ def test_moved_checked_and_disposed_of(snapshotting: Snapshotting) -> None:
     assert "there is no savepoint one" in ended.err
 
 
+def test_a_dump_of_the_very_position(snapshotting: Snapshotting) -> None:
+    """While the lane writes: the dump's ledger ends where the savepoint is."""
+    configure(snapshotting)
+    with snapshotting.writing():
+        made = called(snapshotting, "create", "one", "--with-snapshot")
+    assert made["snapshot"]["name"] == "one"
+    stored = snapshotting.json("list")["snapshots"]
+    assert [(one["name"], one["exact"], one["position"]) for one in stored] == [("one", True, made["position"])]
+    ended = snapshotting.surelane("run", "--from-savepoint", "one")
+    assert ended.status == ExitStatus.REFUSED
+    assert "surelane snapshot restore one --to PLACE" in ended.err
+    ended = snapshotting.surelane("savepoint", "create", "one")
+    assert (ended.status, "there is a savepoint one already" in ended.err) == (ExitStatus.REFUSED, True)
+    assert snapshotting.surelane("savepoint", "create", "Not a name").status == ExitStatus.CONFIG
+
+
 def test_a_run_from_another_position_is_refused(snapshotting: Snapshotting) -> None:
     """Before anything is written; with the three ways that lead there."""
     configure(snapshotting)
