@@ -73,5 +73,7 @@ def _check(settings: Settings, name: str, allowed: Collection[str]) -> None:
     # what every start imports, the worker has as well: these are for this option only
     from app.savepoint.folder import SavepointFolder
     from app.savepoint.resuming import check_resumable
+    from app.savepoint.stopping import resume
 
     log.info(check_resumable(SavepointFolder(Path(settings.savepoints.directory)).get(name), settings, allowed))
+    resume(settings)

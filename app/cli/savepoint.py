@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
 from app.cli.main import version
 from app.cli.savepoint_view import checked, created_text, facts, listed
@@ -18,6 +19,8 @@ from app.savepoint.fingerprint import items
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture, picture_with_dump
 from app.savepoint.savepoint import free_name
+from app.savepoint.stopping import resume as withdraw_stop
+from app.savepoint.stopping import stop as stop_lane
 
 app = typer.Typer(
     name="savepoint",
@@ -39,6 +42,10 @@ def create(
     with_snapshot: Annotated[
         bool, typer.Option("--with-snapshot", help="Dump the target, too, of exactly this position (snapshots.*).")
     ] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop the lane first; it starts again with run --from-savepoint NAME.")
+    ] = False,
+    timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds for the lane to end, with --stop.")] = 120,
     json_: Json = False,
 ) -> None:
     """Write a savepoint of the lane's position in the target. The lane runs on, and waits for nothing.
@@ -50,13 +57,23 @@ def create(
     folder = _folder(settings)
     name = name or free_name(settings.lane, folder.names())
     folder.check_free(name)
-    if with_snapshot:
-        with progress("savepoint") as say:
+    with progress("savepoint") as say:
+        if stop:
+            caller = who()
+            stop_lane(settings, name, f"{caller.user}@{caller.host}", timeout, say)
+        if with_snapshot:
             made, _ = picture_with_dump(settings, name, version(), say)
-    else:
-        made = picture(settings, name, version())
+        else:
+            made = picture(settings, name, version())
     folder.write(made)
     typer.echo(json.dumps(made.as_json()) if json_ else created_text(made, folder.root))
+
+
+@app.command(epilog="Examples:\n\n  surelane savepoint resume\n\n  surelane savepoint resume --config surelane.yaml")
+def resume(config: ConfigFile = None) -> None:
+    """Let a lane start again that was stopped with `create --stop`, without a look at the savepoint."""
+    settings = load(config)
+    typer.echo(f"lane {settings.lane} {'may start again' if withdraw_stop(settings) else 'has no order to stop'}")
 
 
 @app.command(

@@ -15,6 +15,7 @@ from app.db.direct import check_direct
 from app.db.locks import TRY_SECONDS, lock_holder, terminate, try_lock
 from app.db.sqlstate import translated
 from app.errors import Diverged, Unreachable
+from app.ledger.stop_orders import StopOrders
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
@@ -129,7 +130,9 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
         check_direct(writer.engine, connection)
+        orders = StopOrders(writer.ledger.schema, writer.name.partition(".")[0])
         with connection.begin():
+            orders.check(connection)
             newest = writer.ledger.newest_checkpoint(connection)
             wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint
             if writer.generation:
@@ -137,6 +140,8 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
             at_least = max(at_least, writer.generation_elsewhere())
             writer.generation = writer.ledger.claim(connection, checkpoint=wanted, delivery=delivery, at_least=at_least)
         _lock(writer, connection)
+        with connection.begin():
+            orders.check(connection)  # again: an order waits for a free lock, and no epoch follows it
         return wanted
 
 

@@ -16,6 +16,7 @@ from app.errors import SurelaneError, Verdict
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.kafka.replayable import replayable
+from app.ledger.stop_orders import StopOrders
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
@@ -55,6 +56,7 @@ class Monitor:
         self._settings, self._writers, self._metrics = settings, writers, metrics
         self._broker = Broker(settings.source)
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
+        self._stop_orders = StopOrders(schema, settings.lane)
         self._verifications = Verifications(settings.target.db_schema)
         self._snapshots = Records(settings.target.db_schema)
         #: the newest snapshot, and the one that was checked last
@@ -65,6 +67,8 @@ class Monitor:
         self._rounds = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
+        #: name of the savepoint for which the lanes have to stop; None: no order
+        self.stop_ordered: str | None = None
         #: why the lanes have to stop: another writer took one over, or a topic is not the pinned one
         self.failure: SurelaneError | None = None
 
@@ -113,6 +117,8 @@ class Monitor:
                     )
                 if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
+                order = self._stop_orders.find(connection)
+                self.stop_ordered = None if order is None else order.savepoint
             if last is not None:
                 self._lag(writer, last.span.end, partitions)
             self._metrics[writer.name].monitored(time.time())

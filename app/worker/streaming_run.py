@@ -363,6 +363,9 @@ class StreamingRun:
             if self._watcher.failure or monitor.failure:
                 query.stop()
                 break
+            if monitor.stop_ordered is not None and not self._stop.is_set():
+                log.info("stopping at the end of the epoch", because=f"savepoint {monitor.stop_ordered}")
+                self._stop.set()
             if (self._stop.is_set() and self._at_rest()) or (self._size.is_off and self._is_settled()):
                 query.stop()
                 break

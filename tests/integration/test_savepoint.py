@@ -16,7 +16,7 @@ from app.errors import ExitStatus
 from app.failpoint import SAVEPOINT_NAMES, VARIABLE
 from app.model.offsets import Offsets
 from tests.fix_doubt import EPOCH, counted
-from tests.fix_lane import ROOT, MakeLane
+from tests.fix_lane import ROOT, MakeLane, MakeProcess
 from tests.fix_snapshot import Snapshotting
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -165,4 +165,36 @@ def test_a_run_from_the_position_where_the_target_is(
     second = subprocess.run(run, check=False, timeout=120, capture_output=True, text=True)
     assert second.returncode == ExitStatus.REFUSED
     assert f"{EPOCH:,} messages past it" in second.stderr
+    questions(target, topic)
+
+
+def test_the_last_thing_that_a_lane_does(
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    """It ends by itself with status 0, and does not start again, though messages wait, before it is resumed."""
+    target.create(COUNTER)
+    made = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
+    command, config = [sys.executable, "-m", "app.cli"], ["--config", str(made.config_file)]
+    topic.send(counted(0))
+    process = lane_process(made).start()
+    process.until(lambda: made.caught_up(topic), why="the first messages")
+    created = subprocess.run(
+        [*command, "savepoint", "create", "one", "--stop", "--json", *config],
+        check=False,
+        timeout=120,
+        capture_output=True,
+        text=True,
+    )
+    assert created.returncode == 0, created.stderr
+    assert process.wait() == 0
+    position = Offsets.from_nested(json.loads(created.stdout)["position"])
+    assert dict(target.position()) == dict(position)
+    topic.send(counted(EPOCH))
+    run = [*command, "run", "--until-caught-up", *config]
+    refused = subprocess.run(run, check=False, timeout=120, capture_output=True, text=True)
+    assert refused.returncode == ExitStatus.REFUSED
+    assert "surelane run --from-savepoint one" in refused.stderr
+    assert dict(target.position()) == dict(position)
+    resumed = subprocess.run([*run, "--from-savepoint", "one"], check=False, timeout=120, capture_output=True)
+    assert resumed.returncode == 0
     questions(target, topic)

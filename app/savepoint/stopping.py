@@ -1,0 +1,95 @@
+"""Stops a lane for a savepoint: the order is in the target, so whoever runs the lane obeys it, on any machine."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, select
+
+from app.config.settings import Settings
+from app.db.engine import make_engine
+from app.db.locks import lock_holder
+from app.db.prepared import prepared
+from app.db.sqlstate import translated
+from app.errors import Refused
+from app.ledger.ledger_tables import LedgerTables, lanes_of
+from app.ledger.migrations import check_revision
+from app.ledger.stop_orders import StopOrders
+from app.model.gid import Gid
+
+#: seconds between two checks whether the lane has ended
+LOOK_SECONDS = 0.2
+_APPLICATION = "surelane savepoint"
+
+
+@contextmanager
+def _connected(settings: Settings) -> Iterator[Connection]:
+    engine = make_engine(settings.target.url, settings.target.owner_role, _APPLICATION)
+    with translated("savepoint: stopping the lane"), engine.connect() as connection:
+        with connection.begin():
+            check_revision(connection, settings.target.db_schema)
+        yield connection
+    engine.dispose()
+
+
+def stop(settings: Settings, name: str, ordered_by: str, seconds: float, progress: Callable[[str], None]) -> None:
+    """Order the lane to stop for savepoint `name`, and wait until no process writes it. The order stays: the lane does
+    not start again before `resume`. Raises Refused, without an order left, after `seconds`."""
+    orders = StopOrders(settings.target.db_schema, settings.lane)
+    with _connected(settings) as connection:
+        with connection.begin():
+            if not orders.place(connection, name, ordered_by):
+                found = orders.find(connection)
+                other = found.savepoint if found else "that is gone"
+                raise Refused(
+                    f"lane {settings.lane} has an order to stop for savepoint {other}",
+                    hint="surelane savepoint resume withdraws it",
+                )
+        try:
+            _wait(connection, settings, seconds, progress)
+            _check_settled(connection, settings)
+        except BaseException:
+            with connection.begin():
+                orders.withdraw(connection)
+            raise
+
+
+def resume(settings: Settings) -> bool:
+    """Withdraw the order: the lane may start again. Returns whether there was one."""
+    orders = StopOrders(settings.target.db_schema, settings.lane)
+    with _connected(settings) as connection, connection.begin():
+        found = orders.find(connection) is not None
+        orders.withdraw(connection)
+    return found
+
+
+def _check_settled(connection: Connection, settings: Settings) -> None:
+    """Raises Refused for a prepared transaction of the lane: its next start decides it, so the position may change."""
+    with connection.begin():
+        gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
+    if left := [str(gid) for gid in gids if gid.lane.partition(".")[0] == settings.lane]:
+        raise Refused(
+            f"lane {settings.lane} has left prepared transactions: {', '.join(left)}",
+            hint="its next start settles them: surelane run --until-caught-up, then this again. The order is withdrawn",
+        )
+
+
+def _wait(connection: Connection, settings: Settings, seconds: float, progress: Callable[[str], None]) -> None:
+    deadline = time.monotonic() + seconds
+    while holders := _writers(connection, settings):
+        if time.monotonic() > deadline:
+            raise Refused(
+                f"the lane has not ended within {seconds:g} s: {', '.join(holders)}",
+                hint="--timeout gives it more; surelane status says what it does. The order is withdrawn",
+            )
+        progress(f"waiting for {', '.join(holders)}")
+        time.sleep(LOOK_SECONDS)
+
+
+def _writers(connection: Connection, settings: Settings) -> list[str]:
+    """Sessions that hold a lock of one of the lanes."""
+    lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
+    mine = lanes_of(lane, settings.lane, several=settings.source.is_by_partition)
+    with connection.begin():
+        names = connection.execute(select(lane).where(mine).order_by(lane)).scalars().all()
+        return [f"lane {name} (backend {pid})" for name in names if (pid := lock_holder(connection, name)) is not None]
