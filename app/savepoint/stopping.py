@@ -1,4 +1,4 @@
-"""Stops a lane for a savepoint: the order is in the target, so whoever runs the lane obeys it, on any machine."""
+"""Stops a lane for a savepoint: the order is in the target, so each process of the lane obeys it, on any machine."""
 
 import time
 from collections.abc import Callable, Iterator
