@@ -30,7 +30,7 @@ BANNED = re.compile(
     r"\b(told|somebody|whoever|nobody|mourns?|acquits?|laid down|held against|looked at|stands there|what stands)\b",
     re.IGNORECASE,
 )
-PAGES = sorted(path for path in (*(TOP / "docs").glob("*.md"), TOP / "README.md"))
+PAGES = sorted([*(path for room in ("docs", "ops", "tests") for path in (TOP / room).rglob("*.md")), *TOP.glob("*.md")])
 
 
 def name_of(path: Path) -> str:
@@ -114,11 +114,21 @@ def _words(text: str) -> Iterator[tuple[int, str]]:
 def test_pages_have_no_banned_word(path: Path) -> None:
     """In prose: tables and code are made of the code, or say what it does."""
     lines = path.read_text().splitlines()
-    prose = [line for line in lines if not line.startswith(("|", "    ", "- `", "<!--"))]
+    prose = [line for line in lines if not _is_table_or_code(line) and not line.startswith(("- `", "<!--"))]
     assert [line for line in prose if BANNED.search(re.sub(r"`[^`]*`", "", line))] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_lines_of_prose_end_at_160(path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert [line for line in lines if len(line) > 160 and not line.startswith(("|", "    "))] == []
+    assert [line for line in lines if len(line) > 160 and not _is_table_or_code(line)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_tables_have_a_line_for_each_row(path: Path) -> None:
+    """As a program that wraps lines does not leave them."""
+    assert [line for line in path.read_text().splitlines() if "|---|" in line and not _is_table_or_code(line)] == []
+
+
+def _is_table_or_code(line: str) -> bool:
+    return line.startswith("    ") or line.lstrip().startswith("|")
