@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from app.cli.rendering import printable
+from app.cli.rendering import printable, utc
 from app.model.offsets import Offsets
 from app.recover.gap import Found, Gap
 
@@ -32,7 +32,7 @@ def _lines(found: Found) -> Iterator[str]:
         yield f"lane {one.lane}: missing: {one.describe()}"
         yield f"  the target ends at {one.position}; Kafka has {one.onward}, at most {one.behind} messages to replay"
     for row in found.accepted:
-        yield f"gap {row.id} of lane {row.lane}, accepted {row.at:%Y-%m-%d %H:%M:%S} UTC by {_who(row)}: {row.reason}"
+        yield f"gap {row.id} of lane {row.lane}, accepted {utc(row.at)} by {_who(row)}: {row.reason}"
         yield f"  {_position(row.from_position)} to {_position(row.to_position)}, {_missing(row.missing)}"
     if any(one.is_one for one in found.gaps):
         yield 'nothing was changed. To go on behind it: surelane recover gap --accept --reason "..."'

@@ -1,6 +1,5 @@
 """`surelane status`: the status of the lane, running or not."""
 
-import datetime
 import json
 import sys
 import time
@@ -15,6 +14,7 @@ from sqlalchemy import Engine
 
 from app.cli.common_options import ConfigFile, Json
 from app.cli.lane_status import LaneStatus, Report, StageStatus, WriterStatus, read_report
+from app.cli.rendering import utc
 from app.cli.terminal import console
 from app.config.loader import load
 from app.config.settings import Settings
@@ -133,7 +133,7 @@ def _writer(writer: WriterStatus | None) -> str:
     if writer is None:
         return "-"
     process = "not known" if writer.pid is None else f"process {writer.pid} on {writer.host}"
-    since = f", since {writer.since.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC" if writer.since else ""
+    since = f", since {utc(writer.since)}" if writer.since else ""
     lock = "the lane's lock is free"
     if writer.backend is not None:
         lock = f"backend {writer.backend} from {writer.client or 'an unknown address'} holds the lane's lock"

@@ -6,7 +6,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.rendering import grid, printable
+from app.cli.rendering import grid, printable, utc
 from app.quarantine.lossless_json import HIDDEN
 from app.verify.pair import Pair
 from app.verify.positions import SidePositions
@@ -89,9 +89,7 @@ def differences(outcome: VerifyOutcome, show: int) -> Iterator[str]:
         yield printable(f"{one.table}: not compared: {one.why}")
     for one in outcome.tables:
         if one.compared_at:
-            yield printable(
-                f"{one.pair}: compared at {one.compared_at:%Y-%m-%d %H:%M:%S} UTC, by the call that was killed"
-            )
+            yield printable(f"{one.pair}: compared at {utc(one.compared_at)}, by the call that was killed")
     if (found := outcome.standing) and found.apart:
         yield printable(f"the target is at {found.target}, the replay at {found.other}: {found.apart:,} offsets apart")
 

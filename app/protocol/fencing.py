@@ -16,8 +16,7 @@ from app.db.locks import TRY_SECONDS, lock_holder, terminate, try_lock
 from app.db.sqlstate import translated
 from app.errors import Diverged, Unreachable
 from app.ledger.store import FROM_LEDGER, Ledger
-from app.model.counts import Counts
-from app.model.epoch import GENESIS, EpochRecord
+from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.protocol.participant import Participant
 from app.protocol.start_table import Planned, Start, decide, settle
@@ -194,16 +193,7 @@ def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offse
 
 
 def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
-    """Write the lane's first ledger row, its start position, against which the first epoch's start is checked."""
+    """Write the lane's first ledger row, unless it has one."""
     if writer.ledger.last(_open(writer)) is None:
         start = _beginning(writer, begin, planned)
-        writer.ledger.record(
-            _open(writer),
-            EpochRecord(
-                lane=writer.name,
-                generation=writer.generation,
-                epoch=GENESIS,
-                span=Span(start=start, end=start),
-                counts=Counts(),
-            ),
-        )
+        writer.ledger.record(_open(writer), EpochRecord.genesis(writer.name, writer.generation, start))

@@ -120,8 +120,16 @@ def _watch(
 def _progress_text(left: int, done: int, seconds: float) -> str:
     if done <= 0:
         return f"replay: {left:,} messages left, the lane is starting"
+    return f"replay: {left_text(left, done, seconds)}"
+
+
+def left_text(left: int, done: int, seconds: float) -> str:
+    """What is left of a replay and for about how long, by what was done in these seconds."""
+    words = f"{left:,} messages left"
+    if not done or not seconds:
+        return words
     rate = done / seconds
-    return f"replay: {left:,} messages left, {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
+    return f"{words}, {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
 
 
 def _left(settings: Settings, engine: Engine, goal: Offsets) -> int | None:

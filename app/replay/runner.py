@@ -1,6 +1,5 @@
 """Runs the lanes of a replay epoch by epoch, and opens them again after a failure that passes."""
 
-import datetime
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +14,9 @@ from app.db.sqlstate import translated
 from app.errors import Diverged, Refused, SurelaneError, Verdict
 from app.lane.lane import Lane
 from app.metrics.lane_metrics import AllMetrics
-from app.model.epoch import GENESIS, EpochRecord
+from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
+from app.recover.catch_up import left_text
 from app.replay.destination import NAME
 from app.replay.epoch_sizer import Cutting
 from app.replay.metadata import ReplayMetadata
@@ -124,9 +124,7 @@ class Run:
                 ledger.activate(connection, writer.generation, _REPLAY)
                 ledger.pin(connection, *self._identity)
                 if ledger.last(connection) is None:
-                    span, generation = Span(start=start, end=start), writer.generation
-                    first = EpochRecord(lane=writer.name, generation=generation, epoch=GENESIS, span=span)
-                    ledger.record(connection, first)
+                    ledger.record(connection, EpochRecord.genesis(writer.name, writer.generation, start))
 
     def _epochs(self) -> None:
         goal = self._mark.goal
@@ -213,11 +211,7 @@ class Run:
         if self._first_left is None:
             self._first_left, self._begun_at = left, time.monotonic()
         done, seconds = self._first_left - left, time.monotonic() - self._begun_at
-        words = f"{left:,} messages left"
-        if done and seconds:
-            rate = done / seconds
-            words += f", {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
-        self._progress(words)
+        self._progress(left_text(left, done, seconds))
 
 
 def _only(span: Span, tp: TopicPartition | None) -> Span:
