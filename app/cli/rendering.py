@@ -1,16 +1,39 @@
-"""How every verb shows its results: tables, facts, times, durations, sizes; nothing in them controls the terminal."""
+"""How every verb shows its results: one document, printed as JSON or as text that is made from it alone.
+
+Nothing in the text controls the terminal.
+"""
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+import typer
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from app.cli.terminal import console
 from app.model.offsets import Span
+
+#: a verb's result: what `--json` prints
+Document = dict[str, Any]
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1024
+
+
+def show(document: Document, text: Callable[[Document], Iterable[RenderableType]], *, as_json: bool) -> None:
+    """Print the document on stdout, or the parts of its text; a str is printed as it is, without folding."""
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    for part in text(document):
+        if isinstance(part, str):
+            typer.echo(part)
+        else:
+            console().print(part)
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str | None = None) -> Table:
@@ -42,6 +65,11 @@ def printable(text: str) -> str:
 def utc(time: datetime.datetime, *, zone: bool = True) -> str:
     """To the second."""
     return f"{time.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}{' UTC' if zone else ''}"
+
+
+def moment(iso: str | None, *, zone: bool = True) -> str:
+    """A document's time, to the second; "-" for none."""
+    return "-" if iso is None else utc(datetime.datetime.fromisoformat(iso), zone=zone)
 
 
 def age(seconds: float) -> str:
