@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import console
-from app.model.offsets import Span
+from app.model.offsets import Offsets
 
 #: a verb's result: what `--json` prints
 Document = dict[str, Any]
@@ -25,13 +25,13 @@ _STEP = 1024
 
 
 def show(document: Document, text: Callable[[Document], Iterable[RenderableType]], *, as_json: bool) -> None:
-    """Print the document on stdout, or the parts of its text; a str is printed as it is, without folding."""
+    """Print the document on stdout, or the parts of its text; a str is printed without folding."""
     if as_json:
         typer.echo(json.dumps(document))
         return
     for part in text(document):
         if isinstance(part, str):
-            typer.echo(part)
+            typer.echo(printable(part))
         else:
             console().print(part)
 
@@ -92,9 +92,15 @@ def byte_size(count: float) -> str:
     return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
 
 
-def ranges(span: Span, between: str = "\n") -> str:
-    """First and last offset of each partition that has messages."""
-    return between.join(f"{tp}@{span.start[tp]}..{end - 1}" for tp, end in span.end.items() if end > span.start[tp])
+def ranges(span: Document, between: str = "\n") -> str:
+    """First and last offset of each partition that has messages, of a document's `start` and `end`."""
+    start, end = Offsets.from_nested(span["start"]), Offsets.from_nested(span["end"])
+    return between.join(f"{tp}@{start[tp]}..{last - 1}" for tp, last in end.items() if last > start[tp])
+
+
+def offsets(nested: Mapping[str, Any], between: str = ", ") -> str:
+    """A document's position, `{topic: {partition: offset}}`."""
+    return str(Offsets.from_nested(nested)).replace(", ", between)  # no topic's name has a comma
 
 
 def _escape(character: str) -> str:

@@ -94,11 +94,6 @@ def reached(settings: Settings, engine: Engine) -> Offsets:
     return Offsets.of({tp: offset for lane in found.lanes for tp, offset in lane.read.items()})
 
 
-def missing(position: Offsets, goal: Offsets) -> int:
-    """Number of offsets from `position` to `goal`."""
-    return sum(max(0, offset - position.get(tp, 0)) for tp, offset in goal.items())
-
-
 def _watch(
     process: "subprocess.Popen[bytes]",
     left: Callable[[], int | None],
@@ -135,7 +130,7 @@ def left_text(left: int, done: int, seconds: float) -> str:
 def _left(settings: Settings, engine: Engine, goal: Offsets) -> int | None:
     """Messages left; None while the target does not answer, which the lane handles by itself."""
     try:
-        return missing(reached(settings, engine), goal)
+        return reached(settings, engine).left_to(goal)
     except SurelaneError:
         return None
 

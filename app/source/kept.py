@@ -51,4 +51,4 @@ class KeptMessages:
 
     def _still(self) -> None:
         if self._closed.is_set():
-            raise Unreachable("archive: nobody wants the messages any more", hint="nothing: the lane is closing")
+            raise Unreachable("archive: the lane no longer reads the messages", hint="nothing: the lane is closing")
