@@ -283,7 +283,7 @@ def test_the_sessions_it_blocks(
 ) -> None:
     """By what they wait for: the server itself calls every prepared transaction 0.
 
-    Whoever asks has to be one to whom others' statements are shown.
+    The session that asks needs a role that sees others' statements.
     """
     seeing = {"url": doubt.target.url_as(SUPERUSER)}
     doubt.configure(target=seeing)
