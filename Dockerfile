@@ -44,7 +44,7 @@ RUN libs=venv/lib/python3.11/site-packages/psycopg2_binary.libs \
 # for other systems, tests of libraries. Spark's own cluster, Kubernetes and YARN stay.
 WORKDIR /opt/surelane/venv/lib/python3.11/site-packages
 RUN rm -r pyspark/data pyspark/examples pyspark/jars/connect-repl \
-        pandas/tests pyarrow/tests pyarrow/include numpy/*/tests numba/tests \
+        pyarrow/tests pyarrow/include numpy/*/tests numba/tests \
     && for name in hive- spark-hive datanucleus- derby spark-connect_ spark-repl_ jline- scala-compiler- spark-mllib \
         spark-graphx breeze spire cats-kernel algebra_ JTransforms- arpack lapack- blas- rocksdbjni- \
         netty-tcnative-boringssl-static-*-windows netty-tcnative-boringssl-static-*-osx; \

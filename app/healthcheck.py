@@ -22,7 +22,7 @@ def ask(port: int, path: str) -> tuple[bool, str]:
         answer = connection.getresponse()
         return answer.status == http.client.OK, answer.read().decode(errors="replace").strip()
     except (OSError, http.client.HTTPException) as error:
-        return False, f"nobody answers on port {port}: {error}"
+        return False, f"no answer on port {port}: {error}"
     finally:
         connection.close()
 

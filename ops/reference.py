@@ -1,7 +1,7 @@
 """docs/CONFIG.md's keys and docs/CLI.md's verbs, made of the code: `python -m ops.reference` writes them.
 
 Of a key the code knows its name, variable, default and words; what it means is written by hand, in the last column of
-its row, and stays. A default that the code computes (it is None there) is told by hand, too. A key without a meaning,
+its row, and stays. A default that the code computes (None there) is written by hand, too. A key without a meaning,
 and one whose meaning lacks a word that the code takes, are faults. Of a verb the code knows everything.
 """
 
@@ -84,7 +84,7 @@ def command_line(page: str) -> str:
     commands = list(_commands())
     short = [f"| [`{name}`](#{_anchor(name)}) | {_first(command)} |" for name, command in commands]
     page = _between(page, "verbs", ["| verb | does |", "|---|---|", *short])
-    return _between(page, "options", [line for name, command in commands for line in _told(name, command)])
+    return _between(page, "options", [line for name, command in commands for line in _described(name, command)])
 
 
 DOCUMENTS: dict[Path, Callable[[str], str]] = {DOCS / "CONFIG.md": configuration, DOCS / "CLI.md": command_line}
@@ -171,7 +171,7 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w -]", "", heading).replace(" ", "-")
 
 
-def _told(name: str, command: Any) -> list[str]:
+def _described(name: str, command: Any) -> list[str]:
     context = command.context_class(command, info_name=name)
     records = [param.get_help_record(context) for param in command.params if param.name != "help"]
     rows = [f"| `{_cell(record[0])}` | {_cell(record[1])} |" for record in records if record]

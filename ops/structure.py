@@ -15,7 +15,7 @@ import grimp
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "packages.svg"
 ROOT = "app"
 #: used by nearly all: their lines would hide the others
-ERRANDS = ("model", "config", "errors", "db", "metrics", "ledger", "kafka", "failpoint", "logs", "process", "private")
+ERRANDS = ("model", "config", "db", "metrics", "ledger", "kafka")
 _BOX, _ROW, _GAP, _TOP = (112, 30), 84, 16, 46
 _WIDTH = 1000
 

@@ -43,9 +43,9 @@ def archive_of(root: Path, lane: str) -> Archive:
 def lane_of(target: Target, name: str, mode: CommitMode, archive: Archive) -> BareLane:
     """Open, with the archive."""
     rules = Rules(policy=SkipPolicy(OnSkip.STOP, {}), redaction=Redaction(()), max_parked_keys=100, breaker=None)
-    told = TargetSettings.model_validate({"url": "postgresql://here/there", "tables": ROUTES})
+    settings = TargetSettings.model_validate({"url": "postgresql://here/there", "tables": ROUTES})
     lane = BareLane(
-        target, name, TargetRules(told), rules=rules, mode=mode, guard=target, redact=(), transaction_limit=None
+        target, name, TargetRules(settings), rules=rules, mode=mode, guard=target, redact=(), transaction_limit=None
     )
     lane.others = (archive,)
     lane.reopen()

@@ -24,7 +24,7 @@ class Signed:
 
 
 class Authority:
-    """Signs for whoever asks. `certificate` is the file that others trust it by."""
+    """Signs any request. `certificate` is the file that others trust it by."""
 
     def __init__(self, folder: Path, name: str = "Surelane tests") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ class Authority:
 
 
 def given_to(user_id: int, *paths: Path) -> None:
-    """A server that runs as somebody else reads its own key."""
+    """A server that runs as another user reads its own key."""
     if os.getuid() == 0:
         for path in paths:
             os.chown(path, user_id, -1)

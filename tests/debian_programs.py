@@ -37,12 +37,12 @@ def program(name: str, *, fetched: bool = False) -> Path:
     """
     if not fetched and (found := shutil.which(name)):
         return Path(found)
-    folder, said = cache_dir() / "debian" / "bin", ""
+    folder, output = cache_dir() / "debian" / "bin", ""
     if not (folder / name).is_file():
         with locked(cache_dir() / ".debian.lock"):
-            said = _fetch_missing(folder, fetched=fetched) if not (folder / name).is_file() else ""
+            output = _fetch_missing(folder, fetched=fetched) if not (folder / name).is_file() else ""
     if not (folder / name).is_file():
-        pytest.skip(f"{name} is not on PATH and could not be fetched: {said}")
+        pytest.skip(f"{name} is not on PATH and could not be fetched: {output}")
     return folder / name
 
 
@@ -51,23 +51,23 @@ def _fetch_missing(folder: Path, *, fetched: bool) -> str:
     if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
         return "this machine has no apt-get"
     folder.mkdir(parents=True, exist_ok=True)
-    said = ""
+    output = ""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as scratch:
         for lists in ("the machine's", "our own"):
             wanted = [name for name in PACKAGES if fetched or not shutil.which(name)]
             missing = [name for name in wanted if not (folder / name).is_file()]
             if missing:
-                said = _fetch(missing, folder, Path(scratch), own_lists=lists == "our own")
-    return said
+                output = _fetch(missing, folder, Path(scratch), own_lists=lists == "our own")
+    return output
 
 
 def _fetch(names: list[str], folder: Path, scratch: Path, *, own_lists: bool) -> str:
     options = _options(scratch, own_lists=own_lists)
-    said = _run(["apt-get", *options, "update"], scratch) if own_lists else ""
+    output = _run(["apt-get", *options, "update"], scratch) if own_lists else ""
     for package in dict.fromkeys(package for name in names for package in PACKAGES[name]):
-        said = _run(["apt-get", *options, "download", package], scratch) or said
+        output = _run(["apt-get", *options, "download", package], scratch) or output
         for archive in scratch.glob(f"{package}_*.deb"):
-            said = _run(["dpkg-deb", "--extract", str(archive), str(scratch / "whole")], scratch) or said
+            output = _run(["dpkg-deb", "--extract", str(archive), str(scratch / "whole")], scratch) or output
             archive.unlink()
     for name in names:
         places = (scratch / "whole" / "usr" / sub / name for sub in ("bin", "sbin"))
@@ -79,7 +79,7 @@ def _fetch(names: list[str], folder: Path, scratch: Path, *, own_lists: bool) ->
                 template.replace(folder / template.name)
             binary.write_bytes(binary.read_bytes().replace(TEMPLATES, HERE))
             binary.rename(folder / name)
-    return said.splitlines()[-1] if said else ""
+    return output.splitlines()[-1] if output else ""
 
 
 def libraries(folder: Path) -> Path:
@@ -91,10 +91,10 @@ def _options(scratch: Path, *, own_lists: bool) -> list[str]:
     """The machine's lists of packages may be missing or old, and only root may renew them."""
     for sub in ("lists/partial", "archives/partial"):
         (scratch / sub).mkdir(parents=True, exist_ok=True)
-    told = {"Dir::Cache": str(scratch), "Debug::NoLocking": "true", "APT::Sandbox::User": ""}
+    options = {"Dir::Cache": str(scratch), "Debug::NoLocking": "true", "APT::Sandbox::User": ""}
     if own_lists:
-        told["Dir::State::Lists"] = str(scratch / "lists")
-    return ["--quiet=2", *(word for key, value in told.items() for word in ("-o", f"{key}={value}"))]
+        options["Dir::State::Lists"] = str(scratch / "lists")
+    return ["--quiet=2", *(word for key, value in options.items() for word in ("-o", f"{key}={value}"))]
 
 
 def _run(command: list[str], folder: Path) -> str:

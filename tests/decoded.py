@@ -66,13 +66,13 @@ def decoded_row(message: Message, topic: str, partition: int, offset: int) -> di
 
 def _transaction(value: dict[str, Any]) -> dict[str, Any] | None:
     """Which source transaction the message is of."""
-    told, parts = value.get("transaction") or {}, None
+    transaction, parts = value.get("transaction") or {}, None
     if value.get("status") in ("BEGIN", "END"):
-        told = value
+        transaction = value
         parts = json.dumps(value["data_collections"], separators=(",", ":")) if value["status"] == "END" else None
-    if "id" not in told:
+    if "id" not in transaction:
         return None
-    return {"id": told["id"].partition(":")[0], "place": told.get("total_order"), "parts": parts}
+    return {"id": transaction["id"].partition(":")[0], "place": transaction.get("total_order"), "parts": parts}
 
 
 def _parsed(value: bytes | None) -> tuple[dict[str, Any], bool]:

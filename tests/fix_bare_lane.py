@@ -129,20 +129,20 @@ class BareLane:
     ) -> None:
         #: offsets that log compaction removes once they were decoded
         self.compacted: set[int] = set()
-        #: messages that may wait for the rest of their transaction; looked at when the lane opens
+        #: messages that may wait for the rest of their transaction; read when the lane opens
         self.transaction_limit = transaction_limit
         self.target, self.name = target, name
         #: the database of the guard's own tables
         self.guard = guard
         self.sent: list[Sent] = []
-        #: offsets of messages that kill whoever reads them
+        #: offsets of messages that kill the process that reads them
         self.killers: Collection[int] = ()
         self.transform: Function | None = None
         #: called with the number of messages that are read together
         self.on_read: Callable[[int], None] = lambda _: None
         #: offsets of messages for which there is not enough memory
         self.too_large: Collection[int] = ()
-        #: offsets of messages that kill whoever releases them
+        #: offsets of messages that kill the process that releases them
         self.release_killers: Collection[int] = ()
         #: what the configuration says of tables
         self.tables = tables
@@ -155,7 +155,7 @@ class BareLane:
         self._lane_metrics = LaneMetrics(name, self.metrics)
         self._ledger = Ledger(SCHEMA, name)
         self._epoch = 0
-        #: who takes part in epochs beside the target; looked at when the lane opens
+        #: who takes part in epochs beside the target; read when the lane opens
         self.others: Sequence[Participant] = ()
         self._open(self._new_guard())
 
@@ -349,7 +349,7 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         tables: Mapping[str, object] = {},
         transaction_limit: int | None = None,
     ) -> BareLane:
-        told = {"tables": routes, "unknown_table": "ignore" if ignore_unknown else "stop", **tables}
+        section = {"tables": routes, "unknown_table": "ignore" if ignore_unknown else "stop", **tables}
         name = name or f"{target.lane}-{len(made)}"
         rules = Rules(
             policy=SkipPolicy(on_skip, on_skip_tables),
@@ -360,7 +360,7 @@ def bare_lane(target: Target) -> Iterator[MakeBareLane]:
         lane = BareLane(
             target,
             name,
-            TargetRules(TargetSettings.model_validate({"url": "postgresql://here/there", **told})),
+            TargetRules(TargetSettings.model_validate({"url": "postgresql://here/there", **section})),
             rules=rules,
             mode=mode,
             guard=guard,

@@ -26,7 +26,7 @@ ENGINE_SECONDS = 120.0
 STOP_SECONDS = 120
 #: seconds between two looks at whether a container lives: each is a process of its own
 LOOK_SECONDS = 1.0
-#: nothing is written into the image, nobody is root, and no capability is had
+#: nothing is written into the image, no process is root, and no capability is had
 LOCKED = (
     *("--read-only", "--tmpfs", "/tmp:exec,mode=1777"),
     *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
@@ -44,7 +44,7 @@ class Container:
     """A container of the image, on this machine's network."""
 
     def __init__(self, *words: str, environment: Mapping[str, str], volume: str) -> None:
-        """`words`: what stands behind the image's name. Its health is looked at every second."""
+        """`words`: the arguments after the image's name. Its health is checked every second."""
         self.name = f"surelane-{uuid.uuid4().hex[:8]}"
         settings = [word for key, value in environment.items() for word in ("--env", f"{key}={value}")]
         options = ["--network", "host", "--volume", f"{volume}:/var/lib/surelane", "--health-interval", "1s"]
@@ -66,14 +66,14 @@ class Container:
     def until(self, condition: Callable[[], Any], why: str, timeout: float = 300.0) -> Any:
         """Wait for a condition; fails at once, with its log, when the container ends before."""
 
-        looked_at = time.monotonic()
+        checked_at = time.monotonic()
 
         def met() -> Any:
-            nonlocal looked_at
+            nonlocal checked_at
             answer = condition()
-            if not answer and time.monotonic() > looked_at + LOOK_SECONDS:
+            if not answer and time.monotonic() > checked_at + LOOK_SECONDS:
                 assert self.state("Running"), f"ended before {why}:\n{self.log()[-3000:]}"
-                looked_at = time.monotonic()
+                checked_at = time.monotonic()
             return answer
 
         return eventually(met, timeout, why)

@@ -65,14 +65,14 @@ class Post:
             {
                 "lane": self.target.lane,
                 "source": {"bootstrap_servers": self.kafka.bootstrap, "topics": ["elsewhere"]},
-                "target": self.target.told,
+                "target": self.target.section,
                 "guard": {"dead_letter": {"topic": self.topic, "options": self.options}, "redact": self.redact},
             }
         )
-        told = settings.guard.dead_letter
-        assert told is not None
+        dead_letter = settings.guard.dead_letter
+        assert dead_letter is not None
         metrics = {self.target.lane: LaneMetrics(self.target.lane, self.registry)}
-        made = DeadLetterSender(settings, told, {self.target.lane: self._writer}, metrics)
+        made = DeadLetterSender(settings, dead_letter, {self.target.lane: self._writer}, metrics)
         made.start()
         self._running.append(made)
         return made

@@ -59,7 +59,7 @@ class Doubt:
         sections = {
             "lane": LANE,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]},
-            "target": self.target.told,
+            "target": self.target.section,
             "checkpoint": str(self.checkpoint),
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more))
@@ -90,7 +90,7 @@ class Doubt:
         return self.gid
 
     def foreign(self, gid: str = "other-program-17", user: str = LOGIN) -> str:
-        """Somebody else's prepared transaction; the lane's login makes it as the owner."""
+        """Another program's prepared transaction; the lane's login makes it as the owner."""
         self.target.execute("create table if not exists public.stock (id int, left_over int)")
         connection = psycopg2.connect(self.target.server.url(self.target.database, user))
         with connection, connection.cursor() as cursor:

@@ -18,7 +18,7 @@ class Http:
         self.port = port
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body; (0, "") when nobody listens."""
+        """Status and body; (0, "") when no server listens."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
                 return answer.status, answer.read().decode()

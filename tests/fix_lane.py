@@ -56,7 +56,7 @@ class CheckpointFiles:
         return self._numbers("commits")
 
     def commit_file(self, epoch: int) -> Path:
-        """`commits/N`; with its checksum file gone Spark takes whatever stands there."""
+        """`commits/N`; with its checksum file gone Spark accepts any content."""
         return self.folder / "commits" / str(epoch)
 
     def forget_commit(self, epoch: int) -> None:
@@ -298,7 +298,7 @@ class Held:
         self.setting = f"{name}=wait:{folder}"
 
     def reached(self, timeout: float = 240.0) -> None:
-        """Wait until the lane stands there."""
+        """Wait until the lane reaches the failpoint."""
         eventually(self.file.exists, timeout, f"failpoint {self.file.name}")
 
     def release(self) -> None:
@@ -357,7 +357,7 @@ def lane(request: pytest.FixtureRequest, kafka: Kafka, target: Target, tmp_path:
         raw = {
             "lane": target.lane,
             "source": source,
-            "target": target.told,
+            "target": target.section,
             "checkpoint": str(tmp_path / "checkpoint"),
             "spark": {"master": "local[2]"},
             "metrics": {"port": 0},

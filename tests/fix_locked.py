@@ -1,4 +1,4 @@
-"""A target that lets nobody in without TLS and a password or certificate, with the roles of ops/postgres/roles.sql."""
+"""A target that needs TLS and a password or certificate, with the roles of ops/postgres/roles.sql."""
 
 import itertools
 import uuid
@@ -49,13 +49,13 @@ class Locked:
     def url(self, database: str, user: str | None = LOGIN, host: str = "127.0.0.1", **query: str) -> str:
         """As a configuration has it: TLS that looks at the server's name; `password_from` is for the caller to add."""
         port = self.server.url().rpartition(":")[2].partition("/")[0]
-        said = {"sslmode": "verify-full", "sslrootcert": str(self.authority.certificate), **query}
-        words = "&".join(f"{name}={value}" for name, value in said.items() if value)
+        options = {"sslmode": "verify-full", "sslrootcert": str(self.authority.certificate), **query}
+        words = "&".join(f"{name}={value}" for name, value in options.items() if value)
         return f"postgresql+psycopg2://{f'{user}@' if user else ''}{host}:{port}/{database}?{words}"
 
 
 class LockedTarget(Target):
-    """The lane comes by `url`, as a login without rights that takes OWNER's role; whoever asks is the superuser."""
+    """The lane comes by `url`, as a login without rights that takes OWNER's role; queries run as the superuser."""
 
     def __init__(self, locked: Locked, database: str, lane: str) -> None:
         self.server, self.database, self.lane, self.locked = locked.server, database, lane, locked

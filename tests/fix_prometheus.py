@@ -21,7 +21,7 @@ DASHBOARD = Path(__file__).resolve().parents[1] / "ops/grafana/dashboards/surela
 
 
 class Asked:
-    """Prometheus, Alertmanager or an exporter at a port of this machine, whoever runs it."""
+    """Prometheus, Alertmanager or an exporter at a port of this machine, also in a container."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -49,9 +49,9 @@ class Asked:
         return [rule for group in groups for rule in group["rules"]]
 
     def active(self, *states: str) -> set[str]:
-        """Of a Prometheus: alerts that are `firing`, or `pending`, and will if it goes on; both unless said."""
-        told = self.get("/api/v1/alerts")["data"]["alerts"]
-        return {alert["labels"]["alertname"] for alert in told if not states or alert["state"] in states}
+        """Of a Prometheus: alerts that are `firing`, or `pending`, and will if it goes on; both by default."""
+        alerts = self.get("/api/v1/alerts")["data"]["alerts"]
+        return {alert["labels"]["alertname"] for alert in alerts if not states or alert["state"] in states}
 
     def answers(self, path: str) -> bool:
         """Whether it is ready to be asked."""

@@ -2,7 +2,7 @@
 
 cut      both sides see the connection end; new ones are refused
 lose     only the client sees it end: the server keeps its half, with the locks and the transaction it holds
-stall    nothing gets through, nobody is told
+stall    nothing gets through, neither side gets an error
 limit    so many bytes a second get from each client to the server
 restore  the network is as it was; what was cut stays cut
 """

@@ -1,4 +1,4 @@
-"""What stands in for Amazon RDS: moto has the calls; where an instance is reached is told here."""
+"""A replacement for Amazon RDS: moto has the calls; the address of an instance is set here."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +15,7 @@ NAMES = {"parameter_group": "surelane-15", "subnet_group": "inside"}
 
 
 class Amazon:
-    """What stands in for it, with one instance."""
+    """A replacement for it, with one instance."""
 
     def __init__(self) -> None:
         #: name of an instance -> port of the server on this machine that it is
@@ -53,7 +53,7 @@ class Amazon:
         )
 
     @property
-    def told(self) -> dict[str, Any]:
+    def section(self) -> dict[str, Any]:
         """For snapshots.rds."""
         return {"instance": INSTANCE, "region": REGION, "security_groups": [self.security_group], **NAMES}
 

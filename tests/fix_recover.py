@@ -59,7 +59,6 @@ class Lost:
     #: words of the command line
     to: tuple[str, ...]
     surelane: Callable[..., Ended]
-    said: str = ""
 
     @property
     def gid(self) -> str:
@@ -84,8 +83,8 @@ class Lost:
 
     def course(self) -> dict[str, str]:
         """State of each step."""
-        told = self("--status", "--json").json
-        return {one["step"]: one["state"] for one in told["steps"]}
+        report = self("--status", "--json").json
+        return {one["step"]: one["state"] for one in report["steps"]}
 
     def play(self, section: str, run: Callable[..., Ended] | None = None, **values: str) -> None:
         """Every command of a section of the runbook, in order."""
@@ -117,8 +116,8 @@ def killed(failpoint: str, *words: str) -> None:
     """SIGKILL of a command and of everything it started ends it there; at `name@3` the third time it comes by."""
     name, _, count = failpoint.partition("@")
     with process(*words, failpoint=f"{name}=kill@{count or 1}") as running:
-        _, said = running.communicate(timeout=COMMAND_SECONDS)
-        assert running.returncode == -signal.SIGKILL, said.decode()
+        _, output = running.communicate(timeout=COMMAND_SECONDS)
+        assert running.returncode == -signal.SIGKILL, output.decode()
 
 
 MakeLost = Callable[..., Lost]
@@ -146,7 +145,7 @@ def lost(
         rds: Mapping[str, Any] | None = None,
         *,
         archived: bool = False,
-        **told: dict[str, Any],
+        **sections: dict[str, Any],
     ) -> Lost:
         target.create(*TABLES)
         shop, read = Shop(seed=5), several or topic
@@ -158,8 +157,8 @@ def lost(
             "bin_dir": str(bin_dir()),
             "rds": rds or {},
         }
-        source = {"order": "total" if several is None else "partition", **told.get("source", {})}
-        epoch = {"max_messages": EPOCH_MESSAGES, **told.get("epoch", {})}
+        source = {"order": "total" if several is None else "partition", **sections.get("source", {})}
+        epoch = {"max_messages": EPOCH_MESSAGES, **sections.get("epoch", {})}
         made = lane("two-phase", topics=(read,), archived=archived, epoch=epoch, snapshots=snapshots, source=source)
         monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
         held = hold("before-commit", at=1 + read.partitions)

@@ -102,7 +102,7 @@ def replays(
         raw = {
             "lane": target.lane,
             "source": {"bootstrap_servers": kafka.bootstrap, "topics": [topic.name]},
-            "target": target.told,
+            "target": target.section,
             "epoch": {"max_messages": 40},
             "metrics": {"port": 0},
             "snapshots": {"bin_dir": str(bin_dir())},

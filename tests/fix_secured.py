@@ -31,8 +31,8 @@ class Secured:
 
     def source(self, listener: str, **security: Any) -> dict[str, Any]:
         """`source` of a lane."""
-        told = {"ca": str(self.authority.certificate), **security}
-        return {"bootstrap_servers": self.kafka.at(listener), "security": told}
+        section = {"ca": str(self.authority.certificate), **security}
+        return {"bootstrap_servers": self.kafka.at(listener), "security": section}
 
     def set_password(self, password: str) -> None:
         """As an administrator does."""
@@ -88,8 +88,8 @@ def secured(servers: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No identity anywhere, and nobody on the network who gives one."""
+def no_aws_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No AWS identity: none in the environment, in files or from the metadata service."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):

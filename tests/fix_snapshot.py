@@ -62,7 +62,7 @@ class Snapshotting:
 
     def configure(self, target: str | None = None, **snapshots: Any) -> None:
         """Write surelane.yaml; Kafka is not there, and not needed."""
-        told = {
+        defaults = {
             "driver": "dump",
             "directory": str(self.directory),
             "url": self.target.server.url(self.target.database, SUPERUSER),
@@ -71,8 +71,8 @@ class Snapshotting:
         sections = {
             "lane": LANE,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]},
-            "target": {"url": target} if target else self.target.told,
-            "snapshots": told | snapshots,
+            "target": {"url": target} if target else self.target.section,
+            "snapshots": defaults | snapshots,
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections))
 
@@ -107,7 +107,7 @@ class Snapshotting:
     def restore(self, name: str, driver: str, *options: str) -> "Copy":
         """Put it back at a new place."""
         copy = self.place(driver)
-        copy.told = self.json("restore", name, *copy.to, *options)
+        copy.report = self.json("restore", name, *copy.to, *options)
         return copy
 
     def place(self, driver: str) -> "Copy":
@@ -150,13 +150,13 @@ class Copy:
     #: words of the command line
     to: tuple[str, ...]
     of: Snapshotting
-    #: what the command said
-    told: Any = None
+    #: what the command printed
+    report: Any = None
 
     def check(self) -> int:
-        """What is there is the fold up to its own ledger's end, and that is what the command said; gives the end."""
+        """What is there is the fold up to its own ledger's end, and that is what the command printed; gives the end."""
         position = self.target.position(LANE)
-        assert self.told["position"] == position.nested()
+        assert self.report["position"] == position.nested()
         expected = fold(up_to(self.of.lane.sent, position))
         for table, rows in expected.items():
             assert (text := difference(table, self.target.rows(table), rows)) is None, text

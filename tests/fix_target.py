@@ -46,8 +46,8 @@ _LEDGER_ENDS = text(f"""
 class Target:
     """A target database. `lane` is a name that no other test uses.
 
-    A lane comes by `url` as `login`, and has what ops/postgres/roles.sql gives to `owner_role`; whoever asks, and makes
-    tables, is the superuser.
+    A lane comes by `url` as `login`, and has what ops/postgres/roles.sql gives to `owner_role`; the superuser queries
+    and creates tables.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class Target:
         self.engine = create_engine(plain, poolclass=NullPool, connect_args={"options": options})
 
     def url_as(self, login: str) -> str:
-        """As somebody else."""
+        """The URL for another login."""
         return sqlalchemy_url(self.server, self.database, login)
 
     @property
-    def told(self) -> dict[str, Any]:
+    def section(self) -> dict[str, Any]:
         """The section `target` of a lane's configuration."""
         return {"url": self.url, "owner_role": self.owner_role}
 

@@ -65,7 +65,7 @@ class Topic:
         return sent
 
     def send_transaction(self, messages: Iterable[Message], *, abort: bool = False) -> list[Sent]:
-        """Send in one Kafka transaction: its end is a marker, which takes an offset. Nobody may see an aborted one."""
+        """Send in one Kafka transaction: its end is a marker, which takes an offset. An aborted one stays hidden."""
         if self._transactional is None:
             self._transactional = Producer({**self._settings(), "transactional.id": uuid.uuid4().hex})
             self._transactional.init_transactions(TIMEOUT_SECONDS)
@@ -108,7 +108,7 @@ class Topic:
         self.restart()
 
     def restart(self) -> None:
-        """Somebody else has deleted it and made it again."""
+        """Another program deletes it and makes it again."""
         self.sent.clear()
         self._producer = self._transactional = None
 

@@ -1,4 +1,4 @@
-"""Schemas and changes that nobody wrote down: strategies of hypothesis, as SQL for a source and for a target.
+"""Generated schemas and changes: strategies of hypothesis, as SQL for a source and for a target.
 
 A history is 1 to 3 tables and what happens to them, in batches of transactions. Nothing here knows which changes the
 constraints allow: every statement has a savepoint, and what the source refuses is taken back (`Transaction`).
@@ -129,7 +129,7 @@ class Table:
     constraints: Sequence[str]
     #: alter table ... replica identity
     identity: str
-    #: computed ones, that nobody writes
+    #: computed ones, which no statement writes
     computed: Sequence[Column]
     #: order of the columns at the target
     order: Sequence[int]
@@ -301,7 +301,7 @@ class _Changes:
         return [f"update {self._name} set {_set(self._values(self._some()))}"]
 
     def _new_key(self) -> dict[str, str]:
-        """A new key says every large value again: what a message of Debezium leaves out of it nobody knows."""
+        """A new key repeats every large value: a message of Debezium that leaves one out does not identify it."""
         large = [one for one in self._table.others if one.type.large is not None and self._table.identity != "full"]
         return self._key() | self._values(large)
 

@@ -322,8 +322,8 @@ class Debezium:
         return self._bytes(payload, fields, f"cdc.{table.full_name}.Key")
 
     def _upsert(self, op: str, table: Table, row: Row, before: Row | None = None) -> Message:
-        said = {name: value for name, value in row.items() if value is not LEFT_OUT}
-        change = Change(table=table.full_name, key=table.key_of(row), row=said)
+        present = {name: value for name, value in row.items() if value is not LEFT_OUT}
+        change = Change(table=table.full_name, key=table.key_of(row), row=present)
         return self._change(op, table, before, row, change)
 
     def _change(

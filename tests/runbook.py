@@ -102,8 +102,8 @@ def _run_program(path: str, words: tuple[str, ...], folder: Path | None) -> Ende
         done = subprocess.run(
             [path, *words], cwd=folder or "/", timeout=PROGRAM_SECONDS, check=False, **files, **identity
         )
-        said = [file.read() for file in (out, err) if file.seek(0) == 0]
-    return Ended(done.returncode, *said)
+        output = [file.read() for file in (out, err) if file.seek(0) == 0]
+    return Ended(done.returncode, *output)
 
 
 def pattern(lines: tuple[str, ...], values: Mapping[str, str]) -> str:

@@ -31,9 +31,9 @@ def played_in(path: Path) -> dict[str, set[str]]:
     named = {text for text in (*names.values(), *_texts(tree)) if text in pages}
     found: dict[str, set[str]] = {page: set() for page in named}
     for node in ast.walk(tree):
-        said = [names.get(one.id, "") if isinstance(one, ast.Name) else _text(one) for one in _arguments(node)]
-        for page in pages.intersection(said) or named:
-            found[page].update(text for text in said if text and text not in pages)
+        arguments = [names.get(one.id, "") if isinstance(one, ast.Name) else _text(one) for one in _arguments(node)]
+        for page in pages.intersection(arguments) or named:
+            found[page].update(text for text in arguments if text and text not in pages)
     return {page: sections for page, sections in found.items() if sections}
 
 

@@ -70,9 +70,9 @@ class Modes:
     @property
     def lane(self) -> dict[str, str]:
         """For the lane's configuration."""
-        said = {"binary": self.binary}  # the schema does not say it
-        unsaid = {"decimal": self.decimal, "time_precision": self.time_precision, "interval": self.interval}
-        return said if self.schema else said | unsaid
+        always = {"binary": self.binary}  # the schema does not say it
+        without_schema = {"decimal": self.decimal, "time_precision": self.time_precision, "interval": self.interval}
+        return always if self.schema else always | without_schema
 
     def are(self, wanted: Mapping[str, Sequence[str]]) -> bool:
         """Whether they are among those."""
@@ -535,10 +535,10 @@ def _cell(value: str) -> str:
 
 
 def _lost(case: Case) -> str:
-    return "<br>".join(_told(loss) for loss in case.losses) or "**exact**"
+    return "<br>".join(_loss_text(loss) for loss in case.losses) or "**exact**"
 
 
-def _told(loss: Loss) -> str:
+def _loss_text(loss: Loss) -> str:
     when = " and ".join(f"`{name}: {' | '.join(values)}`".replace("|", "or") for name, values in loss.when.items())
     of = f" of {', '.join(_cell(value) for value in loss.of)}" if loss.of else ""
     ops = f" ({_OPS[loss.ops]})" if loss.ops in _OPS else ""

@@ -196,7 +196,7 @@ class Archive:
     def _gone(self, name: Name) -> Diverged:
         return Diverged(
             f"archive {self._folder.path}: epoch {name} was decided, and what was kept of it is gone",
-            hint="somebody removed it, or a newer writer did: look who else works there, then start the lane again. "
+            hint="another program or a newer writer removed it: find out which works there, then start the lane again. "
             "The target has the epoch",
         )
 

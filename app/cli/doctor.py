@@ -1,10 +1,10 @@
 """`surelane doctor`: all faults that would keep the lane from running, each with its remedy, in one run."""
 
-import json
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +18,7 @@ from app.cli.doctor_checks.machine_check import machine
 from app.cli.doctor_checks.snapshot_check import snapshots
 from app.cli.doctor_checks.target_check import ledger_position, target
 from app.cli.doctor_checks.topic_check import topics
+from app.cli.rendering import Document, printable, show
 from app.config.loader import load
 from app.config.settings import Settings
 from app.errors import ExitStatus
@@ -36,14 +37,9 @@ def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
     Ends with status 10 when there is a fault; warnings alone give 0.
     """
     settings = load(config)
-    findings = examine(settings)
-    faults = sum(finding.level is Level.FAULT for finding in findings)
-    if as_json:
-        rows = [asdict(finding) for finding in findings]
-        typer.echo(json.dumps({"lane": settings.lane, "faults": faults, "findings": rows}))
-    else:
-        _print(settings, findings, faults)
-    raise typer.Exit(ExitStatus.FAULTS_FOUND if faults else ExitStatus.OK)
+    document = findings_document(settings.lane, examine(settings))
+    show(document, findings_text, as_json=as_json)
+    raise typer.Exit(ExitStatus.FAULTS_FOUND if document["faults"] else ExitStatus.OK)
 
 
 def examine(settings: Settings) -> list[Finding]:
@@ -54,13 +50,17 @@ def examine(settings: Settings) -> list[Finding]:
     return [*there, *snapshots(settings)]
 
 
-def _print(settings: Settings, findings: list[Finding], faults: int) -> None:
-    table = Table("check", "", "found", title=f"lane {settings.lane}", title_justify="left")
-    for finding in findings:
-        found = Text(finding.message)
-        if finding.hint:
-            found.append(f"\n-> {finding.hint}", style="bold")
-        table.add_row(finding.check, Text(finding.level, style=COLOURS[finding.level]), found)
-    console = Console()
-    console.print(table)
-    console.print(f"faults: {faults}", style="red" if faults else "green")
+def findings_document(lane: str, findings: list[Finding]) -> Document:
+    faults = sum(finding.level is Level.FAULT for finding in findings)
+    return {"lane": lane, "faults": faults, "findings": [asdict(finding) for finding in findings]}
+
+
+def findings_text(document: Document) -> Iterator[RenderableType]:
+    table = Table("check", "", "found", title=f"lane {document['lane']}", title_justify="left")
+    for finding in document["findings"]:
+        found = Text(printable(finding["message"]))
+        if finding["hint"]:
+            found.append(printable(f"\n-> {finding['hint']}"), style="bold")
+        table.add_row(finding["check"], Text(finding["level"], style=COLOURS[finding["level"]]), found)
+    yield table
+    yield Text(f"faults: {document['faults']}", style="red" if document["faults"] else "green")

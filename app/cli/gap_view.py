@@ -1,65 +1,29 @@
-"""Gaps as text and as JSON."""
+"""Gaps as documents and as text."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from sqlalchemy import Row
-
-from app.cli.rendering import printable
-from app.model.offsets import Offsets
+from app.cli.rendering import Document, moment, offsets
 from app.recover.gap import Found, Gap
 
-Done = Sequence[tuple[Gap, int]]
+_ACCEPTED = ("id", "lane", "generation", "from_position", "to_position", "missing", "reason", "os_user", "host")
 
 
-def gaps_json(found: Found, done: Done) -> dict[str, Any]:
+def gaps_document(found: Found, done: Sequence[tuple[Gap, int]]) -> Document:
+    """`done`: the gaps that this call accepted, and their numbers."""
     return {
-        "lanes": [_as_json(one) for one in found.gaps],
-        "done": [{"lane": gap.lane, "gap": number} for gap, number in done],
-        "accepted": [_row_as_json(row) for row in found.accepted],
+        "lanes": [_gap(one) for one in found.gaps],
+        "done": [{**_gap(gap), "gap": number} for gap, number in done],
+        "accepted": [
+            {**{name: getattr(row, name) for name in _ACCEPTED}, "at": row.at.isoformat()} for row in found.accepted
+        ],
     }
 
 
-def gaps_text(found: Found, done: Done) -> str:
-    return printable("\n".join(_done(done) if done else _lines(found)))
-
-
-def _lines(found: Found) -> Iterator[str]:
-    for one in found.gaps:
-        if not one.is_one:
-            yield f"lane {one.lane}: nothing is missing, Kafka has everything from {one.position} on"
-            continue
-        yield f"lane {one.lane}: missing: {one.describe()}"
-        yield f"  the target ends at {one.position}; Kafka has {one.onward}, at most {one.behind} messages to replay"
-    for row in found.accepted:
-        yield f"gap {row.id} of lane {row.lane}, accepted {row.at:%Y-%m-%d %H:%M:%S} UTC by {_who(row)}: {row.reason}"
-        yield f"  {_position(row.from_position)} to {_position(row.to_position)}, {_missing(row.missing)}"
-    if any(one.is_one for one in found.gaps):
-        yield 'nothing was changed. To go on behind it: surelane recover gap --accept --reason "..."'
-
-
-def _done(done: Done) -> Iterator[str]:
-    for gap, number in done:
-        yield f"lane {gap.lane}: gap {number} accepted, {_missing(gap.missing)}"
-        yield f"  goes on at {gap.onward}, at most {gap.behind} messages to replay. Next: surelane run"
-
-
-def _missing(missing: int | None) -> str:
-    return "nobody knows how many messages" if missing is None else f"at most {missing} messages"
-
-
-def _who(row: Row[Any]) -> str:
-    return f"{row.os_user}@{row.host}"
-
-
-def _position(nested: Any) -> Offsets:
-    return Offsets.from_nested(nested)
-
-
-def _as_json(gap: Gap) -> dict[str, Any]:
+def _gap(gap: Gap) -> Document:
     return {
         "lane": gap.lane,
         "is_one": gap.is_one,
+        "description": gap.describe(),
         "position": gap.position.nested(),
         "onward": gap.onward.nested(),
         "deleted": {str(tp): {"first": first, "last": last} for tp, (first, last) in gap.deleted.items()},
@@ -71,6 +35,31 @@ def _as_json(gap: Gap) -> dict[str, Any]:
     }
 
 
-def _row_as_json(row: Row[Any]) -> dict[str, Any]:
-    names = ("id", "lane", "generation", "from_position", "to_position", "missing", "reason", "os_user", "host")
-    return {**{name: getattr(row, name) for name in names}, "at": row.at.isoformat()}
+def gaps_text(document: Document) -> Iterator[str]:
+    return _done(document) if document["done"] else _lines(document)
+
+
+def _lines(document: Document) -> Iterator[str]:
+    for one in document["lanes"]:
+        position, onward = offsets(one["position"]), offsets(one["onward"])
+        if one["is_one"]:
+            yield f"lane {one['lane']}: missing: {one['description']}"
+            yield f"  the target ends at {position}; Kafka has {onward}, at most {one['behind']} messages to replay"
+        else:
+            yield f"lane {one['lane']}: nothing is missing, Kafka has everything from {position} on"
+    for row in document["accepted"]:
+        who = f"{row['os_user']}@{row['host']}"
+        yield f"gap {row['id']} of lane {row['lane']}, accepted {moment(row['at'])} by {who}: {row['reason']}"
+        yield f"  {offsets(row['from_position'])} to {offsets(row['to_position'])}, {_missing(row['missing'])}"
+    if any(one["is_one"] for one in document["lanes"]):
+        yield 'nothing was changed. To go on behind it: surelane recover gap --accept --reason "..."'
+
+
+def _done(document: Document) -> Iterator[str]:
+    for one in document["done"]:
+        yield f"lane {one['lane']}: gap {one['gap']} accepted, {_missing(one['messages_at_most'])}"
+        yield f"  goes on at {offsets(one['onward'])}, at most {one['behind']} messages to replay. Next: surelane run"
+
+
+def _missing(missing: int | None) -> str:
+    return "an unknown number of messages" if missing is None else f"at most {missing} messages"

@@ -1,6 +1,5 @@
 """`surelane indoubt`: prepared transactions, the evidence on them, and answers by hand."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,17 @@ from sqlalchemy import Connection
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
-from app.cli.indoubt_view import answer_json, answered, as_json, facts, given, given_text, listed, sections, unfinished
-from app.cli.terminal import console
+from app.cli.indoubt_view import (
+    answers_document,
+    answers_text,
+    explain_text,
+    given_document,
+    given_text,
+    list_document,
+    list_text,
+    transaction_document,
+)
+from app.cli.rendering import show
 from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
@@ -56,19 +64,7 @@ def list_transactions(config: ConfigFile = None, checkpoint: Copy = None, json_:
     settings = load(config)
     with _opened(settings, checkpoint) as (connection, observer):
         found = observer.overview(connection)
-    if json_:
-        every = [as_json(one, settings.guard.redact) for one in found.transactions]
-        left = [unfinished(row) for row in found.unfinished]
-        slots = {"used": found.used, "limit": found.limit}
-        typer.echo(json.dumps({"lane": settings.lane, "transactions": every, "slots": slots, "unfinished": left}))
-        return
-    if found.transactions:
-        console().print(listed(found.transactions))
-    else:
-        typer.echo("nothing is prepared in this database")
-    typer.echo(f"{found.used} of {found.limit} prepared transactions of the server in use")
-    for row in found.unfinished:
-        typer.echo(f"answer {row.id}, {row.answer} of {row.gid}, was begun and its end is not on record: give it again")
+    show(list_document(settings.lane, found, settings.guard.redact), list_text, as_json=json_)
 
 
 @app.command(
@@ -83,12 +79,7 @@ def explain(gid: GidText, config: ConfigFile = None, checkpoint: Copy = None, js
         if found is None:
             fate = observer.fate(connection, gid)
             raise Refused(f"{gid} is not prepared: {fate}", hint="surelane indoubt list")
-    if json_:
-        typer.echo(json.dumps(as_json(found, settings.guard.redact)))
-        return
-    console().print(facts(found))
-    for title, text in sections(found, settings.guard.redact):
-        typer.echo(f"\n{title}\n{text}")
+    show(transaction_document(found, settings.guard.redact), explain_text, as_json=json_)
 
 
 @app.command(
@@ -143,15 +134,7 @@ def answers(
     settings = load(config)
     with _opened(settings, None) as (connection, observer):
         found, total = observer.answers.past(connection, gid, limit)
-    if json_:
-        every = [answer_json(row) for row in found]
-        typer.echo(json.dumps({"lane": settings.lane, "total": total, "answers": every}))
-        return
-    if not found:
-        typer.echo("no answers are on record")
-        return
-    console().print(answered(found))
-    typer.echo(f"{len(found)} of {total}")
+    show(answers_document(settings.lane, found, total), answers_text, as_json=json_)
 
 
 def _answer(
@@ -171,7 +154,7 @@ def _answer(
     with _opened(settings, checkpoint) as (connection, observer):
         answering = Answering(observer, os_user=caller.user, host=caller.host)
         done = answering.give(connection, gid, answer, reason=reason, force=force)
-    typer.echo(json.dumps(given(done)) if json_ else given_text(done))
+    show(given_document(done), given_text, as_json=json_)
 
 
 @contextmanager

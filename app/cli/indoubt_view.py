@@ -1,19 +1,18 @@
-"""Prepared transactions as tables, text and JSON."""
+"""Prepared transactions as documents, and their text."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
+from rich.console import RenderableType
 from sqlalchemy import Row
 
-from app.cli.rendering import age, facts_table, grid, printable, ranges, utc
-from app.db.lock_inspection import LockWaiter
+from app.cli.rendering import Document, age, facts_table, grid, moment, ranges
 from app.recover.answering import Given
 from app.recover.answers import AnswerState
-from app.recover.in_doubt_overview import InDoubt
-from app.recover.verdict import PAST
+from app.recover.in_doubt_overview import InDoubt, InDoubtOverview
+from app.recover.verdict import PAST, OperatorAnswer
 
 #: most lines shown of each kind; `--json` has all
 MAX_LINES = 20
@@ -23,7 +22,9 @@ _WHO = ("db_user", "os_user", "host", "state", "outcome")
 _UNFINISHED = ("id", "lane", "gid", "answer", "forced", "reason", "os_user", "host")
 
 
-def as_json(one: InDoubt, redact: Collection[str]) -> dict[str, Any]:
+def transaction_document(one: InDoubt, redact: Collection[str]) -> Document:
+    """Under `guard.redact` the SQL of blocked sessions is withheld, since it may have values of hidden columns."""
+    hidden = {"query": _WITHHELD} if redact else {}
     return {
         "gid": one.prepared.gid,
         "lane": one.gid.lane if one.gid else None,
@@ -39,115 +40,121 @@ def as_json(one: InDoubt, redact: Collection[str]) -> dict[str, Any]:
         "evidence": one.evidence.as_json() if one.evidence else None,
         "tables": list(one.holding.tables),
         "locks": [asdict(lock) for lock in one.holding.locks],
-        "blocks": [asdict(session) | {"query": _query(session, redact)} for session in one.holding.blocks],
+        "blocks": [asdict(session) | hidden for session in one.holding.blocks],
     }
 
 
-def unfinished(row: Row[Any]) -> dict[str, Any]:
-    """An answer whose process died before it recorded the outcome, for `--json`."""
-    return {name: getattr(row, name) for name in _UNFINISHED} | {"at": row.at.isoformat()}
+def list_document(lane: str, found: InDoubtOverview, redact: Collection[str]) -> Document:
+    return {
+        "lane": lane,
+        "transactions": [transaction_document(one, redact) for one in found.transactions],
+        "slots": {"used": found.used, "limit": found.limit},
+        "unfinished": [
+            {name: getattr(row, name) for name in _UNFINISHED} | {"at": row.at.isoformat()} for row in found.unfinished
+        ],
+    }
 
 
-def answer_json(row: Row[Any]) -> dict[str, Any]:
-    """An answer on record, for `--json`."""
-    plain = {name: getattr(row, name) for name in (*_ANSWER, *_WHO)}
-    return plain | {"at": row.at.isoformat(), "ended_at": row.ended_at.isoformat() if row.ended_at else None}
-
-
-def answered(rows: Sequence[Row[Any]]) -> Table:
-    """A line for each answer on record."""
-    lines = [
-        (
-            str(row.id),
-            utc(row.at, zone=False),
-            row.gid,
-            row.verdict,
-            f"{row.answer}, forced" if row.forced else row.answer,
-            f"{row.state}: {row.outcome}" if row.state == AnswerState.FAILED else row.state,
-            f"{row.os_user}@{row.host} as {row.db_user}",
-            row.reason or "",
-        )
+def answers_document(lane: str, rows: Sequence[Row[Any]], total: int) -> Document:
+    found = [
+        {name: getattr(row, name) for name in (*_ANSWER, *_WHO)}
+        | {"at": row.at.isoformat(), "ended_at": row.ended_at.isoformat() if row.ended_at else None}
         for row in rows
     ]
-    return grid(("id", "at (UTC)", "gid", "verdict", "answer", "state", "by", "reason"), lines)
+    return {"lane": lane, "total": total, "answers": found}
 
 
-def given(one: Given) -> dict[str, Any]:
-    """An answer that was given, for `--json`."""
-    plain = {"id": one.id, "gid": one.gid, "answer": one.answer.value, "verdict": one.verdict.value}
-    return plain | {"forced": one.forced, "before": one.before}
+def given_document(one: Given) -> Document:
+    return asdict(one) | {"answer": one.answer.value, "verdict": one.verdict.value}
 
 
-def given_text(one: Given) -> str:
-    """An answer that was given, and its consequence."""
-    text = f"{one.gid} {PAST[one.answer]}, answer {one.id}"
-    if one.before:
-        text = f"{one.gid} was {PAST[one.answer]} before; now on record as answer {one.id}"
-    if one.forced:
-        text += ", forced"
-    if one.consequence:
-        text += f"\n  {one.consequence}"
-    return printable(text)
-
-
-def listed(found: Sequence[InDoubt]) -> Table:
-    """A line for each transaction."""
+def list_text(document: Document) -> Iterator[RenderableType]:
     rows = [
         (
-            one.prepared.gid,
-            age(one.prepared.age_seconds),
-            one.prepared.owner,
-            one.verdict.value,
-            _some(one.holding.tables, ", "),
-            str(len(one.holding.locks)),
-            _sessions(len(one.holding.blocks)),
+            one["gid"],
+            age(one["age_seconds"]),
+            one["owner"],
+            one["verdict"],
+            _some(one["tables"], ", "),
+            str(len(one["locks"])),
+            {0: "no session", 1: "1 session"}.get(count := len(one["blocks"]), f"{count} sessions"),
         )
-        for one in found
+        for one in document["transactions"]
     ]
-    return grid(("gid", "age", "owner", "verdict", "tables", "locks", "blocks"), rows)
+    columns = ("gid", "age", "owner", "verdict", "tables", "locks", "blocks")
+    yield grid(columns, rows) if rows else "nothing is prepared in this database"
+    slots = document["slots"]
+    yield f"{slots['used']} of {slots['limit']} prepared transactions of the server in use"
+    for one in document["unfinished"]:
+        begun = f"answer {one['id']}, {one['answer']} of {one['gid']}, was begun"
+        yield f"{begun} and its end is not on record: give it again"
 
 
-def facts(one: InDoubt) -> Table:
-    """A transaction with its evidence."""
+def explain_text(one: Document) -> Iterator[RenderableType]:
     lines = {
-        "gid": one.prepared.gid,
-        "prepared": f"{utc(one.prepared.prepared_at)}, {age(one.prepared.age_seconds)} ago, by {one.prepared.owner}",
-        "tables": _some(one.holding.tables, ", "),
-        "verdict": one.verdict.value,
+        "gid": one["gid"],
+        "prepared": f"{moment(one['prepared_at'])}, {age(one['age_seconds'])} ago, by {one['owner']}",
+        "tables": _some(one["tables"], ", "),
+        "verdict": one["verdict"],
     }
-    return facts_table(lines | _evidence(one))
+    yield facts_table(lines | (_evidence(one) if one["evidence"] else {}))
+    held = Counter(f"{lock['mode']} on {lock['place']}" for lock in one["locks"])
+    sections = {
+        "why": one["why"],
+        "what to do": one["next"],
+        "locks": _some([f"{line} ({n} times)" if n > 1 else line for line, n in held.items()]),
+        "blocks": _some(list(map(_waiter, one["blocks"])), nothing="no session"),
+    }
+    for title, text in sections.items():
+        yield f"\n{title}\n{text}"
 
 
-def sections(one: InDoubt, redact: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Title and text of the longer parts."""
-    yield "why", printable(one.why)
-    yield "what to do", printable(one.next)
-    held = Counter(f"{lock.mode} on {lock.place}" for lock in one.holding.locks)
-    yield "locks", printable(_some([f"{line} ({n} times)" if n > 1 else line for line, n in held.items()]))
-    yield (
-        "blocks",
-        printable(_some([_waiter_text(session, redact) for session in one.holding.blocks], nothing="nobody")),
-    )
+def answers_text(document: Document) -> Iterator[RenderableType]:
+    rows = [
+        (
+            str(one["id"]),
+            moment(one["at"], zone=False),
+            one["gid"],
+            one["verdict"],
+            f"{one['answer']}, forced" if one["forced"] else one["answer"],
+            f"{one['state']}: {one['outcome']}" if one["state"] == AnswerState.FAILED else one["state"],
+            f"{one['os_user']}@{one['host']} as {one['db_user']}",
+            one["reason"] or "",
+        )
+        for one in document["answers"]
+    ]
+    if not rows:
+        yield "no answers are on record"
+        return
+    yield grid(("id", "at (UTC)", "gid", "verdict", "answer", "state", "by", "reason"), rows)
+    yield f"{len(rows)} of {document['total']}"
 
 
-def _sessions(count: int) -> str:
-    return "nobody" if not count else "1 session" if count == 1 else f"{count} sessions"
+def given_text(one: Document) -> Iterator[str]:
+    """An answer that was given, and its consequence."""
+    past = PAST[OperatorAnswer(one["answer"])]
+    text = f"{one['gid']} {past}, answer {one['id']}"
+    if one["before"]:
+        text = f"{one['gid']} was {past} before; now on record as answer {one['id']}"
+    if one["forced"]:
+        text += ", forced"
+    if one["consequence"]:
+        text += f"\n  {one['consequence']}"
+    yield text
 
 
-def _evidence(one: InDoubt) -> dict[str, str]:
-    seen = one.evidence
-    if seen is None or one.gid is None:
-        return {}
-    ran = f"generation {one.gid.generation} ran on {seen.of_generation or 'none that is known'}"
+def _evidence(one: Document) -> dict[str, str]:
+    seen, epoch = one["evidence"], one["epoch"]
+    ran = f"generation {one['generation']} ran on {seen['of_generation'] or 'none that is known'}"
     lines = {
-        "lane": f"{one.gid.lane}, " + (f"runs (backend {seen.holder})" if seen.holder else "does not run"),
-        "checkpoint": f"{seen.checkpoint or seen.trouble} at {seen.location}; {ran}",
-        f"offsets/{one.gid.epoch}": _there(seen.planned),
-        f"commits/{one.gid.epoch}": _there(seen.complete),
-        "ledger row": _there(seen.ledger_row),
+        "lane": f"{one['lane']}, " + (f"runs (backend {seen['holder']})" if seen["holder"] else "does not run"),
+        "checkpoint": f"{seen['checkpoint'] or seen['trouble']} at {seen['location']}; {ran}",
+        f"offsets/{epoch}": _there(seen["planned"]),
+        f"commits/{epoch}": _there(seen["complete"]),
+        "ledger row": _there(seen["ledger_row"]),
     }
-    if seen.span is not None:
-        lines["messages"] = ranges(seen.span, ", ") or "none"
+    if seen["span"] is not None:
+        lines["messages"] = ranges(seen["span"], ", ") or "none"
     return lines
 
 
@@ -155,16 +162,11 @@ def _there(there: bool | None) -> str:
     return "not known" if there is None else "exists" if there else "does not exist"
 
 
-def _waiter_text(session: LockWaiter, redact: Collection[str]) -> str:
-    who = ", ".join(filter(None, (session.user, session.application)))
-    queue = "behind one of these, " if session.behind else ""
-    wants = f"{queue}wants {session.mode} on {session.place}"
-    return f"backend {session.pid} ({who}) for {age(session.seconds)}: {wants}: {_query(session, redact)}"
-
-
-def _query(session: LockWaiter, redact: Collection[str]) -> str:
-    """The session's SQL; withheld under `guard.redact`, since it may have values of hidden columns."""
-    return _WITHHELD if redact else session.query
+def _waiter(session: Document) -> str:
+    who = ", ".join(filter(None, (session["user"], session["application"])))
+    queue = "behind one of these, " if session["behind"] else ""
+    wants = f"{queue}wants {session['mode']} on {session['place']}"
+    return f"backend {session['pid']} ({who}) for {age(session['seconds'])}: {wants}: {session['query']}"
 
 
 def _some(lines: Sequence[str], between: str = "\n", nothing: str = "none") -> str:

@@ -3,8 +3,7 @@
 import datetime
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine, select
 
@@ -41,11 +40,6 @@ class WriterStatus:
     backend: int | None
     client: str | None
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {"since": self.since.isoformat() if self.since else None}
-
 
 @dataclass(frozen=True, kw_only=True)
 class StageStatus:
@@ -54,26 +48,6 @@ class StageStatus:
     seen: InFlightView
     #: bytes that may be staged ahead, by this configuration
     limit: int
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        return {
-            "processes": [asdict(one) for one in self.seen.processes],
-            "spans": [
-                {
-                    "lane": one.lane,
-                    "process": asdict(one.process) if one.process else None,
-                    "start": one.span.start.nested(),
-                    "end": one.span.end.nested(),
-                    "state": one.state.value,
-                    "age_seconds": one.age_seconds,
-                    "bytes": one.size,
-                }
-                for one in self.seen.spans
-            ],
-            "ahead_bytes": self.seen.ahead_bytes,
-            "ahead_limit_bytes": self.limit,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,14 +70,6 @@ class LaneStatus:
     writer: WriterStatus | None
     #: None: the lane does not run, or the driver stages by itself
     stage: StageStatus | None
-
-    def as_json(self) -> dict[str, Any]:
-        """For `--json`."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        writer = self.writer.as_json() if self.writer else None
-        stage = self.stage.as_json() if self.stage else None
-        shown = {"position": self.position.nested(), "in_doubt": list(self.in_doubt), "writer": writer, "stage": stage}
-        return plain | shown
 
 
 @dataclass(frozen=True, kw_only=True)

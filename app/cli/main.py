@@ -84,7 +84,7 @@ def main(program: typer.Typer = app, name: str = "surelane") -> None:
     except Exception:  # noqa: BLE001  # the outermost handler of the process
         if not structlog.is_configured():
             logs.configure("-")
-        structlog.get_logger().exception("an error nobody foresaw: please report it")
+        structlog.get_logger().exception("an unforeseen error: please report it")
         sys.exit(ExitStatus.BUG)
 
 

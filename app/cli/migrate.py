@@ -1,13 +1,12 @@
 """`surelane migrate`: migrates Surelane's schema in the target and in the guard's database to the newest revision."""
 
-import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import typer
 from sqlalchemy import Engine
 
 from app.cli.common_options import ConfigFile, Json
+from app.cli.rendering import Document, show
 from app.config.loader import load
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
@@ -15,19 +14,6 @@ from app.ledger import migrations as ledger
 from app.poison.guard_database import guard_engine
 
 app = typer.Typer(add_completion=False)
-
-
-@dataclass(frozen=True)
-class Migrated:
-    """A schema's revision before and after."""
-
-    before: str | None
-    after: str | None
-
-    def __str__(self) -> str:
-        if self.before == self.after:
-            return f"at revision {self.after} already"
-        return f"{self.before or 'nothing'} -> revision {self.after}"
 
 
 @app.command(
@@ -44,20 +30,22 @@ def migrate(config: ConfigFile = None, as_json: Json = False) -> None:
     elsewhere = None
     if settings.guard.url is not None:
         elsewhere = _upgraded(guard_engine(settings, "surelane migrate"), schema, "the guard's database")
-    if as_json:
-        typer.echo(json.dumps({"schema": schema, **_plain(done), "guard": _plain(elsewhere) if elsewhere else None}))
-        return
-    typer.echo(f"schema {schema}: {done}")
-    if elsewhere:
-        typer.echo(f"schema {schema} of the guard's database: {elsewhere}")
+    show({"schema": schema, **done, "guard": elsewhere}, migrated_text, as_json=as_json)
 
 
-def _upgraded(engine: Engine, schema: str, where: str) -> Migrated:
+def migrated_text(document: Document) -> Iterator[str]:
+    yield f"schema {document['schema']}: {_revisions(document)}"
+    if document["guard"] is not None:
+        yield f"schema {document['schema']} of the guard's database: {_revisions(document['guard'])}"
+
+
+def _upgraded(engine: Engine, schema: str, where: str) -> Document:
     with translated(f"migrating schema {schema} of {where}"):
         before = ledger.current(engine, schema)
         ledger.upgrade(engine, schema)
-        return Migrated(before, ledger.current(engine, schema))
+        return {"before": before, "after": ledger.current(engine, schema)}
 
 
-def _plain(migrated: Migrated) -> dict[str, Any]:
-    return {"before": migrated.before, "after": migrated.after}
+def _revisions(migrated: Document) -> str:
+    before, after = migrated["before"], migrated["after"]
+    return f"at revision {after} already" if before == after else f"{before or 'nothing'} -> revision {after}"

@@ -2,20 +2,19 @@
 
 import datetime
 import enum
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from sqlalchemy import Connection
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
-from app.cli.quarantine_view import facts, listed, sections, summary, whole
-from app.cli.terminal import confirm, console
+from app.cli.quarantine_view import entry_document, entry_text, list_document, list_text
+from app.cli.rendering import show
+from app.cli.terminal import confirm
 from app.config.loader import load
 from app.config.redaction import Redaction
 from app.config.settings import Settings
@@ -85,20 +84,14 @@ def list_entries(
     filters = Filter(states=tuple(state or ()), table=table, topic=topic, since=since, reason=reason, sqlstate=sqlstate)
     with _opened(settings) as (connection, operator):
         rows, total = operator.find(connection, filters, limit), operator.count(connection, filters)
-    redaction = Redaction(settings.guard.redact)
-    if as_json:
-        typer.echo(json.dumps({"total": total, "entries": [summary(row, redaction) for row in rows]}))
-    elif rows:
-        console().print(listed(rows, redaction))
-        typer.echo(f"{len(rows)} of {total}")
-    else:
-        typer.echo("no such entries")
+    show(list_document(rows, total, Redaction(settings.guard.redact)), list_text, as_json=as_json)
 
 
 @app.command(
+    "show",
     epilog="Examples:\n\n  surelane quarantine show 17\n\n  surelane quarantine show 17 --raw value > message.json",
 )
-def show(
+def show_entry(
     entry: Id,
     config: ConfigFile = None,
     raw: Annotated[
@@ -110,18 +103,13 @@ def show(
     settings = load(config)
     with _opened(settings) as (connection, operator):
         row, history = operator.get(connection, entry), operator.history(connection, entry)
-    redaction = Redaction(settings.guard.redact)
-    if raw is not None:
-        data: bytes | None = row.key if raw is Part.KEY else row.value
-        if data is None:
-            raise Refused(f"entry {entry} has no {raw}: it is null")
-        sys.stdout.buffer.write(data)
-    elif as_json:
-        typer.echo(json.dumps(whole(row, history, redaction)))
-    else:
-        Console().print(facts(row))
-        for title, text in sections(row, history, redaction):
-            typer.echo(f"\n{title}\n{text}")
+    if raw is None:
+        show(entry_document(row, history, Redaction(settings.guard.redact)), entry_text, as_json=as_json)
+        return
+    data: bytes | None = row.key if raw is Part.KEY else row.value
+    if data is None:
+        raise Refused(f"entry {entry} has no {raw}: it is null")
+    sys.stdout.buffer.write(data)
 
 
 @app.command(

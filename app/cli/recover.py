@@ -1,7 +1,6 @@
 """`surelane recover`: lets a lane whose target and checkpoint differ go on from the target's ledger, accepts gaps, and
 plans and runs the recovery of a target from a snapshot."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +12,19 @@ from sqlalchemy.engine import URL
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
 from app.cli.comparing import Tables, Wait, comparing
-from app.cli.gap_view import gaps_json, gaps_text
-from app.cli.recover_view import RecoveryProgress, course_text, plan_json, plan_text, recovered_json, recovered_text
-from app.cli.verify_view import outcome_text
+from app.cli.gap_view import gaps_document, gaps_text
+from app.cli.recover_view import (
+    RecoveryProgress,
+    course_text,
+    plan_document,
+    plan_text,
+    recovered_document,
+    recovered_text,
+    resumed_document,
+    resumed_text,
+)
+from app.cli.rendering import show
+from app.cli.verify_view import sentence, verify_document
 from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
@@ -23,7 +32,7 @@ from app.db.sqlstate import translated
 from app.errors import ExitStatus
 from app.kafka.broker import Broker
 from app.poison.guard_database import forget_suspects
-from app.recover.from_ledger import Resumption, recover_from_ledger
+from app.recover.from_ledger import recover_from_ledger
 from app.recover.gap import accept as accept_gap
 from app.recover.gap import look
 from app.recover.journal import course
@@ -76,12 +85,7 @@ def recover(
     engine = make_engine(settings.target.url, settings.target.owner_role, "surelane recover")
     with Broker(settings.source) as broker:
         found = recover_from_ledger(settings, engine, broker, dry_run=dry_run)
-    if as_json:
-        lanes = [{"lane": r.lane, "position": r.position.nested(), "messages_at_most": r.messages} for r in found]
-        typer.echo(json.dumps({"lanes": lanes, "done": not dry_run}))
-        return
-    for recovery in found:
-        typer.echo(_resumption_text(recovery, dry_run=dry_run))
+    show(resumed_document(found, done=not dry_run), resumed_text, as_json=as_json)
 
 
 @app.command(
@@ -119,7 +123,7 @@ def gap(
                 who=(caller.user, caller.host),
                 forget=lambda lane: forget_suspects(settings, lane),
             )
-    typer.echo(json.dumps(gaps_json(found, done)) if as_json else gaps_text(found, done))
+    show(gaps_document(found, done), gaps_text, as_json=as_json)
     if not accept and any(one.is_one for one in found.gaps):
         raise typer.Exit(ExitStatus.DIVERGED)
 
@@ -141,7 +145,7 @@ def plan(
     stored = Directory(Path(settings.snapshots.directory)).get(snapshot)
     with Broker(settings.source) as broker:
         made = make_plan(settings, stored, broker)
-    typer.echo(json.dumps(plan_json(made)) if as_json else plan_text(made))
+    show(plan_document(made), plan_text, as_json=as_json)
     if not made.ok:
         raise typer.Exit(ExitStatus.DIVERGED)
 
@@ -202,8 +206,7 @@ def run(
     settings = load(config)
     stored = Directory(Path(settings.snapshots.directory)).get(snapshot)
     if status:
-        found = course(stored)
-        typer.echo(json.dumps({"snapshot": snapshot, **found.as_json()}) if as_json else course_text(snapshot, found))
+        show({"snapshot": snapshot, **course(stored).as_json()}, course_text, as_json=as_json)
         return
     destination = None
     if to is not None:
@@ -225,7 +228,7 @@ def run(
             say=progress.say,
             progress=progress.progress,
         ).run(snapshot)
-    typer.echo(json.dumps(recovered_json(done)) if as_json else recovered_text(done))
+    show(recovered_document(done), recovered_text, as_json=as_json)
     if not done.ok:
         raise typer.Exit(ExitStatus.DIFFERENT)
 
@@ -245,11 +248,6 @@ def _comparing(
     def compare(settings: Settings) -> PlanCheck:
         outcome = comparing(settings, against, choice, progress.progress).run(wait)
         hint = "" if outcome.equal else ". Which: surelane verify --against, with the restored target.url"
-        return PlanCheck(what="comparison", ok=outcome.equal, said=f"{outcome_text(outcome)}{hint}")
+        return PlanCheck(what="comparison", ok=outcome.equal, said=f"{sentence(verify_document(outcome, 0))}{hint}")
 
     return compare
-
-
-def _resumption_text(recovery: Resumption, *, dry_run: bool) -> str:
-    replay = f"lane {recovery.lane}: from {recovery.position}, at most {recovery.messages} messages to replay"
-    return f"{replay}; nothing was changed" if dry_run else f"{replay}. Next: surelane run"

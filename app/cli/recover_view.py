@@ -1,18 +1,19 @@
-"""Plans and recoveries as text and as JSON."""
+"""Plans and recoveries as documents and as text."""
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from app.cli.rendering import age, printable
-from app.cli.snapshot_view import position
-from app.recover.journal import Course, Step, StepState
+from app.cli.rendering import Document, age, offsets, printable
+from app.cli.snapshot_view import position_document, position_text
+from app.recover.from_ledger import Resumption
+from app.recover.journal import Step, StepState
 from app.recover.recovering import Recovered
 from app.recover.recovery_plan import RecoveryPlan
 
@@ -23,14 +24,26 @@ _PAGES = {"topics": "topic-recreated.md", "retention": "retention-exceeded.md"}
 _WIDTH = max(map(len, Step))
 
 
-def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
-    """For `--json`. `headroom_seconds` is null where it is unlimited or not known; see `headroom_known`."""
+def resumed_document(found: Sequence[Resumption], *, done: bool) -> Document:
+    lanes = [{"lane": one.lane, "position": one.position.nested(), "messages_at_most": one.messages} for one in found]
+    return {"lanes": lanes, "done": done}
+
+
+def resumed_text(document: Document) -> Iterator[str]:
+    then = ". Next: surelane run" if document["done"] else "; nothing was changed"
+    for one in document["lanes"]:
+        replay = f"from {offsets(one['position'])}, at most {one['messages_at_most']} messages to replay"
+        yield f"lane {one['lane']}: {replay}{then}"
+
+
+def plan_document(plan: RecoveryPlan) -> Document:
+    """`headroom_seconds` is null where it is unlimited or not known; see `headroom_known`."""
     finite = math.isfinite(plan.headroom_seconds)
     return {
         "snapshot": plan.manifest.name,
+        "driver": plan.manifest.driver.value,
         "ok": plan.ok,
-        "position": plan.manifest.seen.position.nested(),
-        "exact": plan.manifest.exact,
+        **position_document(plan.manifest),
         "checks": [vars(check) for check in plan.checks],
         "steps": list(plan.steps),
         "command": plan.command,
@@ -42,34 +55,30 @@ def plan_json(plan: RecoveryPlan) -> dict[str, Any]:
     }
 
 
-def plan_text(plan: RecoveryPlan) -> str:
-    return printable("\n".join(_lines(plan)))
-
-
-def _lines(plan: RecoveryPlan) -> Iterator[str]:
-    yield f"snapshot {plan.manifest.name} ({plan.manifest.driver}): {position(plan.manifest)}"
+def plan_text(document: Document) -> Iterator[str]:
+    checks, seconds = document["checks"], document["seconds"]
+    yield f"snapshot {document['snapshot']} ({document['driver']}): {position_text(document)}"
     yield "checked:"
-    for check in plan.checks:
-        yield f"  {'ok' if check.ok else 'FAULT':<6} {check.what}: {check.said}"
-    time = "nothing tells how long it takes" if plan.seconds is None else f"about {age(plan.seconds)}"
-    yield f"replay: at most {plan.messages:,} messages, {time}; Kafka keeps them {_headroom(plan.headroom_seconds)}"
+    yield from (f"  {'ok' if one['ok'] else 'FAULT':<6} {one['what']}: {one['said']}" for one in checks)
+    time = "how long it takes is unknown" if seconds is None else f"about {age(seconds)}"
+    yield f"replay: at most {document['messages_at_most']:,} messages, {time}; Kafka keeps them {_headroom(document)}"
     yield "lost:"
-    yield from (f"  {one}" for one in plan.lost)
-    if not plan.ok:
+    yield from (f"  {one}" for one in document["lost"])
+    if not document["ok"]:
         yield "this does not lead there: see the faults above"
-        yield from (
-            f"  {one.what}: ops/runbooks/{_PAGES[one.what]}" for one in plan.checks if not one.ok and one.what in _PAGES
-        )
+        faults = [one["what"] for one in checks if not one["ok"]]
+        yield from (f"  {what}: ops/runbooks/{_PAGES[what]}" for what in faults if what in _PAGES)
         return
     yield "plan:"
-    yield from (f"  {number}. {step}" for number, step in enumerate(plan.steps, 1))
-    yield f"all of it in one go: {plan.command}"
+    yield from (f"  {number}. {step}" for number, step in enumerate(document["steps"], 1))
+    yield f"all of it in one go: {document['command']}"
 
 
-def _headroom(seconds: float) -> str:
-    if math.isnan(seconds):
+def _headroom(document: Document) -> str:
+    if not document["headroom_known"]:
         return "for a time that depends on what is written"
-    return "without limit of time" if math.isinf(seconds) else f"for {age(seconds)} at least"
+    seconds = document["headroom_seconds"]
+    return "without limit of time" if seconds is None else f"for {age(seconds)} at least"
 
 
 class RecoveryProgress:
@@ -110,50 +119,48 @@ class RecoveryProgress:
             typer.echo(printable(words), err=True)
 
 
-def recovered_json(done: Recovered) -> dict[str, Any]:
-    url = None if done.url is None else done.url.set(password=None).render_as_string()
-    checks = [vars(check) for check in done.checks]
-    return {"snapshot": done.snapshot, "ok": done.ok, "url": url, "checks": checks, **done.course.as_json()}
-
-
-def recovered_text(done: Recovered) -> str:
-    """What the operator does next."""
-    return printable("\n".join(_next(done)))
-
-
-def course_text(name: str, course: Course) -> str:
-    return printable("\n".join(_course(name, course)))
-
-
-def _next(done: Recovered) -> Iterator[str]:
-    if done.url is None:
-        place = done.course.place
-        yield f"{done.snapshot} is recovered to {place.to if place else 'its place'}: nothing to do"
-        yield from (_line(step, one.said) for step, one in done.course.steps.items())
+def course_text(document: Document) -> Iterator[str]:
+    name, place = document["snapshot"], document["place"]
+    if place is None:
+        yield f"no recovery from {name} was begun"
         return
-    if not done.ok:
+    yield f"recovery from {name} to {place['to']}: {'finished' if document['finished'] else 'not finished'}"
+    for one in document["steps"]:
+        is_done = one["state"] == StepState.DONE
+        yield _line(one["step"], f"{one['said']} ({one['at']})" if is_done else f"{one['state']} {one['said']}".strip())
+    if not document["finished"]:
+        yield f"go on: surelane recover run --snapshot {name}"
+
+
+def recovered_document(done: Recovered) -> Document:
+    """`url` is without the password, `shown` marks its place; null where the recovery was finished before."""
+    return {
+        "snapshot": done.snapshot,
+        "ok": done.ok,
+        "url": None if done.url is None else done.url.set(password=None).render_as_string(),
+        "shown": None if done.url is None else done.url.render_as_string(hide_password=True),
+        "checks": [vars(check) for check in done.checks],
+        **done.course.as_json(),
+    }
+
+
+def recovered_text(document: Document) -> Iterator[str]:
+    """What the operator does next."""
+    if document["url"] is None:
+        place = document["place"]
+        yield f"{document['snapshot']} is recovered to {place['to'] if place else 'its place'}: nothing to do"
+        yield from (_line(one["step"], one["said"]) for one in document["steps"])
+        return
+    if not document["ok"]:
         yield "this is not right: see FAULT above. What was lost stays where it is, nothing points to the new place yet"
         return
     yield "next, in the configuration:"
     yield "  target:"
-    yield f"    url: {done.url.render_as_string(hide_password=True)}"
+    yield f"    url: {document['shown']}"
     yield "then:"
     yield "  surelane doctor"
     yield "  surelane run"
 
 
-def _course(name: str, course: Course) -> Iterator[str]:
-    if course.place is None:
-        yield f"no recovery from {name} was begun"
-        return
-    yield f"recovery from {name} to {course.place.to}: {'finished' if course.finished else 'not finished'}"
-    for step, one in course.steps.items():
-        outcome = f"{one.said} ({one.at})" if one.state is StepState.DONE else f"{one.state} {one.said}".strip()
-        yield _line(step, outcome)
-    if not course.finished:
-        yield f"go on: surelane recover run --snapshot {name}"
-
-
-def _line(step: Step, outcome: str) -> str:
-    number = list(Step).index(step) + 1
-    return f"{number}. {step:<{_WIDTH}}  {outcome}"
+def _line(step: str, outcome: str) -> str:
+    return f"{[*Step].index(Step(step)) + 1}. {step:<{_WIDTH}}  {outcome}"

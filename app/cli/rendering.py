@@ -1,16 +1,39 @@
-"""How every verb shows its results: tables, facts, times, durations, sizes; nothing in them controls the terminal."""
+"""How every verb shows its results: one document, printed as JSON or as text that is made from it alone.
+
+Nothing in the text controls the terminal.
+"""
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+import typer
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.model.offsets import Span
+from app.cli.terminal import console
+from app.model.offsets import Offsets
+
+#: a verb's result: what `--json` prints
+Document = dict[str, Any]
 
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1024
+
+
+def show(document: Document, text: Callable[[Document], Iterable[RenderableType]], *, as_json: bool) -> None:
+    """Print the document on stdout, or the parts of its text; a str is printed without folding."""
+    if as_json:
+        typer.echo(json.dumps(document))
+        return
+    for part in text(document):
+        if isinstance(part, str):
+            typer.echo(printable(part))
+        else:
+            console().print(part)
 
 
 def grid(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], title: str | None = None) -> Table:
@@ -44,6 +67,11 @@ def utc(time: datetime.datetime, *, zone: bool = True) -> str:
     return f"{time.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}{' UTC' if zone else ''}"
 
 
+def moment(iso: str | None, *, zone: bool = True) -> str:
+    """A document's time, to the second; "-" for none."""
+    return "-" if iso is None else utc(datetime.datetime.fromisoformat(iso), zone=zone)
+
+
 def age(seconds: float) -> str:
     """A duration in its two largest units."""
     whole = int(seconds)
@@ -64,9 +92,15 @@ def byte_size(count: float) -> str:
     return f"{count:.0f} {_UNITS[unit]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
 
 
-def ranges(span: Span, between: str = "\n") -> str:
-    """First and last offset of each partition that has messages."""
-    return between.join(f"{tp}@{span.start[tp]}..{end - 1}" for tp, end in span.end.items() if end > span.start[tp])
+def ranges(span: Document, between: str = "\n") -> str:
+    """First and last offset of each partition that has messages, of a document's `start` and `end`."""
+    start, end = Offsets.from_nested(span["start"]), Offsets.from_nested(span["end"])
+    return between.join(f"{tp}@{start[tp]}..{last - 1}" for tp, last in end.items() if last > start[tp])
+
+
+def offsets(nested: Mapping[str, Any], between: str = ", ") -> str:
+    """A document's position, `{topic: {partition: offset}}`."""
+    return str(Offsets.from_nested(nested)).replace(", ", between)  # no topic's name has a comma
 
 
 def _escape(character: str) -> str:

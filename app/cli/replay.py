@@ -1,6 +1,5 @@
 """`surelane replay`: builds the lane's tables again in another place, from the messages that made them."""
 
-import json
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +9,8 @@ from typing import Annotated
 import typer
 
 from app.cli.common_options import ConfigFile, Json
-from app.cli.replay_view import as_json, replayed_text
+from app.cli.rendering import show
+from app.cli.replay_view import replayed_document, replayed_text
 from app.cli.terminal import progress
 from app.config.loader import load
 from app.logs import warnings_only
@@ -87,7 +87,7 @@ def replay(
     options = ReplayOptions(start=start, goal=goal, anew=anew)
     with warnings_only(), _stopping() as stop, progress("replay", PROGRESS_SECONDS) as say:
         done = Replaying(place, options, stop=stop, progress=say).run()
-    typer.echo(json.dumps(as_json(done, config)) if json_ else replayed_text(done, config))
+    show(replayed_document(done, config), replayed_text, as_json=json_)
 
 
 @contextmanager

@@ -1,70 +1,65 @@
-"""Replays as text and as JSON."""
+"""Replays as documents and as text."""
 
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from app.cli.rendering import printable
-from app.replay.destination import RebuildPlace
+from app.cli.rendering import Document, offsets
 from app.replay.replay import Replayed
-from app.replay.skip_comparison import ReplaySkips
 
 #: most skipped messages listed one by one
 SHOWN = 10
 
 
-def as_json(done: Replayed, config: Path | None) -> dict[str, Any]:
+def replayed_document(done: Replayed, config: Path | None) -> Document:
+    """`verify`: the command that compares the target with the replay."""
+    place = done.place
+    verify = ["surelane", "verify", *(["--config", str(config)] if config else [])]
+    verify += ["--against", place.shown, "--same-names"] if place.is_elsewhere else ["--against-schema", place.shown]
     return {
         "lane": done.mark.lane,
-        "into": done.place.shown,
-        "schema": done.place.own,
+        "into": place.shown,
+        "schema": place.own,
         "from": done.mark.start.nested(),
         "to": done.mark.goal.nested(),
         "position": done.position.nested(),
         "held": done.held,
         "messages": done.counts.as_dict(),
+        "messages_of_call": done.messages,
         "seconds": round(done.seconds, 3),
         "skipped": done.skips.as_json(),
         "left_out": list(done.left_out),
-        "verify": verify_command(done.place, config),
+        "verify": shlex.join(verify),
     }
 
 
-def replayed_text(done: Replayed, config: Path | None) -> str:
-    return printable("\n".join(_lines(done, config)))
-
-
-def verify_command(place: RebuildPlace, config: Path | None) -> str:
-    """The command that compares the target with the replay."""
-    words = ["surelane", "verify", *(["--config", str(config)] if config else [])]
-    words += ["--against", place.shown, "--same-names"] if place.is_elsewhere else ["--against-schema", place.shown]
-    return shlex.join(words)
-
-
-def _lines(done: Replayed, config: Path | None) -> Iterator[str]:
-    yield f"lane {done.mark.lane}, replayed into {done.place.shown}: from {done.mark.start} to {done.mark.goal}"
-    rate = f", {done.messages / done.seconds:,.0f}/s" if done.messages and done.seconds else ""
-    counts = ", ".join(f"{count:,} {name}" for name, count in done.counts.as_dict().items() if count)
-    yield f"{counts or 'there was nothing in it'}; this call: {done.messages:,} in {done.seconds:,.1f} s{rate}"
-    if done.held:
+def replayed_text(document: Document) -> Iterator[str]:
+    start, goal, held = offsets(document["from"]), offsets(document["to"]), document["held"]
+    yield f"lane {document['lane']}, replayed into {document['into']}: from {start} to {goal}"
+    messages, seconds = document["messages_of_call"], document["seconds"]
+    rate = f", {messages / seconds:,.0f}/s" if messages and seconds else ""
+    counts = ", ".join(f"{count:,} {name}" for name, count in document["messages"].items() if count)
+    yield f"{counts or 'there was nothing in it'}; this call: {messages:,} in {seconds:,.1f} s{rate}"
+    if held:
         yield (
-            f"applied up to {done.position}: {done.held:,} messages behind it wait for the rest of a source "
+            f"applied up to {offsets(document['position'])}: {held:,} messages behind it wait for the rest of a source "
             "transaction, or of a changed key, which is not before --to"
         )
-    yield from _skipped(done.skips)
-    yield from (f"not made: {one}" for one in done.left_out)
-    yield f"next: {verify_command(done.place, config)}"
+    yield from _skipped(document["skipped"])
+    yield from (f"not made: {one}" for one in document["left_out"])
+    yield f"next: {document['verify']}"
 
 
-def _skipped(skips: ReplaySkips) -> Iterator[str]:
-    if not skips.there and not skips.here:
+def _skipped(skips: Document) -> Iterator[str]:
+    if not skips["by_lane"] and not skips["by_replay"]:
         return
-    yield f"skipped in this range: {len(skips.there):,} by the lane, {len(skips.here):,} by the replay"
+    yield f"skipped in this range: {skips['by_lane']:,} by the lane, {skips['by_replay']:,} by the replay"
     for what, found in (
-        ("skipped by the lane, applied here", skips.only_there),
-        ("applied by the lane, skipped here", skips.only_here),
+        ("skipped by the lane, applied here", skips["only_by_lane"]),
+        ("applied by the lane, skipped here", skips["only_by_replay"]),
     ):
-        yield from (f"  {what}: {one.position} {one.table or ''} ({one.state})" for one in found[:SHOWN])
+        for one in found[:SHOWN]:
+            position = f"{one['topic']}[{one['partition']}]@{one['offset']}"
+            yield f"  {what}: {position} {one['table'] or ''} ({one['state']})"
         if len(found) > SHOWN:
             yield f"  ... and {len(found) - SHOWN:,} more"

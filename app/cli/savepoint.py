@@ -1,6 +1,5 @@
 """`surelane savepoint`: keeps what a lane is at a position, and says whether a configuration goes on from there."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +8,17 @@ import typer
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
 from app.cli.main import version
-from app.cli.savepoint_view import checked, created_text, facts, listed
-from app.cli.terminal import confirm, console, progress
+from app.cli.rendering import show as show_document
+from app.cli.savepoint_view import (
+    checked_document,
+    checked_text,
+    created_text,
+    listed_text,
+    savepoint_document,
+    shown_text,
+    verified_text,
+)
+from app.cli.terminal import confirm, progress
 from app.config.loader import load
 from app.config.settings import Settings
 from app.errors import ExitStatus
@@ -66,7 +74,8 @@ def create(
         else:
             made = picture(settings, name, version())
     folder.write(made)
-    typer.echo(json.dumps(made.as_json()) if json_ else created_text(made, folder.root))
+    document = {**savepoint_document(made), "folder": str(folder.root / name)}
+    show_document(document, created_text, as_json=json_)
 
 
 @app.command(epilog="Examples:\n\n  surelane savepoint resume\n\n  surelane savepoint resume --config surelane.yaml")
@@ -85,15 +94,8 @@ def list_savepoints(config: ConfigFile = None, json_: Json = False) -> None:
     folder = _folder(load(config))
     broken = {name: why for name in folder.names() if (why := folder.problem(name)) is not None}
     found = sorted((folder.get(name) for name in folder.names() if name not in broken), key=lambda one: one.made_at)
-    if json_:
-        typer.echo(json.dumps({"savepoints": [one.as_json() for one in found], "broken": broken}))
-        return
-    if found:
-        console().print(listed(found))
-    else:
-        typer.echo(f"there is no savepoint in {folder.root}")
-    for name, why in broken.items():
-        typer.echo(f"{name}: cannot be used: {why}")
+    document = {"directory": str(folder.root), "savepoints": list(map(savepoint_document, found)), "broken": broken}
+    show_document(document, listed_text, as_json=json_)
 
 
 @app.command(
@@ -102,11 +104,7 @@ def list_savepoints(config: ConfigFile = None, json_: Json = False) -> None:
 )
 def show(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
     """Show one: positions, pins, quarantine, versions."""
-    found = _folder(load(config)).get(name)
-    if json_:
-        typer.echo(json.dumps(found.as_json()))
-    else:
-        console().print(facts(found))
+    show_document(savepoint_document(_folder(load(config)).get(name)), shown_text, as_json=json_)
 
 
 @app.command(
@@ -117,10 +115,8 @@ def verify(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
     """Read one again: is it what was written? Ends with status 16 when it cannot be used."""
     folder = _folder(load(config))
     problem = folder.problem(name)
-    if json_:
-        typer.echo(json.dumps({"name": name, "usable": problem is None, "problem": problem}))
-    else:
-        typer.echo(f"{name}: {'whole' if problem is None else f'cannot be used: {problem}'}")
+    document = {"name": name, "usable": problem is None, "problem": problem}
+    show_document(document, verified_text, as_json=json_)
     if problem is not None:
         raise typer.Exit(ExitStatus.DIFFERENT)
 
@@ -161,14 +157,7 @@ def check(
     settings = load(config)
     found = _folder(settings).get(name)
     results = compare(found.items, items(settings), allow or ())
-    if json_:
-        typer.echo(
-            json.dumps(
-                {"name": name, "fits": not any(one.blocks for one in results), "items": list(map(vars, results))}
-            )
-        )
-    else:
-        console().print(checked(results))
+    show_document(checked_document(name, results), checked_text, as_json=json_)
     if any(one.blocks for one in results):
         raise typer.Exit(ExitStatus.DIFFERENT)
 

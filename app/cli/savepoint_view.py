@@ -1,64 +1,87 @@
-"""Savepoints as tables and text."""
+"""Savepoints as JSON documents, and as text made from them."""
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from rich.table import Table
+from rich.console import RenderableType
 
-from app.cli.rendering import facts_table, grid, printable, utc
+from app.cli.rendering import Document, facts_table, grid, moment, offsets
 from app.savepoint.compatibility import ItemResult
 from app.savepoint.fingerprint import fingerprint
-from app.savepoint.savepoint import SavedLane, Savepoint
+from app.savepoint.savepoint import Savepoint
 
 
-def created_text(made: Savepoint, root: Path) -> str:
-    """The written savepoint."""
-    return printable(f"{made.name}: {root / made.name}\n  position {made.position}")
+def savepoint_document(one: Savepoint) -> Document:
+    return {**one.as_json(), "fingerprint": fingerprint(one.items)}
 
 
-def listed(found: Iterable[Savepoint]) -> Table:
-    """A line for each savepoint."""
+def created_text(document: Document) -> Iterator[str]:
+    yield f"{document['name']}: {document['folder']}"
+    yield f"  position {offsets(document['position'])}"
+
+
+def listed_text(document: Document) -> Iterator[RenderableType]:
     rows = [
-        (one.name, one.lane, utc(one.made_at), str(one.position), one.versions.surelane, _snapshot(one))
-        for one in found
+        (
+            one["name"],
+            one["lane"],
+            moment(one["made_at"]),
+            offsets(one["position"]),
+            one["versions"]["surelane"],
+            _snapshot(one),
+        )
+        for one in document["savepoints"]
     ]
-    return grid(("name", "lane", "made", "position", "surelane", "snapshot"), rows)
+    if rows:
+        yield grid(("name", "lane", "made", "position", "surelane", "snapshot"), rows)
+    else:
+        yield f"there is no savepoint in {document['directory']}"
+    yield from (f"{name}: cannot be used: {why}" for name, why in document["broken"].items())
 
 
-def facts(one: Savepoint) -> Table:
-    """The facts of a savepoint."""
-    return facts_table(
+def shown_text(one: Document) -> Iterator[RenderableType]:
+    yield facts_table(
         {
-            "name": one.name,
-            "made": utc(one.made_at),
-            "position": str(one.position),
-            "lanes": "\n".join(map(_lane, one.lanes)),
-            "cluster": one.cluster_id or "not pinned",
-            "topics": ", ".join(f"{name} ({topic_id})" for name, topic_id in one.topics.items()) or "none",
-            "quarantine": "\n".join(map(_quarantine, one.lanes)),
+            "name": one["name"],
+            "made": moment(one["made_at"]),
+            "position": offsets(one["position"]),
+            "lanes": "\n".join(map(_lane, one["lanes"])),
+            "cluster": one["cluster_id"] or "not pinned",
+            "topics": ", ".join(f"{name} ({topic_id})" for name, topic_id in one["topics"].items()) or "none",
+            "quarantine": "\n".join(map(_quarantine, one["lanes"])),
             "snapshot": _snapshot(one),
-            "state": ", ".join(one.state) or "none",
-            "versions": ", ".join(f"{name} {value}" for name, value in vars(one.versions).items()),
-            "configuration": fingerprint(one.items),
+            "state": ", ".join(one["state"]) or "none",
+            "versions": ", ".join(f"{name} {value}" for name, value in one["versions"].items()),
+            "configuration": one["fingerprint"],
         }
     )
 
 
-def checked(results: Iterable[ItemResult]) -> Table:
-    """A line for each item."""
-    return grid(("item", "result", "why"), [(one.item, one.compatibility.value, one.why) for one in results])
+def verified_text(document: Document) -> Iterator[str]:
+    problem = document["problem"]
+    yield f"{document['name']}: {'whole' if problem is None else f'cannot be used: {problem}'}"
 
 
-def _lane(one: SavedLane) -> str:
-    at = one.position
-    read = "" if at.read == at.applied else f", read to {at.read}"
-    return f"lane {at.lane}: {at.applied}, generation {at.generation}, epoch {at.epoch}{read}"
+def checked_document(name: str, results: Sequence[ItemResult]) -> Document:
+    return {"name": name, "fits": not any(one.blocks for one in results), "items": list(map(vars, results))}
 
 
-def _quarantine(one: SavedLane) -> str:
-    counts = ", ".join(f"{count} {state}" for state, count in one.quarantine.items() if count) or "none"
-    return f"{one.position.lane}: {counts}; {len(one.parked)} keys wait; {one.suspects} suspects"
+def checked_text(document: Document) -> Iterator[RenderableType]:
+    yield grid(
+        ("item", "result", "why"), [(one["item"], one["compatibility"], one["why"]) for one in document["items"]]
+    )
 
 
-def _snapshot(one: Savepoint) -> str:
-    return "none" if one.snapshot is None else one.snapshot[0]
+def _lane(one: dict[str, Any]) -> str:
+    applied, read = one["applied"], one["read"]
+    more = "" if read == applied else f", read to {offsets(read)}"
+    return f"lane {one['lane']}: {offsets(applied)}, generation {one['generation']}, epoch {one['epoch']}{more}"
+
+
+def _quarantine(one: dict[str, Any]) -> str:
+    counts = ", ".join(f"{count} {state}" for state, count in one["quarantine"].items() if count) or "none"
+    return f"{one['lane']}: {counts}; {len(one['parked'])} keys wait; {one['suspects']} suspects"
+
+
+def _snapshot(one: Document) -> str:
+    return "none" if one["snapshot"] is None else one["snapshot"]["name"]

@@ -1,6 +1,5 @@
 """`surelane snapshot`: takes snapshots of the target while the lane runs, and restores them in another place."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -8,8 +7,18 @@ from typing import Annotated
 import typer
 
 from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots
-from app.cli.snapshot_view import as_json, facts, listed, made_text, restored_json, restored_text
-from app.cli.terminal import confirm, console, progress
+from app.cli.rendering import show
+from app.cli.snapshot_view import (
+    listing_document,
+    listing_text,
+    made_document,
+    made_text,
+    restored_document,
+    restored_text,
+    verified_document,
+    verified_text,
+)
+from app.cli.terminal import confirm, progress
 from app.config.loader import load
 from app.config.settings import Settings, SnapshotDriver
 from app.errors import ExitStatus
@@ -50,11 +59,7 @@ def create(
     settings = load(config)
     with _opened(settings) as snapshots:
         made = snapshots.create(name, driver, keep)
-    if json_:
-        more = {"deleted": made.deleted, "trouble": made.trouble}
-        typer.echo(json.dumps(as_json(made.stored) | more))
-        return
-    typer.echo(made_text(made))
+    show(made_document(made), made_text, as_json=json_)
 
 
 @app.command(
@@ -65,19 +70,7 @@ def list_snapshots(config: ConfigFile = None, json_: Json = False) -> None:
     """Show the snapshots that are whole, the oldest first."""
     with _opened(load(config)) as snapshots:
         found = snapshots.listing()
-    if json_:
-        broken = [{"name": name, "why": why} for name, why in found.broken]
-        every = [as_json(one) for one in found.snapshots]
-        typer.echo(json.dumps({"snapshots": every, "unfinished": found.unfinished, "broken": broken}))
-        return
-    if found.snapshots:
-        console().print(listed(found.snapshots))
-    else:
-        typer.echo(f"there is no snapshot in {snapshots.directory.root}")
-    for name in found.unfinished:
-        typer.echo(f"{name}: is being made, or its process died over it (the next create clears it away then)")
-    for name, why in found.broken:
-        typer.echo(f"{name}: cannot be used: {why}")
+    show(listing_document(found, snapshots.directory.root), listing_text, as_json=json_)
 
 
 @app.command(
@@ -87,18 +80,12 @@ def list_snapshots(config: ConfigFile = None, json_: Json = False) -> None:
 def verify(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
     """Read all of one again: checksums, and what Postgres' own tools say (pg_verifybackup, pg_restore --list).
 
-    Ends with status 16 when something differs. Whether its rows are right tells a restore with `surelane verify`.
+    Ends with status 16 when something differs. Whether its rows are right is shown by a restore and `surelane verify`.
     """
     with _opened(load(config)) as snapshots:
         faults = snapshots.faults(name)
         stored = snapshots.directory.get(name)
-    if json_:
-        typer.echo(json.dumps({"name": name, "sound": not faults, "faults": faults}))
-    else:
-        console().print(facts(stored))
-        for one in faults:
-            typer.echo(one)
-        typer.echo(f"{name}: {'sound' if not faults else f'{len(faults)} faults'}")
+    show(verified_document(stored, faults), verified_text, as_json=json_)
     if faults:
         raise typer.Exit(ExitStatus.DIFFERENT)
 
@@ -152,10 +139,7 @@ def restore(
     destination = RestorePlace(to=to, port=port, max_prepared_transactions=slots, owners=not no_owner)
     with _opened(settings) as snapshots:
         stored, restored = snapshots.restore(name, destination)
-    if json_:
-        typer.echo(json.dumps(restored_json(stored, restored)))
-        return
-    typer.echo(restored_text(stored, restored))
+    show(restored_document(stored, restored), restored_text, as_json=json_)
 
 
 @contextmanager

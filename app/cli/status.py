@@ -1,27 +1,29 @@
 """`surelane status`: the status of the lane, running or not."""
 
-import datetime
-import json
 import sys
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 from sqlalchemy import Engine
 
 from app.cli.common_options import ConfigFile, Json
-from app.cli.lane_status import LaneStatus, Report, StageStatus, WriterStatus, read_report
-from app.cli.terminal import console
+from app.cli.lane_status import LaneStatus, Report, StageStatus, read_report
+from app.cli.rendering import Document, moment, offsets, printable, show
 from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import Unreachable
 from app.kafka.broker import Broker
-from app.model.in_flight import InFlight
+from app.model.offsets import Offsets
 
 WATCH_SECONDS = 1.0
 COLOURS = {"running": "green", "starting": "yellow", "stopped": "yellow", "failed": "red"}
@@ -42,86 +44,114 @@ def status(config: ConfigFile = None, as_json: Json = False, watch: Watch = Fals
         if watch:
             _watch(settings, engine, broker)
         else:
-            _show(read_report(settings, engine, broker), as_json=as_json)
-
-
-def _show(report: Report, *, as_json: bool) -> None:
-    if report.trouble:
-        print(f"surelane: the lag is not known: {report.trouble}", file=sys.stderr)
-    if as_json:
-        lanes = {"lanes": [lane.as_json() for lane in report.lanes]} if report.lanes else {}
-        print(json.dumps(report.status.as_json() | lanes))
-    else:
-        console().print(_view(report))
+            report = read_report(settings, engine, broker)
+            if report.trouble:
+                print(f"surelane: the lag is not known: {report.trouble}", file=sys.stderr)
+            show(status_document(report), status_text, as_json=as_json)
 
 
 def _watch(settings: Settings, engine: Engine, broker: Broker) -> None:
-    with Live(auto_refresh=False) as live:
-        try:
-            while True:
-                live.update(_current_view(settings, engine, broker), refresh=True)
-                time.sleep(WATCH_SECONDS)
-        except KeyboardInterrupt:
-            return
+    """Show the present status until Ctrl-C; a server that does not answer is shown as its error, and asked again."""
+    with Live(auto_refresh=False) as live, suppress(KeyboardInterrupt):
+        while True:
+            try:
+                view = Group(*status_text(status_document(read_report(settings, engine, broker))))
+            except Unreachable as error:
+                view = Group(Text(str(error), style="red"))
+            live.update(view, refresh=True)
+            time.sleep(WATCH_SECONDS)
 
 
-def _current_view(settings: Settings, engine: Engine, broker: Broker) -> Group:
-    """The present status; a server that does not answer is shown as its error, and read again the next time."""
-    try:
-        return _view(read_report(settings, engine, broker))
-    except Unreachable as error:
-        return Group(Text(str(error), style="red"))
+def status_document(report: Report) -> Document:
+    """`lanes` only where there are several, `lag_trouble` only where the lag is not known."""
+    lanes = {"lanes": [_lane_document(one) for one in report.lanes]} if report.lanes else {}
+    trouble = {"lag_trouble": report.trouble.message} if report.trouble else {}
+    return _lane_document(report.status) | lanes | trouble
 
 
-def _view(report: Report) -> Group:
-    parts: list[Table | Text] = [_table(report.status)]
-    if report.lanes:
-        parts.append(_lanes(report.lanes))
-    if report.status.stage is not None and report.status.stage.seen.spans:
-        parts.append(_spans(report.status.stage.seen.spans))
-    if report.trouble:
-        parts.append(Text(f"the lag is not known: {report.trouble.message}", style="yellow"))
-    return Group(*parts)
+def _lane_document(lane: LaneStatus) -> Document:
+    writer = lane.writer and vars(lane.writer) | {"since": lane.writer.since and lane.writer.since.isoformat()}
+    shown = {"position": lane.position.nested(), "in_doubt": list(lane.in_doubt), "writer": writer}
+    return vars(lane) | shown | {"stage": lane.stage and _stage_document(lane.stage)}
 
 
-def _table(status: LaneStatus) -> Table:
-    table = Table("", "", show_header=False, title=f"lane {status.lane}", title_justify="left")
-    table.add_row("state", Text(status.state, style=COLOURS.get(status.state, "")))
-    table.add_row("generation, epoch", f"{_or_dash(status.generation)}, {_or_dash(status.epoch)}")
-    table.add_row("writer", _writer(status.writer))
-    table.add_row("position", "\n".join(f"{tp}@{offset}" for tp, offset in status.position.items()) or "never started")
-    table.add_row("lag", _lag(status))
-    plans = ", ".join(f"{plan} {count:,}" for plan, count in status.plans.items())
-    table.add_row("plans", f"{plans} of the last {sum(status.plans.values()):,} epochs" if plans else "none")
-    if status.stage is not None:
-        table.add_row("stage", _stage(status.stage))
-    table.add_row("in doubt", "\n".join(status.in_doubt) or "none")
-    table.add_row("last error", status.last_error or "none")
+def _stage_document(stage: StageStatus) -> Document:
+    return {
+        "processes": [asdict(one) for one in stage.seen.processes],
+        "idle": len(stage.seen.idle),
+        "spans": [
+            {
+                "lane": one.lane,
+                "process": one.process and asdict(one.process),
+                "start": one.span.start.nested(),
+                "end": one.span.end.nested(),
+                "state": one.state.value,
+                "age_seconds": one.age_seconds,
+                "bytes": one.size,
+            }
+            for one in stage.seen.spans
+        ],
+        "ahead_bytes": stage.seen.ahead_bytes,
+        "ahead_limit_bytes": stage.limit,
+    }
+
+
+def status_text(document: Document) -> Iterator[RenderableType]:
+    yield _lane(document)
+    if "lanes" in document:
+        yield _lanes(document["lanes"])
+    if document["stage"] and document["stage"]["spans"]:
+        yield _spans(document["stage"]["spans"])
+    if "lag_trouble" in document:
+        yield Text(printable(f"the lag is not known: {document['lag_trouble']}"), style="yellow")
+
+
+def _lane(document: Document) -> Table:
+    plans = ", ".join(f"{plan} {count:,}" for plan, count in document["plans"].items())
+    lines = {
+        "generation, epoch": f"{_or_dash(document['generation'])}, {_or_dash(document['epoch'])}",
+        "writer": _writer(document["writer"]),
+        "position": offsets(document["position"], "\n") if document["position"] else "never started",
+        "lag": _lag(document["lag_messages"], document["lag_seconds"]),
+        "plans": f"{plans} of the last {sum(document['plans'].values()):,} epochs" if plans else "none",
+        **({"stage": _stage(document["stage"])} if document["stage"] else {}),
+        "in doubt": "\n".join(document["in_doubt"]) or "none",
+        "last error": document["last_error"] or "none",
+    }
+    table = Table("", "", show_header=False, title=f"lane {document['lane']}", title_justify="left")
+    table.add_row("state", _state(document))
+    for name, line in lines.items():
+        table.add_row(name, Text(printable(line)))
     return table
 
 
-def _lanes(lanes: tuple[LaneStatus, ...]) -> Table:
+def _lanes(lanes: Sequence[Document]) -> Table:
     table = Table("lane", "state", "generation", "epoch", "position", "last error")
     for lane in lanes:
-        state = Text(lane.state, style=COLOURS.get(lane.state, ""))
-        numbers = (_or_dash(lane.generation), _or_dash(lane.epoch), str(lane.position))
-        table.add_row(lane.lane, state, *numbers, lane.last_error or "")
+        numbers = (_or_dash(lane["generation"]), _or_dash(lane["epoch"]), offsets(lane["position"]))
+        table.add_row(lane["lane"], _state(lane), *numbers, Text(printable(lane["last_error"] or "")))
     return table
 
 
-def _stage(stage: StageStatus) -> str:
-    hosts = ", ".join(f"{count} on {host}" for host, count in sorted(stage.seen.by_host.items()))
-    idle = len(stage.seen.idle)
-    processes = f"processes: {hosts}; {idle} idle" if hosts else "no process is connected"
-    return f"{processes}\n{_mib(stage.seen.ahead_bytes)} of {_mib(stage.limit)} MiB staged ahead"
+def _state(lane: Document) -> Text:
+    return Text(lane["state"], style=COLOURS.get(lane["state"], ""))
 
 
-def _spans(spans: tuple[InFlight, ...]) -> Table:
+def _stage(stage: Document) -> str:
+    by_host = Counter(one["host"] for one in stage["processes"])
+    hosts = ", ".join(f"{count} on {host}" for host, count in sorted(by_host.items()))
+    processes = f"processes: {hosts}; {stage['idle']} idle" if hosts else "no process is connected"
+    return f"{processes}\n{_mib(stage['ahead_bytes'])} of {_mib(stage['ahead_limit_bytes'])} MiB staged ahead"
+
+
+def _spans(spans: Sequence[Document]) -> Table:
     table = Table("span in flight", "process", "state", "for", "MiB", title="stage", title_justify="left")
     for one in spans:
-        ranges = "\n".join(f"{tp} {one.span.start[tp]} to {end}" for tp, end in one.span.end.items())
-        process = "-" if one.process is None else f"{one.process.pid} on {one.process.host}, slot {one.process.slot}"
-        table.add_row(ranges or "kept messages", process, one.state.value, f"{one.age_seconds:.1f} s", _mib(one.size))
+        start, end = (Offsets.from_nested(one[name]) for name in ("start", "end"))
+        ranges = "\n".join(f"{tp} {start[tp]} to {offset}" for tp, offset in end.items())
+        process = "{pid} on {host}, slot {slot}".format_map(one["process"]) if one["process"] else "-"
+        numbers = (f"{one['age_seconds']:.1f} s", _mib(one["bytes"]))
+        table.add_row(ranges or "kept messages", process, one["state"], *numbers)
     return table
 
 
@@ -129,24 +159,22 @@ def _mib(size: int) -> str:
     return f"{size / (1 << 20):,.1f}"
 
 
-def _writer(writer: WriterStatus | None) -> str:
+def _writer(writer: Document | None) -> str:
     if writer is None:
         return "-"
-    process = "not known" if writer.pid is None else f"process {writer.pid} on {writer.host}"
-    since = f", since {writer.since.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC" if writer.since else ""
+    process = "not known" if writer["pid"] is None else f"process {writer['pid']} on {writer['host']}"
+    since = f", since {moment(writer['since'])}" if writer["since"] else ""
     lock = "the lane's lock is free"
-    if writer.backend is not None:
-        lock = f"backend {writer.backend} from {writer.client or 'an unknown address'} holds the lane's lock"
+    if writer["backend"] is not None:
+        lock = f"backend {writer['backend']} from {writer['client'] or 'an unknown address'} holds the lane's lock"
     return f"{process}{since}\n{lock}"
 
 
-def _lag(status: LaneStatus) -> str:
-    if status.lag_messages == 0:
-        return "caught up"
-    if status.lag_messages is None:
+def _lag(messages: int | None, seconds: float | None) -> str:
+    if messages is None:
         return "not known"
-    seconds = "age not known" if status.lag_seconds is None else f"oldest {status.lag_seconds:,.1f} s"
-    return f"{status.lag_messages:,} messages, {seconds}"
+    oldest = "age not known" if seconds is None else f"oldest {seconds:,.1f} s"
+    return f"{messages:,} messages, {oldest}" if messages else "caught up"
 
 
 def _or_dash(number: int | None) -> str:

@@ -1,14 +1,14 @@
 """`surelane verify`: compares the target with another database."""
 
-import json
 from typing import Annotated
 
 import typer
 
 from app.cli.common_options import ConfigFile, Json, database_url
 from app.cli.comparing import Tables, Wait, comparing
-from app.cli.terminal import console, progress
-from app.cli.verify_view import as_json, differences, listed, outcome_text
+from app.cli.rendering import show
+from app.cli.terminal import progress
+from app.cli.verify_view import verify_document, verify_text
 from app.config.loader import load
 from app.errors import ExitStatus
 from app.verify.pairs import Choice
@@ -59,7 +59,7 @@ def verify(
     same_names: SameNames = False,
     wait: Wait = 0.0,
     resume: Resume = False,
-    show: Show = SHOWN,
+    keys: Show = SHOWN,
     json_: Json = False,
 ) -> None:
     """Compare the target with another database, its source say: table by table, by counts and hashes of key ranges.
@@ -74,11 +74,6 @@ def verify(
     choice = Choice(tuple(tables or ()), after, same_names, schema)
     with progress("verify") as say:
         outcome = comparing(settings, url, choice, say).run(wait, resume=resume)
-    if json_:
-        typer.echo(json.dumps(as_json(outcome, show)))
-    else:
-        console().print(listed(outcome))
-        for line in (*differences(outcome, show), outcome_text(outcome)):
-            typer.echo(line)
+    show(verify_document(outcome, keys), verify_text, as_json=json_)
     if not outcome.equal:
         raise typer.Exit(ExitStatus.DIFFERENT)

@@ -1,36 +1,57 @@
-"""Comparisons as tables, text and JSON."""
+"""A comparison as a document, and its text."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from rich.table import Table
+from rich.console import RenderableType
 from rich.text import Text
 
-from app.cli.rendering import grid, printable
+from app.cli.rendering import Document, grid, moment, offsets
 from app.quarantine.lossless_json import HIDDEN
 from app.verify.pair import Pair
-from app.verify.positions import SidePositions
 from app.verify.result import Difference, DifferenceKind, TableResult, Values
-from app.verify.side import SHOWN_CHARACTERS, Key
+from app.verify.side import SHOWN_CHARACTERS
 from app.verify.verify import VerifyOutcome
 
 
-def as_json(outcome: VerifyOutcome, show: int) -> dict[str, Any]:
-    """For `--json`, with the first `show` differing keys of each table."""
-    done = outcome.record
+def verify_document(outcome: VerifyOutcome, show: int) -> Document:
+    """With the first `show` differing keys of each table."""
+    done, stands = outcome.record, outcome.standing
+    positions: Document = {}
+    if stands:
+        nested = {"target": stands.target.nested(), "other": stands.other.nested()}
+        positions = {"positions": {**nested, "apart": stands.apart}}
     return {
         "lane": done.lane,
         "against": done.against,
         "equal": outcome.equal,
         "rows": done.rows,
         "differing": done.differing,
-        **({"positions": _positions(outcome.standing)} if outcome.standing else {}),
+        **positions,
         "tables": [_table(one, show) for one in outcome.tables],
         "skipped": [{"table": one.table, "why": one.why} for one in outcome.skipped],
     }
 
 
-def _table(one: TableResult, show: int) -> dict[str, Any]:
+def verify_text(document: Document) -> Iterator[RenderableType]:
+    rows: list[Sequence[str | Text]] = []
+    for one in document["tables"]:
+        numbers = (one["rows"]["target"], one["rows"]["other"], *(one[kind] for kind in DifferenceKind))
+        verdict = Text("equal", style="green") if one["equal"] else Text("DIFFERENT", style="red")
+        rows.append((one["table"], *(f"{number:,}" for number in numbers), verdict))
+    yield grid(("table", "rows", "other rows", *DifferenceKind, "result"), rows)
+    yield from _differences(document)
+    yield sentence(document)
+
+
+def sentence(document: Document) -> str:
+    """The result in a sentence."""
+    found = "equal" if document["equal"] else f"{document['differing']:,} keys differ"
+    count = len(document["tables"])
+    tables = "1 table" if count == 1 else f"{count:,} tables"
+    return f"{tables}, {document['rows']:,} rows, against {document['against']}: {found}"
+
+
+def _table(one: TableResult, show: int) -> Document:
     return {
         "table": str(one.pair.target),
         "other": str(one.pair.other),
@@ -44,17 +65,14 @@ def _table(one: TableResult, show: int) -> dict[str, Any]:
     }
 
 
-def _positions(found: SidePositions) -> dict[str, Any]:
-    return {"target": found.target.nested(), "other": found.other.nested(), "apart": found.apart}
-
-
-def _difference(pair: Pair, found: Difference) -> dict[str, Any]:
-    columns = {one.column: {"target": _value(one, one.target), "other": _value(one, one.other)} for one in found.values}
-    return {"key": _key(pair, found.key), "kind": found.kind.value, "columns": columns}
-
-
-def _key(pair: Pair, key: Key) -> dict[str, str | None]:
-    return {name: HIDDEN if name in pair.hidden else text for name, text in zip(pair.key, key, strict=True)}
+def _difference(pair: Pair, found: Difference) -> Document:
+    return {
+        "key": {name: HIDDEN if name in pair.hidden else text for name, text in zip(pair.key, found.key, strict=True)},
+        "kind": found.kind.value,
+        "columns": {
+            one.column: {"target": _value(one, one.target), "other": _value(one, one.other)} for one in found.values
+        },
+    }
 
 
 def _value(one: Values, text: str | None) -> str | None:
@@ -63,54 +81,34 @@ def _value(one: Values, text: str | None) -> str | None:
     return text if text is None or len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-def listed(outcome: VerifyOutcome) -> Table:
-    """A line for each compared table."""
-    rows: list[Sequence[str | Text]] = []
-    for one in outcome.tables:
-        numbers = (one.target_rows, one.other_rows, *one.counts.values())
-        verdict = Text("DIFFERENT", style="red") if one.differing else Text("equal", style="green")
-        rows.append((str(one.pair), *(f"{number:,}" for number in numbers), verdict))
-    return grid(("table", "rows", "other rows", *DifferenceKind, "result"), rows)
-
-
-def differences(outcome: VerifyOutcome, show: int) -> Iterator[str]:
-    """The first `show` differing keys of each table, and what was not compared."""
-    for one in outcome.tables:
-        if one.differing:
-            yield printable(f"\n{one.pair}, against {one.pair.other}")
-        for found in one.differences[:show]:
-            yield printable(_line(one.pair, found))
-        if (more := one.differing - min(len(one.differences), show)) and one.differing:
+def _differences(document: Document) -> Iterator[str]:
+    """The differing keys of each table, and what was not compared."""
+    tables = document["tables"]
+    for one in tables:
+        if not one["equal"]:
+            yield f"\n{one['table']}, against {one['other']}"
+        yield from map(_line, one["differences"])
+        if more := sum(one[kind] for kind in DifferenceKind) - len(one["differences"]):
             yield f"  ... and {more:,} more"
-    for one in outcome.tables:
-        if one.pair.left_out:
-            yield printable(f"{one.pair}: not compared: {', '.join(one.pair.left_out)}")
-    for one in outcome.skipped:
-        yield printable(f"{one.table}: not compared: {one.why}")
-    for one in outcome.tables:
-        if one.compared_at:
-            yield printable(
-                f"{one.pair}: compared at {one.compared_at:%Y-%m-%d %H:%M:%S} UTC, by the call that was killed"
-            )
-    if (found := outcome.standing) and found.apart:
-        yield printable(f"the target is at {found.target}, the replay at {found.other}: {found.apart:,} offsets apart")
+    for one in tables:
+        if one["not_compared"]:
+            yield f"{one['table']}: not compared: {', '.join(one['not_compared'])}"
+    for one in document["skipped"]:
+        yield f"{one['table']}: not compared: {one['why']}"
+    for one in tables:
+        if "compared_at" in one:
+            yield f"{one['table']}: compared at {moment(one['compared_at'])}, by the call that was killed"
+    if (found := document.get("positions")) and found["apart"]:
+        target, other = offsets(found["target"]), offsets(found["other"])
+        yield f"the target is at {target}, the replay at {other}: {found['apart']:,} offsets apart"
 
 
-def outcome_text(outcome: VerifyOutcome) -> str:
-    """The result in a sentence."""
-    done = outcome.record
-    found = "equal" if outcome.equal else f"{done.differing:,} keys differ"
-    tables = "1 table" if done.tables == 1 else f"{done.tables:,} tables"
-    return printable(f"{tables}, {done.rows:,} rows, against {done.against}: {found}")
-
-
-def _line(pair: Pair, found: Difference) -> str:
-    key = ", ".join(f"{name}={_written(text)}" for name, text in _key(pair, found.key).items())
+def _line(found: Document) -> str:
+    key = ", ".join(f"{name}={_written(text)}" for name, text in found["key"].items())
     values = "; ".join(
-        f"{one.column}: {_written(_value(one, one.target))}, other {_written(_value(one, one.other))}"
-        for one in found.values
+        f"{name}: {_written(one['target'])}, other {_written(one['other'])}" for name, one in found["columns"].items()
     )
-    return f"  {found.kind:<9} {key}" + (f"  {values}" if values else "")
+    return f"  {found['kind']:<9} {key}" + (f"  {values}" if values else "")
 
 
 def _written(text: str | None) -> str:

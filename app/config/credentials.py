@@ -118,7 +118,7 @@ def checked_url(url: URL) -> URL:
         raise PasswordInvalid("the URL names no user", "write postgresql+psycopg2://user@host:5432/database")
     if place.kind is PasswordKind.RDS_IAM and str(url.query.get("sslmode")) not in ENCRYPTED:
         raise PasswordInvalid(
-            "rds-iam without TLS: RDS refuses the token, and whoever listens could use it",
+            "rds-iam without TLS: RDS refuses the token, and a listener on the network could use it",
             "add ?sslmode=verify-full&sslrootcert=/path/global-bundle.pem to the URL",
         )
     return url

@@ -261,9 +261,17 @@ class Broker:
                 break
             time.sleep(pause)
             pause = min(2 * pause, 1.0) or ELECTION_LOOK_SECONDS
-            if not {tp.topic for tp in partitions} <= set(self._existing()):
+            if self._lacks({tp.topic for tp in partitions}):
                 break  # a deleted topic gets no leader
         return {TopicPartition(tp.topic, tp.partition): self._answer(future).offset for tp, future in futures.items()}
+
+    def _lacks(self, topics: set[str]) -> bool:
+        """During an election the metadata can lack the only broker: librdkafka then closes its connections and fails
+        the requests on them, this one too; the next has new ones."""
+        try:
+            return not topics <= set(self._existing())
+        except Unreachable:
+            return False
 
     def _answer(self, future: "concurrent.futures.Future[_T]") -> _T:
         try:

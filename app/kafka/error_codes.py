@@ -15,6 +15,8 @@ ELECTED = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError._TRANSPORT,  # a broker that the metadata lacks is dropped with its connections
+    KafkaError._DESTROY_BROKER,
 )
 
 

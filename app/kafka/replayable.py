@@ -40,7 +40,7 @@ def replayable(broker: Broker, position: Offsets, kept_until: Offsets | None = N
     return Replayable(
         gone=gone,
         elsewhere={tp: mark.low for tp, mark in marks.items() if position[tp] < mark.low <= needed[tp]},
-        messages=sum(max(0, mark.high - position[tp]) for tp, mark in marks.items()),
+        messages=position.left_to({tp: mark.high for tp, mark in marks.items()}),
         headroom_seconds=0.0 if gone else math.nan if unknown else min(left, default=math.inf),
     )
 

@@ -187,7 +187,7 @@ class SpanReader(Generic[B]):
         heard_at = time.monotonic()
         while open_:
             if self._abandoned.is_set() or self._is_unwanted():
-                raise self._unreachable("nobody waits for it any more")
+                raise self._unreachable("the lane no longer waits for it")
             missing = sum(end[tp] - self._at[tp] for tp in open_)
             try:
                 messages = self._consumer.consume(min(missing, _AT_ONCE), _WAIT_SECONDS)

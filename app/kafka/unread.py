@@ -1,4 +1,4 @@
-"""What Kafka has behind what a lane has read: where it ends, and from which place in the source on it is."""
+"""The messages of Kafka that a lane has not read: their end, and the place in the source where they begin."""
 
 import json
 import re
@@ -42,7 +42,8 @@ class UnreadMessages:
     def first(self, start: Position, end: int) -> First | None:
         """First message from `start` up to `end` that has a place, else the first one; None where there are none
         (offsets have gaps)."""
-        messages = self._broker.messages(start, min(_LOOK, end - start.offset))
+        read = self._broker.messages(start, min(_LOOK, end - start.offset))
+        messages = [one for one in read if one.position.offset < end]
         found = [one for one in map(_first, messages) if one.place is not None]
         if found:
             return found[0]

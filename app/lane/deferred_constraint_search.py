@@ -175,5 +175,5 @@ def _ends(first: int, end: int) -> list[int]:
 def _changed() -> Unreachable:
     return Unreachable(
         "the target's data change while a message is looked for that its deferred constraints refuse",
-        hint="the epoch is tried again; does somebody else write to these tables?",
+        hint="the epoch is tried again; does another program write to these tables?",
     )

@@ -226,7 +226,7 @@ class Lane:
         try:
             self._process(number, planned, source, steps, known=known)
         except ComesEarly as early:
-            assert self._alignment.order is not None, "it has said so"
+            assert self._alignment.order is not None, "only an order of topics raises it"
             self._alignment.order.postpone(early.position)
             return True
         return False
@@ -302,7 +302,7 @@ class Lane:
     def _before_writing(self, number: int) -> None:
         self._guard.doing(Activity.SERVER)
         check_alive(self._connection, f"lane {self.name}: epoch {number}")
-        self._guard.tells_target()
+        self._guard.record_target_contact()
         self._prune()
 
     def _write(

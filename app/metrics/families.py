@@ -84,7 +84,7 @@ class Families:
         )
         self.monitored_at = gauge(
             "monitor_last_timestamp_seconds",
-            "When the lane last looked at lag, prepared transactions, quarantine and snapshots, Unix time: every "
+            "When the lane last checked lag, prepared transactions, quarantine and snapshots, Unix time: every "
             "second, while Kafka and the target answer. What these metrics say is as old as that",
         )
         self.in_doubt = gauge(
@@ -94,7 +94,7 @@ class Families:
         self.in_doubt_age = gauge(
             "in_doubt_age_seconds", "Age of the oldest of them by the server's clock, 0 when there is none"
         )
-        self.slots_used = gauge("prepared_slots_used", "Prepared transactions on the whole server, whoever made them")
+        self.slots_used = gauge("prepared_slots_used", "Prepared transactions on the whole server, of every owner")
         self.slots_limit = gauge("prepared_slots_limit", "max_prepared_transactions of the server")
         self.suspects = gauge("guard_suspects", "Spans that are suspected of a failure")
         self.narrowing = gauge(
@@ -127,7 +127,7 @@ class Families:
             "guard_breaker_limit", "guard.breaker.messages: one more, and the lane stops with exit status 14"
         )
         self.open = gauge(
-            "quarantine_open", "Messages in quarantine that wait for somebody, counted every 5 seconds", "state"
+            "quarantine_open", "Messages in quarantine that wait for an operator, counted every 5 seconds", "state"
         )
         self.quarantined = counter(
             "quarantined", "Messages skipped, by SQLSTATE class, error class, or `parked`", "reason"
@@ -148,7 +148,7 @@ class Families:
         )
         self.snapshot_replayable = gauge(
             "snapshot_replayable",
-            "1 while the archive and Kafka have everything from its position on, else 0; looked at every minute, and "
+            "1 while the archive and Kafka have everything from its position on, else 0; checked every minute, and "
             "when it is new",
         )
         self.snapshot_headroom = gauge(

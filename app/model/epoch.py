@@ -2,6 +2,7 @@
 
 import datetime
 from dataclasses import dataclass, field
+from typing import Self
 
 from app.model.counts import Counts
 from app.model.last import LastMessages
@@ -32,6 +33,11 @@ class EpochRecord:
     source_to: datetime.datetime | None = None
     #: the last message of each partition before the span's end, where it is known
     last: LastMessages = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def genesis(cls, lane: str, generation: int, start: Offsets) -> Self:
+        """A lane's first row: its start position, against which the first epoch's start is checked."""
+        return cls(lane=lane, generation=generation, epoch=GENESIS, span=Span(start=start, end=start))
 
     @property
     def read(self) -> Offsets:

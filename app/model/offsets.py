@@ -78,6 +78,10 @@ class Offsets(Mapping[TopicPartition, int]):
         """These offsets, overridden by `newer`."""
         return Offsets.of({**self, **newer})
 
+    def left_to(self, goal: Mapping[TopicPartition, int]) -> int:
+        """Number of offsets up to `goal`; a partition that is missing here begins at 0."""
+        return sum(max(0, offset - self.get(tp, 0)) for tp, offset in goal.items())
+
     def __getitem__(self, key: TopicPartition) -> int:
         for tp, offset in self._by_partition:
             if tp == key:
@@ -120,6 +124,15 @@ class Span:
     def of(cls, tp: TopicPartition, start: int, end: int) -> Self:
         """A span of one partition."""
         return cls(start=Offsets.of({tp: start}), end=Offsets.of({tp: end}))
+
+    @property
+    def size(self) -> int:
+        """Number of offsets; at least the number of messages."""
+        return sum(end - self.start[tp] for tp, end in self.end.items())
+
+    def only(self, partitions: set[TopicPartition]) -> "Span":
+        """The part of these partitions."""
+        return Span(start=self.start.only(partitions), end=self.end.only(partitions))
 
     def has(self, position: Position) -> bool:
         """Whether `position` is in the span."""

@@ -32,7 +32,7 @@ from app.poison.attempts import Attempt, Attempts, AttemptStage, Suspect
 from app.poison.death_evidence import DeathEvidence, evidence_of, weigh
 from app.poison.downtime import LostTime
 from app.poison.in_memory_attempts import InMemoryAttempts
-from app.poison.narrowing import FAN_OUT, contains, depth, is_before, only_position, size
+from app.poison.narrowing import FAN_OUT, contains, depth, is_before, only_position
 
 log = structlog.get_logger()
 
@@ -190,7 +190,7 @@ class Guard:
     @property
     def memory_limit(self) -> int | None:
         """Messages that an epoch may have, once a larger one did not fit into memory; None: no limit is known."""
-        sizes = [size(one.span) for one in self._suspects if one.stage is AttemptStage.MEMORY]
+        sizes = [one.span.size for one in self._suspects if one.stage is AttemptStage.MEMORY]
         return -(-min(sizes) // FAN_OUT) if sizes else self._fitting
 
     def newest_generation(self) -> int:
@@ -212,7 +212,7 @@ class Guard:
     def enter(self, span: Span) -> None:
         """Begin an epoch; `passed` or `epoch_failed` ends it. Raises Unattributed, and clears the suspect for the next
         start, if an epoch failed too often as a whole while its parts pass, or a control failed too often."""
-        self._whole = size(span)
+        self._whole = span.size
         self._lost.enter()
         for suspect in [one for one in self._suspects if self._is_unattributed(one)]:
             self.clear_suspect(suspect)
@@ -231,7 +231,7 @@ class Guard:
         if self._narrowed() is not None:
             self._lost.fail()
         if self._watch is not None:
-            self._watch.begin(size(span), self._attempts.lane)
+            self._watch.begin(span.size, self._attempts.lane)
             if stage is AttemptStage.APPLY:
                 self._watch.doing(Activity.SERVER)
         self._update_metrics()
@@ -272,7 +272,7 @@ class Guard:
             self.doing(Activity.SERVER)
         self._is_written = True
 
-    def tells_target(self) -> None:
+    def record_target_contact(self) -> None:
         """From now on count a lost connection to the target against the span in progress: SQL is sent."""
         self._target_contacted = True
 
@@ -363,7 +363,7 @@ class Guard:
         """Size of the part in progress; None while an epoch is processed as a whole, and between epochs."""
         if self._current is None or self._whole is None or self._current.stage is AttemptStage.EPOCH:
             return None
-        return size(self._current.span)
+        return self._current.span.size
 
     def _count_lost(self) -> None:
         """Add the lost time to the metrics, once no suspect is left."""

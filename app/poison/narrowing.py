@@ -19,18 +19,13 @@ FAN_OUT = 18
 Rows = tuple[int, int]
 
 
-def size(span: Span) -> int:
-    """Number of offsets in the span; at least the number of its messages."""
-    return sum(end - span.start[tp] for tp, end in span.end.items())
-
-
 def single(position: Position) -> Span:
     return Span.of(TopicPartition(position.topic, position.partition), position.offset, position.offset + 1)
 
 
 def only_position(span: Span) -> Position | None:
     """The position of the span's only message; None for a span of several."""
-    if size(span) != 1:
+    if span.size != 1:
         return None
     tp = next(tp for tp, end in span.end.items() if end > span.start[tp])
     return Position(tp.topic, tp.partition, span.start[tp])
@@ -66,7 +61,7 @@ def cut(span: Span, suspects: Sequence[Span]) -> list[Span]:
 
 def split(span: Span) -> list[Span]:
     """At most FAN_OUT parts of about the same size (a few more if the span has several partitions)."""
-    step = max(1, -(-size(span) // FAN_OUT))
+    step = max(1, -(-span.size // FAN_OUT))
     return [
         Span.of(tp, first, min(first + step, end))
         for tp, end in span.end.items()
@@ -78,7 +73,7 @@ def cut_rows(rows: pa.Table, suspects: Sequence[Span]) -> list[Rows]:
     """Like `cut`, for rows in the lane's order (columns topic, partition, offset)."""
     count = rows.num_rows
     label = np.full(count, -1, np.int64)
-    for index in sorted(range(len(suspects)), key=lambda index: -size(suspects[index])):
+    for index in sorted(range(len(suspects)), key=lambda index: -suspects[index].size):
         label[_membership(rows, suspects[index])] = index
     bounds = [0, *(np.flatnonzero(np.diff(label)) + 1).tolist(), count] if count else [0]
     parts: list[Rows] = []

@@ -6,10 +6,9 @@ last one, the last epoch before a quiet hour would stay invisible for that hour.
 
 import threading
 import time
-from collections.abc import Callable
 
 from app.errors import SurelaneError, Verdict
-from app.protocol.committer import Committer
+from app.protocol.pending_epochs import PendingEpochs
 
 #: seconds between two reads of the checkpoint, growing from the first to the second value: a local disk answers in
 #: microseconds, an object store charges for each read
@@ -19,11 +18,10 @@ RETRY_SECONDS = 0.5
 
 
 class CheckpointWatcher:
-    """Calls `commit` of each committer whose pending epoch has its `commits/` entry."""
+    """Commits each pending epoch that has its `commits/` entry."""
 
-    def __init__(self, committers: Callable[[], list[Committer]], is_complete: Callable[[int], bool]) -> None:
-        self._committers = committers
-        self._is_complete = is_complete
+    def __init__(self, epochs: PendingEpochs) -> None:
+        self._epochs = epochs
         self._stop = threading.Event()
         self._pending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="checkpoint-watcher", daemon=True)
@@ -47,11 +45,11 @@ class CheckpointWatcher:
         while self._pending.wait() and not self._stop.is_set():
             self._pending.clear()
             wait = LOOK_SECONDS[0]
-            while waiting := [committer for committer in self._committers() if committer.pending is not None]:
+            while waiting := self._epochs.waiting:
                 if self._stop.is_set():
                     return
                 try:
-                    done = [self._commit(committer) for committer in waiting]
+                    done = [self._epochs.commit(committer) for committer in waiting]
                 except SurelaneError as error:
                     if error.verdict is not Verdict.RETRY:
                         self.failure = error
@@ -60,7 +58,3 @@ class CheckpointWatcher:
                 if not any(done):
                     time.sleep(wait)
                     wait = min(wait * 1.3, LOOK_SECONDS[1])
-
-    def _commit(self, committer: Committer) -> bool:
-        gid = committer.pending
-        return gid is not None and self._is_complete(gid.epoch) and committer.commit(gid)

@@ -17,9 +17,8 @@ from app.db.sqlstate import translated
 from app.errors import Diverged, Unreachable
 from app.ledger.stop_orders import StopOrders
 from app.ledger.store import FROM_LEDGER, Ledger
-from app.model.counts import Counts
-from app.model.epoch import GENESIS, EpochRecord
-from app.model.offsets import Offsets, Span, TopicPartition
+from app.model.epoch import EpochRecord
+from app.model.offsets import Offsets, TopicPartition
 from app.protocol.participant import Participant
 from app.protocol.start_table import Planned, Start, decide, settle
 from app.protocol.target_participant import PreparedTarget
@@ -110,6 +109,17 @@ def open_writers(
     return Opened(Offsets.from_json(identity.start), identity.checkpoint)
 
 
+def open_without_checkpoint(writer: Writer, begin: Offsets, delivery: str) -> None:
+    """Open a lane whose epochs no checkpoint decides, in a place that is locked already: claim and activate a
+    generation, write the first ledger row. Its epochs are numbered from 0 in each generation."""
+    with translated(f"lane {writer.name}: opening"):
+        writer.connection = connection = writer.engine.connect()
+        with connection.begin():
+            writer.generation = writer.ledger.claim(connection, checkpoint=delivery, delivery=delivery, at_least=0)
+            writer.ledger.activate(connection, writer.generation, delivery)
+            _write_genesis(writer, begin, None)
+
+
 def _check_lane(identity: CheckpointIdentity | None, name: str, location: str) -> None:
     """Raise Diverged for another lane's checkpoint: it is neither used nor put aside, since that lane may need it."""
     if identity is not None and identity.lane != name:
@@ -174,7 +184,7 @@ def _planned(checkpoint: Checkpoint) -> Planned | None:
 def _mine(writer: Writer, planned: Planned | None) -> Planned | None:
     if planned is None:
         return None
-    return replace(planned, span=Span(start=writer.mine(planned.span.start), end=writer.mine(planned.span.end)))
+    return planned if writer.partition is None else replace(planned, span=planned.span.only({writer.partition}))
 
 
 def _last(writer: Writer) -> EpochRecord | None:
@@ -199,16 +209,7 @@ def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offse
 
 
 def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
-    """Write the lane's first ledger row, its start position, against which the first epoch's start is checked."""
+    """Write the lane's first ledger row, unless it has one."""
     if writer.ledger.last(_open(writer)) is None:
         start = _beginning(writer, begin, planned)
-        writer.ledger.record(
-            _open(writer),
-            EpochRecord(
-                lane=writer.name,
-                generation=writer.generation,
-                epoch=GENESIS,
-                span=Span(start=start, end=start),
-                counts=Counts(),
-            ),
-        )
+        writer.ledger.record(_open(writer), EpochRecord.genesis(writer.name, writer.generation, start))

@@ -126,7 +126,7 @@ def lost(gid: Gid) -> Diverged:
     """The error for a decided epoch whose prepared transaction is gone."""
     return Diverged.target_behind(
         f"lane {gid.lane}: epoch {gid.epoch} was decided to commit, but its prepared transaction {gid} is gone and the "
-        "ledger has no row for it: somebody rolled it back, or the database is an older copy",
+        "ledger has no row for it: another program rolled it back, or the database is an older copy",
         lane=gid.lane,
         position="the ledger's end",
         gid=gid,

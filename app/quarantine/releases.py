@@ -47,8 +47,7 @@ Decode = Callable[[Sequence[RawMessage]], pa.Table]
 
 _UNSURVIVED = "the process ended, or lost the target, while this message was being applied; ask again to try once more"
 _UNKNOWN = (
-    "nobody can tell whether a newer change of its row was applied: "
-    "its table and key were not known when it was skipped"
+    "it is unknown whether a newer change of its row was applied: its table and key were not known when it was skipped"
 )
 _NOT_KEPT = "nothing of the message is kept that could be applied: see its error, and discard it"
 _NO_ROW = "decoded once more, the message gives no change; discard it if it is not wanted"

@@ -85,7 +85,7 @@ class Answering:
         name = gid.lane if gid else f"in doubt: {text}"  # the space keeps it apart from lanes' names
         if not try_lock(connection, name):
             holder = lock_holder(connection, name)
-            runs = f"lane {gid.lane} runs" if gid else "somebody answers it"
+            runs = f"lane {gid.lane} runs" if gid else "another command answers it"
             raise Refused(
                 f"{text} is in progress: {runs} (backend {holder} holds its lock). Nothing was changed",
                 hint="wait: a lane that runs ends its epochs itself; if it cannot, stop it first (--force is no help)",
@@ -143,7 +143,7 @@ class Answering:
             )
         ended = self._ended_how(connection, gid, left)
         if ended is None or ended.value != left.answer:
-            self._answers.end(connection, left.id, AnswerState.FAILED, f"ended by somebody else: {_outcome(ended)}")
+            self._answers.end(connection, left.id, AnswerState.FAILED, f"ended by another session: {_outcome(ended)}")
             raise Refused(f"{gid} is not prepared any more, and {_outcome(ended)}", hint="surelane indoubt list")
         self._answers.end(connection, left.id, AnswerState.DONE, f"found {PAST[ended]} afterwards")
         if ended is not answer:

@@ -94,11 +94,6 @@ def reached(settings: Settings, engine: Engine) -> Offsets:
     return Offsets.of({tp: offset for lane in found.lanes for tp, offset in lane.read.items()})
 
 
-def missing(position: Offsets, goal: Offsets) -> int:
-    """Number of offsets from `position` to `goal`."""
-    return sum(max(0, offset - position.get(tp, 0)) for tp, offset in goal.items())
-
-
 def _watch(
     process: "subprocess.Popen[bytes]",
     left: Callable[[], int | None],
@@ -120,14 +115,22 @@ def _watch(
 def _progress_text(left: int, done: int, seconds: float) -> str:
     if done <= 0:
         return f"replay: {left:,} messages left, the lane is starting"
+    return f"replay: {left_text(left, done, seconds)}"
+
+
+def left_text(left: int, done: int, seconds: float) -> str:
+    """What is left of a replay and for about how long, by what was done in these seconds."""
+    words = f"{left:,} messages left"
+    if not done or not seconds:
+        return words
     rate = done / seconds
-    return f"replay: {left:,} messages left, {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
+    return f"{words}, {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
 
 
 def _left(settings: Settings, engine: Engine, goal: Offsets) -> int | None:
     """Messages left; None while the target does not answer, which the lane handles by itself."""
     try:
-        return missing(reached(settings, engine), goal)
+        return reached(settings, engine).left_to(goal)
     except SurelaneError:
         return None
 

@@ -152,7 +152,7 @@ class Look:
             rewritten=other,
             anew=anew,
             cluster=None if was in (None, self.cluster) else (was, self.cluster),
-            behind=sum(max(0, self.marks[tp].high - offset) for tp, offset in onward.items()),
+            behind=Offsets.of(onward).left_to({tp: self.marks[tp].high for tp in onward}),
         )
 
     def _onward(self, tp: TopicPartition, offset: int, archived: int, anew: Mapping[str, Any]) -> int:

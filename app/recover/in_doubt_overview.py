@@ -89,7 +89,7 @@ class Observer:
         gid, given = Gid.parse(text), self.answers.last(connection, text)
         by = f" (answer {given.id}, by {given.os_user}@{given.host})" if given else ""
         if gid is None:
-            no_answer = "it is none of Surelane's, and nobody answered it"
+            no_answer = "it is none of Surelane's, and no answer is recorded"
             return f"{PAST[OperatorAnswer(given.answer)]}{by}" if given else no_answer
         ledger = Ledger(self.schema, gid.lane)
         if ledger.find(connection, gid.generation, gid.epoch) is not None:

@@ -8,13 +8,12 @@ from app.config.settings import Settings
 from app.db.prepared import prepared
 from app.ledger.ledger_tables import COUNTS, LedgerTables, lanes_of
 from app.model.offsets import Offsets
-from app.recover.catch_up import missing
 from app.recover.recovery_plan import PlanCheck
 
 
 def sound(connection: Connection, settings: Settings, position: Offsets, goal: Offsets) -> Iterator[PlanCheck]:
     """Run the checks; `position`: how far the lanes have read, `goal`: where Kafka ended when the replay began."""
-    left = missing(position, goal)
+    left = position.left_to(goal)
     found = f"{position}, Kafka ended at {goal} when the replay began"
     yield PlanCheck(what="position", ok=not left, said=f"{found}: {left:,} are missing" if left else found)
     gids = [one.gid for one in prepared(connection)]

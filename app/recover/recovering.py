@@ -33,7 +33,7 @@ from app.ledger.migrations import upgrade
 from app.model.gid import Gid
 from app.model.offsets import Offsets
 from app.recover.answering import Answering
-from app.recover.catch_up import missing, reached, replay
+from app.recover.catch_up import reached, replay
 from app.recover.from_ledger import recover_from_ledger
 from app.recover.in_doubt_evidence import source_of
 from app.recover.in_doubt_overview import Observer
@@ -315,7 +315,7 @@ class _Run:
             self._original.look,
             self._of.progress,
         )
-        if left := missing(position, goal):
+        if left := position.left_to(goal):
             raise Refused(
                 f"the replay was stopped before its end, {left:,} messages are left",
                 hint=f"go on with it: surelane recover run --snapshot {self._stored.manifest.name}",

@@ -60,12 +60,13 @@ def why(gid: Gid, seen: InDoubtEvidence, verdict: InDoubtVerdict) -> str:
         case InDoubtVerdict.COMMIT:
             return f"epoch {gid.epoch} was decided: commits/{gid.epoch} exists in {where}. Spark does not read it again"
         case InDoubtVerdict.ROLLBACK:
-            copy = ". A copy tells that only if it was made after the lane had ended" if seen.copy else ""
+            copy = ". A copy shows that only if it was made after the lane had ended" if seen.copy else ""
             entry = f"offsets/{gid.epoch} exists in {where}, commits/{gid.epoch} does not"
             return f"epoch {gid.epoch} was not decided: {entry}. Spark replays it with the same offsets{copy}"
         case InDoubtVerdict.ORPHAN:
             ran = f"ran on checkpoint {seen.of_generation}" if seen.of_generation else "is not known to the target"
-            return f"generation {gid.generation} {ran}, the lane's is {seen.checkpoint} now: nobody decides it any more"
+            now = f"the lane's is {seen.checkpoint} now"
+            return f"generation {gid.generation} {ran}, {now}: no process decides it any more"
         case InDoubtVerdict.UNSURE:
             return _unsure(gid, seen, where)
         case InDoubtVerdict.FOREIGN:
@@ -112,7 +113,7 @@ def consequence(answer: OperatorAnswer, verdict: InDoubtVerdict) -> str:
         case _, InDoubtVerdict.UNSURE:
             return "the wrong answer loses the epoch's messages until they are replayed, or keeps them ahead of time"
         case _:
-            return "whoever prepared it relies on deciding it"
+            return "the program that prepared it relies on deciding it"
 
 
 def _stranger(seen: InDoubtEvidence) -> bool:

@@ -133,7 +133,7 @@ class Known:
         if doubtful:  # messages before the first one that exists may be of that time, too
             lost = ", ".join(f"{tp} 0 to {marks[tp].low - 1}" for tp in sorted(doubtful))
             raise Diverged(
-                f"--from {bound.text}: {self.origin.name} no longer has {lost}, and nobody can tell which of them are "
+                f"--from {bound.text}: {self.origin.name} no longer has {lost}, and it is unknown which of them are "
                 f"of {time.isoformat()} or later",
                 hint="name a later time, or a position: --from earliest is the first message that is left",
             )

@@ -5,10 +5,11 @@ from typing import Protocol
 
 from app.kafka.broker import Watermarks
 from app.model.message import RawMessage
-from app.model.offsets import Offsets, Position, Span, TopicPartition
+from app.model.offsets import Offsets, Span, TopicPartition
+from app.worker.epoch_source import Singles
 
 
-class Origin(Protocol):
+class Origin(Singles, Protocol):
     """Messages of topic-partitions, by their offsets. Used by one thread at a time."""
 
     #: shown in messages
@@ -29,14 +30,6 @@ class Origin(Protocol):
     def given(self, span: Span) -> list[RawMessage] | None:
         """Every message of the span, each partition's in order; None: Kafka has all of them. Raises Diverged where some
         are gone."""
-        ...
-
-    def message(self, position: Position) -> RawMessage | None:
-        """The message at `position`; None where there is none (offsets have gaps)."""
-        ...
-
-    def messages(self, start: Position, limit: int) -> list[RawMessage]:
-        """Up to `limit` messages from `start` on; fewer where the partition ends."""
         ...
 
     def close(self) -> None:

@@ -1,6 +1,5 @@
 """Runs the lanes of a replay epoch by epoch, and opens them again after a failure that passes."""
 
-import datetime
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,20 +14,22 @@ from app.db.sqlstate import translated
 from app.errors import Diverged, Refused, SurelaneError, Verdict
 from app.lane.lane import Lane
 from app.metrics.lane_metrics import AllMetrics
-from app.model.epoch import GENESIS, EpochRecord
-from app.model.offsets import Offsets, Span, TopicPartition
+from app.model.offsets import Offsets, Span
+from app.protocol.fencing import open_without_checkpoint
+from app.recover.catch_up import left_text
 from app.replay.destination import NAME
-from app.replay.epoch_sizer import Cutting
 from app.replay.metadata import ReplayMetadata
 from app.replay.opening import Opening
 from app.replay.origin import Origin
 from app.source.messages import TaskMessages
+from app.source.range_cutter import RangeCutter
 from app.stage.lane_stage import StagedSpan
 from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.worker.epoch_source import EpochSource
-from app.worker.lane_factory import add_writers, make_lane
+from app.worker.lane_factory import add_writers
 from app.worker.lane_writer import LaneWriter
+from app.worker.open_lanes import OpenLanes
 from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()
@@ -60,8 +61,8 @@ class Run:
         self._identity, self._opening, self._stop, self._progress = identity, opening, stop, progress
         self._metrics = AllMetrics({}, CollectorRegistry())
         self._writers: dict[str, LaneWriter] = {}
-        self._lanes: dict[TopicPartition | None, Lane] = {}
-        self._cutting = Cutting(settings.epoch)
+        self._lanes = OpenLanes(settings, self._metrics, pool, Link())
+        self._cutter = RangeCutter(settings.epoch)
         self._number = 0
         self._failures = 0
         self._begun_at = time.monotonic()
@@ -73,12 +74,12 @@ class Run:
     @property
     def position(self) -> Offsets:
         """The next offset to apply of each partition."""
-        return Offsets.joined([lane.position for lane in self._lanes.values()])
+        return self._lanes.position
 
     @property
     def held(self) -> int:
         """Number of offsets that were read and not applied."""
-        return _left(self.position, self._read())
+        return self.position.left_to(self._lanes.read)
 
     def to_the_end(self) -> None:
         """Run to the end, trying again after failures of verdict retry; raises Refused when `stop` is set before."""
@@ -99,47 +100,32 @@ class Run:
     def _opened(self) -> Iterator[None]:
         try:
             add_writers(self._settings, self._writers, sorted(self._mark.goal), Link(), self._metrics, self._pool, NAME)
-            stored = StoredMessages(self._messages, self._origin)
+            stored = StoredMessages(self._messages.stored, self._origin.messages)
             for writer in self._writers.values():
-                self._open(writer)
-                metrics = self._metrics[writer.name]
-                self._lanes[writer.partition] = make_lane(
-                    self._settings, writer, metrics, stored, lambda: None, self._pool, Link()
-                )
+                open_without_checkpoint(writer, writer.mine(self._mark.start), _REPLAY)
+                assert writer.connection is not None, "just opened"
+                with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
+                    writer.ledger.pin(writer.connection, *self._identity)
+                self._lanes.open(writer, stored)
             self._number = 0
             yield
         finally:
-            for lane in self._lanes.values():
-                lane.close()
+            self._lanes.close()
             for writer in self._writers.values():
                 writer.close()
-
-    def _open(self, writer: LaneWriter) -> None:
-        """Claim the next generation; its epochs are numbered from 0. Records the genesis row at the first opening."""
-        ledger, start = writer.ledger, writer.mine(self._mark.start)
-        with translated(f"replay of lane {writer.name}: opening"):
-            writer.connection = connection = writer.engine.connect()
-            with connection.begin():
-                writer.generation = ledger.claim(connection, checkpoint=_REPLAY, delivery=_REPLAY, at_least=0)
-                ledger.activate(connection, writer.generation, _REPLAY)
-                ledger.pin(connection, *self._identity)
-                if ledger.last(connection) is None:
-                    span, generation = Span(start=start, end=start), writer.generation
-                    first = EpochRecord(lane=writer.name, generation=generation, epoch=GENESIS, span=span)
-                    ledger.record(connection, first)
 
     def _epochs(self) -> None:
         goal = self._mark.goal
         self._check_goal(goal)
         self._opening.check_there(self.position, goal)
-        while left := _left(self._read(), goal):
+        while left := self._lanes.read.left_to(goal):
             if self._stop.is_set():
                 raise Refused(
                     f"the replay was stopped before its end, {left:,} messages are left at most",
                     hint="the same call goes on with it",
                 )
             self._report_progress(left)
-            self._epoch(self._cutting.next(self._read(), goal))
+            self._epoch(self._cutter.next(self._lanes.read, goal))
         self._report_progress(0)
 
     def _check_goal(self, goal: Offsets) -> None:
@@ -153,11 +139,10 @@ class Run:
     def _epoch(self, span: Span) -> None:
         """Run one epoch on every lane that has messages in the span."""
         sizes: list[int] = []
-        parts = {tp: own for tp in self._lanes if (own := _only(span, tp)).start != own.end}
-        for tp in parts:  # several lanes stage side by side
-            self._ask(self._lanes[tp], self._lanes[tp].position, [parts[tp]])
-        for tp, own in parts.items():
-            lane = self._lanes[tp]
+        parts = self._lanes.parts(span)
+        for lane, own in parts:  # several lanes stage side by side
+            self._ask(lane, lane.position, [own])
+        for lane, own in parts:
 
             def planned(own: Span = own) -> pa.Table:
                 rows = self._part(own)
@@ -176,9 +161,9 @@ class Run:
             except Diverged:
                 self._opening.check_there(self.position, self._mark.goal)  # its error names what is gone
                 raise
-        self.messages += _left(span.start, span.end)
+        self.messages += span.size
         if sizes:
-            self._cutting.learn(span, sum(sizes))
+            self._cutter.learn(span, sum(sizes))
         self._number += 1
         self._failures = 0
 
@@ -194,36 +179,20 @@ class Run:
 
     def _next(self, planned: Span, size: int) -> list[Span]:
         """Spans that are likely to follow an epoch, as many as may be staged ahead; none with a lane per partition."""
-        if None not in self._lanes:
+        if self._lanes.total is None:
             return []
-        self._cutting.learn(planned, size)
+        self._cutter.learn(planned, size)
         found = list[Span]()
-        while len(found) <= self._pool.tasks and _left(at := (found[-1] if found else planned).end, self._mark.goal):
-            found.append(self._cutting.next(at, self._mark.goal))
+        while len(found) <= self._pool.tasks and (at := (found[-1] if found else planned).end).left_to(self._mark.goal):
+            found.append(self._cutter.next(at, self._mark.goal))
         return found
 
     def _part(self, span: Span) -> pa.Table:
         given = self._origin.given(span)
         return self._messages.part(span) if given is None else self._messages.stored(given)
 
-    def _read(self) -> Offsets:
-        return Offsets.joined([lane.read for lane in self._lanes.values()])
-
     def _report_progress(self, left: int) -> None:
         if self._first_left is None:
             self._first_left, self._begun_at = left, time.monotonic()
         done, seconds = self._first_left - left, time.monotonic() - self._begun_at
-        words = f"{left:,} messages left"
-        if done and seconds:
-            rate = done / seconds
-            words += f", {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
-        self._progress(words)
-
-
-def _only(span: Span, tp: TopicPartition | None) -> Span:
-    """The part of one lane's partition; None: the lane has all of them."""
-    return span if tp is None else Span(start=span.start.only({tp}), end=span.end.only({tp}))
-
-
-def _left(position: Offsets, goal: Offsets) -> int:
-    return sum(max(0, offset - position.get(tp, 0)) for tp, offset in goal.items())
+        self._progress(left_text(left, done, seconds))

@@ -37,7 +37,7 @@ def check_resumable(savepoint: Savepoint, settings: Settings, allowed: Collectio
     if strangers := _other_log(savepoint, cluster_id, topics):
         raise Refused(
             f"the target's ledger is of another log than savepoint {savepoint.name}: {strangers}",
-            hint="offsets of one log say nothing of another's; see ops/runbooks/topic-recreated.md",
+            hint="offsets of one log mean nothing in another; see ops/runbooks/topic-recreated.md",
         )
     wanted = {one.position.lane: one.position for one in savepoint.lanes}
     at = Offsets.of({tp: offset for one in lanes.values() for tp, offset in one.applied.items()})
@@ -63,8 +63,7 @@ def _other_log(savepoint: Savepoint, cluster_id: str | None, topics: dict[str, s
 def _where(savepoint: Savepoint, at: Offsets) -> str:
     if not at:
         return "the ledger has no row of this lane"
-    past = sum(max(0, offset - savepoint.position.get(tp, 0)) for tp, offset in at.items())
-    before = sum(max(0, offset - at.get(tp, 0)) for tp, offset in savepoint.position.items())
+    past, before = savepoint.position.left_to(at), at.left_to(savepoint.position)
     words = [f"{past:,} messages past it"] if past else []
     words += [f"{before:,} messages before it"] if before else []
     return f"it is at {at}, {' and '.join(words) or 'with other partitions'}"

@@ -64,7 +64,7 @@ class Programs:
             if number >= at_least and exactly in (None, number):
                 fit.append((number, Program(path, version)))
             else:
-                unfit.append(f"{path} is {number or 'of no version that it tells'}")
+                unfit.append(f"{path} is {number or 'of an unknown version'}")
         if fit:
             return min(fit, key=lambda one: one[0])[1]
         wanted = f"of version {exactly}" if exactly else f"of version {at_least} or newer"

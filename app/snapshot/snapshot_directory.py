@@ -100,7 +100,9 @@ class Directory:
                 try:
                     part.mkdir(mode=_MODE)
                 except FileExistsError:
-                    raise Refused(f"somebody makes a snapshot {name} right now", hint="choose another --name") from None
+                    raise Refused(
+                        f"another process makes a snapshot {name} right now", hint="choose another --name"
+                    ) from None
                 stack.enter_context(_held(part))
             try:
                 yield part

@@ -1,6 +1,5 @@
 """Reads messages for the archive, in the tasks that stage."""
 
-import itertools
 from collections.abc import Sequence
 from threading import Event
 
@@ -33,22 +32,23 @@ class KeptMessages:
 
     def read(self, span: Span) -> Sequence[Block]:
         """The span's messages. Raises Unreachable where task after task dies over them, and once it is closed."""
-        for tried in itertools.count(1):
+        tries = _TRIES
+        while True:
             attempt = self._pool.keep(self._lane, ranges_of(span, KnownTerms()), self._level)
             try:
                 answer = answer_of(self._pool, attempt, self._still, _LOOK_SECONDS)
             except TaskDied as died:
-                if tried >= _TRIES:
+                tries -= 1
+                if not tries:
                     raise Unreachable(died.message, hint="find out what ends Spark's tasks") from died
                 log.info("a task has died; it is asked of another one", lane=self._lane, because=str(died.death))
                 continue
             assert isinstance(answer, Kept), "it was asked for"
             return answer.blocks
-        raise AssertionError("it counts without an end")
 
     def close(self) -> None:
         self._closed.set()
 
     def _still(self) -> None:
         if self._closed.is_set():
-            raise Unreachable("archive: nobody wants the messages any more", hint="nothing: the lane is closing")
+            raise Unreachable("archive: the lane no longer reads the messages", hint="nothing: the lane is closing")

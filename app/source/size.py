@@ -60,16 +60,17 @@ class EpochSize:
                 found = broker.messages(Position(*tp, first), min(_SAMPLE, high - first))
                 sizes += [len(one.value or b"") for one in found]
         if sizes:
-            self._wanted = self._fitting(sum(sizes) / len(sizes))
+            self._wanted = self.fitting(sum(sizes) / len(sizes))
 
     def learn(self, span: Span, size: int) -> None:
         """Learn from an epoch that was read, with `size` bytes."""
-        messages = sum(end - span.start[tp] for tp, end in span.end.items())
-        wanted = self._fitting(size / messages) if messages else self._wanted
+        messages = span.size
+        wanted = self.fitting(size / messages) if messages else self._wanted
         is_too_large = size > _TOO_LARGE * self.bytes and wanted < self.messages
         is_too_small = messages >= self.messages and self.messages < _TOO_SMALL * wanted
         if is_too_large or is_too_small:
             self._wanted = wanted
 
-    def _fitting(self, each: float) -> int:
+    def fitting(self, each: float) -> int:
+        """Messages of `each` bytes that an epoch takes."""
         return max(1, min(self._most, int(self.bytes / max(each, 1.0))))

@@ -261,7 +261,7 @@ class Process:
         """The death of the process, for one attempt. `ended`: None where no report of it came."""
         doing = {} if attempt.activity is None else {attempt.request.lane: attempt.activity.value}
         at = datetime.datetime.now(datetime.UTC)
-        cause, detail = Cause.SIGNAL, "nobody knows how"
+        cause, detail = Cause.SIGNAL, "the exit status is unknown"
         if ended is not None:
             cause = _cause(ended, is_hang=self._hang is not None)
             detail = self._hang if cause is Cause.HANG and self._hang is not None else ending(ended.status)

@@ -94,7 +94,7 @@ class WorkerLife:
             case ["done"]:
                 self._done = True
             case _:
-                raise ValueError(f"the worker said {words}")
+                raise ValueError(f"unknown message of the worker: {words}")
 
 
 def death_of(

@@ -1,7 +1,6 @@
 """Decodes stored messages of quarantine and archive again, without Kafka."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
@@ -12,34 +11,24 @@ from app.model.offsets import Position
 from app.model.rows import Layout
 
 
-class StoredMessageDecoder(Protocol):
-    """Decodes stored messages."""
-
-    def stored(self, messages: Sequence[RawMessage]) -> pa.Table:
-        """Rows (`app.model.rows`) of stored messages."""
-        ...
-
-
-class Keeper(Protocol):
-    """Returns messages that are not stored here."""
-
-    def messages(self, start: Position, limit: int) -> list[RawMessage]:
-        """Up to `limit` messages from `start` on."""
-        ...
-
-
 class StoredMessages:
     """Decodes stored messages as the lane decodes those of Kafka; remembers the last ones for their schemas."""
 
-    def __init__(self, decoder: StoredMessageDecoder, keeper: Keeper) -> None:
-        self._decoder, self._keeper = decoder, keeper
+    def __init__(
+        self,
+        rows: Callable[[Sequence[RawMessage]], pa.Table],
+        read: Callable[[Position, int], list[RawMessage]],
+    ) -> None:
+        """`rows`: decodes messages (`app.model.rows`); `read`: up to so many messages that are not stored here, from a
+        position on."""
+        self._rows, self._read = rows, read
         self._last: dict[Position, RawMessage] = {}
         self._epoch: dict[Position, RawMessage] = {}
 
     def decode(self, messages: Sequence[RawMessage]) -> pa.Table:
         """See `app.quarantine.releases.Decode`."""
         self._last = {one.position: one for one in messages}
-        return self._decoder.stored(messages)
+        return self._rows(messages)
 
     def remember(self, messages: Sequence[RawMessage]) -> None:
         """Remember messages of an epoch that Kafka may have deleted, until `forget`."""
@@ -48,7 +37,7 @@ class StoredMessages:
     def epoch(self, messages: Sequence[RawMessage]) -> pa.Table:
         """Rows of an epoch's messages, or of a part; remembers the messages."""
         self.remember(messages)
-        return self._decoder.stored(messages)
+        return self._rows(messages)
 
     def forget(self) -> None:
         """Forget the epoch's messages, once it is applied."""
@@ -60,7 +49,7 @@ class StoredMessages:
         Raises Unreachable for a message that compaction has removed since it was read: the retry reads without it.
         """
         known = self._last.get(position) or self._epoch.get(position)
-        found = [known] if known else self._keeper.messages(position, 1)
+        found = [known] if known else self._read(position, 1)
         message = next((one for one in found if one.position == position), None)
         if message is None:
             raise Unreachable(

@@ -22,7 +22,7 @@ from app.archive.reader import ArchiveReader
 from app.config.settings import Settings
 from app.db.locks import lock_holder
 from app.db.sqlstate import translated
-from app.errors import PartitionAdded, SurelaneError
+from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
@@ -31,9 +31,9 @@ from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.poison.narrowing import size
 from app.protocol.checkpoint_watcher import CheckpointWatcher
 from app.protocol.fencing import open_writers
+from app.protocol.pending_epochs import PendingEpochs
 from app.source.messages import TaskMessages
 from app.source.size import EpochSize
 from app.source.stream import start_query
@@ -47,10 +47,11 @@ from app.worker.archive_backfill import Filling
 from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.epoch_forecast import EpochForecast
 from app.worker.epoch_source import EpochSource
-from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once, make_lane
+from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once
 from app.worker.lane_writer import LaneWriter
 from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
+from app.worker.open_lanes import OpenLanes
 from app.worker.server_watch import ServerWatch
 from app.worker.stored_message_decoder import StoredMessages
 
@@ -92,12 +93,13 @@ class StreamingRun:
         self._identity: LogIdentity
         #: leader epoch of the message before each position
         self._terms: dict[TopicPartition, int] = {}
-        self._lanes: dict[TopicPartition | None, Lane] = {}
+        self._lanes = OpenLanes(settings, metrics, pool, link)
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
-        self._watcher = CheckpointWatcher(lambda: [lane.committer for lane in self._lanes.values()], self._is_complete)
+        self._pending = PendingEpochs(self._lanes.committers, self._is_complete)
+        self._watcher = CheckpointWatcher(self._pending)
         self._closing = ExitStack()
         self._closing.callback(self._broker.close)
-        self._closing.callback(self._close_lanes)
+        self._closing.callback(self._lanes.close)
         self._closing.callback(self._messages.close)
         self._stop = threading.Event()
         self._in_epoch = threading.Event()
@@ -144,11 +146,10 @@ class StreamingRun:
         monitor = Monitor(self._settings, self._writers, self._metrics, self._pool)
         self._closing.callback(monitor.stop)
         monitor.start()
-        reached = {tp: offset for lane in self._lanes.values() for tp, offset in lane.read.items()}
-        applied = {tp: offset for lane in self._lanes.values() for tp, offset in lane.position.items()}
-        first = start.updated(applied)
+        reached = self._lanes.read
+        first = start.updated(self._lanes.position)
         self._messages.go_to(first, self._terms)
-        for lane in self._lanes.values():
+        for lane in self._lanes:
             if lane.stage is not None:
                 lane.stage.go_to(first, self._terms)
         self._size.sample(self._broker, start.updated(reached))
@@ -161,8 +162,8 @@ class StreamingRun:
             self.say("running")
             self._health.report(self._settings.lane, ready=True, reason="running")
             self._watch(query, monitor)
-            self._finish()
-            waits = any(lane.waits(goal) for lane in self._lanes.values())
+            self._pending.finish(STOP_WAIT_SECONDS)
+            waits = any(lane.waits(goal) for lane in self._lanes)
             if self._stop.is_set() or not (self._size.is_off or waits):
                 break
         self._release()
@@ -220,11 +221,8 @@ class StreamingRun:
                 writer.ledger.pin(writer.connection, cluster, ids)
             self._terms |= check_last(self._broker, writer)
             publish = partial(self._publish, writer.partition)
-            metrics, stored = self._metrics[writer.name], StoredMessages(self._messages, self._broker)
-            self._stored[writer.partition] = stored
-            self._lanes[writer.partition] = make_lane(
-                settings, writer, metrics, stored, publish, self._pool, self._link, self._death, unread
-            )
+            self._stored[writer.partition] = stored = StoredMessages(self._messages.stored, self._broker.messages)
+            self._lanes.open(writer, stored, publish, self._death, unread)
         return opened.start
 
     def _open_again(self) -> Offsets:
@@ -244,14 +242,14 @@ class StreamingRun:
         planned = self._checkpoint.last_planned()
         if planned is None or self._checkpoint.is_complete(planned):
             return False
-        return size(self._checkpoint.span(planned)) > min(limits)
+        return self._checkpoint.span(planned).size > min(limits)
 
     def _fill(self) -> bool:
         """Apply from the archive what Kafka no longer has. Returns whether there was any; see `archive_backfill`."""
         config, is_filled = self._settings.archive, False
         for writer in self._writers.values() if config is not None else ():
             assert config is not None
-            lane, stored = self._lanes[writer.partition], self._stored[writer.partition]
+            lane, stored = self._lanes.of(writer.partition), self._stored[writer.partition]
             lows = {tp: mark.low for tp, mark in self._broker.watermarks(lane.position).items()}
             gone = {tp: low for tp, low in lows.items() if lane.position[tp] < low}
             if not gone:
@@ -269,7 +267,7 @@ class StreamingRun:
         return is_filled
 
     def _publish(self, partition: TopicPartition | None) -> None:
-        self._lanes[partition].publish()
+        self._lanes.of(partition).publish()
 
     def _on_epoch(self, frame: DataFrame, number: int) -> None:
         """Spark's callback, on a thread of Py4J. Any error ends the query."""
@@ -289,7 +287,6 @@ class StreamingRun:
 
     def _process(self, number: int) -> None:
         span = self._checkpoint.span(number)
-        lane = self._lanes.get(None)
         request = self._identity.of(span)
 
         def planned() -> pa.Table:
@@ -298,13 +295,11 @@ class StreamingRun:
             self._size.learn(span, rows.nbytes)
             return rows
 
-        if lane is not None:
+        if lane := self._lanes.total:
             check_total(span.end)  # partitions may have been added meanwhile
             lane.process_epoch(number, span, self._source(planned, request), self._stager(lane, span, request))
-        elif strangers := [str(tp) for tp in span.end if tp not in self._lanes]:
-            raise PartitionAdded(f"new partition {', '.join(strangers)}")
         else:
-            self._process_partitions(number, span, _once(planned), request)
+            self._process_partitions(number, self._lanes.parts(span), _once(planned), request)
 
     def _source(self, planned: Callable[[], pa.Table], request: Asked) -> EpochSource:
         def part(span: Span) -> pa.Table:
@@ -332,30 +327,26 @@ class StreamingRun:
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
         """Request the first epoch's staging while Spark plans that epoch."""
-        lane = self._lanes.get(None)
+        lane = self._lanes.total
         if lane is not None and lane.stage is not None:
             self._size.begin()
             lane.stage.ask(self._foresight.first(start, read))
 
-    def _close_lanes(self) -> None:
-        for lane in self._lanes.values():
-            lane.close()
-
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())
 
-    def _process_partitions(self, number: int, span: Span, rows: Callable[[], pa.Table], request: Asked) -> None:
+    def _process_partitions(
+        self, number: int, parts: list[tuple[Lane, Span]], rows: Callable[[], pa.Table], request: Asked
+    ) -> None:
         """Process one lane for each partition in parallel. Raises the first failure, once all lanes have finished."""
 
-        def one(tp: TopicPartition) -> None:
-            own = Span(start=span.start.only({tp}), end=span.end.only({tp}))
-            lane = self._lanes[tp]
+        def one(lane: Lane, own: Span) -> None:
+            (tp,) = own.end
             mine = self._source(lambda: rows().filter(compute.equal(rows()["partition"], tp.partition)), request)
             lane.process_epoch(number, own, mine, self._stager(lane, own, request))
 
-        moved = [tp for tp in span.end if span.end[tp] != span.start[tp]]
-        with ThreadPoolExecutor(max_workers=max(1, len(moved))) as pool:
-            for done in [pool.submit(one, tp) for tp in moved]:
+        with ThreadPoolExecutor(max_workers=max(1, len(parts))) as pool:
+            for done in [pool.submit(one, *part) for part in parts]:
                 done.result()
 
     def _watch(self, query: StreamingQuery, monitor: Monitor) -> None:
@@ -380,7 +371,7 @@ class StreamingRun:
 
     def _release(self) -> None:
         """Apply requested releases between two epochs, without waiting for the next message."""
-        wanting = [lane for lane in self._lanes.values() if lane.wants_release]
+        wanting = [lane for lane in self._lanes if lane.wants_release]
         if not wanting or self._stop.is_set() or not self._writing.acquire(blocking=False):
             return
         try:
@@ -392,7 +383,7 @@ class StreamingRun:
 
     def _is_settled(self) -> bool:
         """Whether every planned epoch is complete: none is pending, and none will be replayed."""
-        if any(lane.committer.pending for lane in self._lanes.values()):
+        if self._pending.waiting:
             return False
         with spark_errors():
             planned = self._checkpoint.last_planned()
@@ -400,34 +391,15 @@ class StreamingRun:
 
     def _at_rest(self) -> bool:
         """Whether no epoch is in process, and none waits for its checkpoint entry."""
-        return not self._in_epoch.is_set() and not any(lane.committer.pending for lane in self._lanes.values())
+        return not self._in_epoch.is_set() and not self._pending.waiting
 
     def _end_pending(self) -> None:
-        """Commit or roll back prepared epochs, which would hold locks until the next start.
-
-        The query has ended, so a missing checkpoint entry will not appear any more.
-        """
+        """End prepared epochs, which would hold locks until the next start."""
         try:
-            if self._query is None or self._query.isActive:
-                return
-            for lane in self._lanes.values():
-                pending = lane.committer.pending
-                if pending and self._checkpoint.is_complete(pending.epoch):
-                    lane.committer.commit()
-                elif pending:
-                    lane.committer.abort()
+            if self._query is not None and not self._query.isActive:
+                self._pending.end()
         except (SurelaneError, Py4JError) as error:
             log.warning("left for the next start to settle", because=str(error).splitlines()[0])
-
-    def _finish(self) -> None:
-        """Commit the epochs that the checkpoint has decided; the next start settles the others."""
-        deadline = time.monotonic() + STOP_WAIT_SECONDS
-        for lane in self._lanes.values():
-            pending = lane.committer.pending
-            while pending and not self._checkpoint.is_complete(pending.epoch) and time.monotonic() < deadline:
-                time.sleep(LOOK_SECONDS)
-            if pending and self._checkpoint.is_complete(pending.epoch):
-                lane.committer.commit()
 
 
 def _once(read: Callable[[], pa.Table]) -> Callable[[], pa.Table]:

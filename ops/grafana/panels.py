@@ -77,7 +77,7 @@ ROWS: dict[str, list[Panel]] = {
         ),
         number(
             "In quarantine",
-            "Messages that wait for somebody.",
+            "Messages that wait for an operator.",
             "none",
             f"lane:surelane_quarantine_open:sum{{{LANES}}}",
             yellow=1,
@@ -253,7 +253,7 @@ ROWS: dict[str, list[Panel]] = {
             },
         ),
         Panel(
-            title="Waiting for somebody",
+            title="Waiting for an operator",
             text="Entries of the quarantine, and keys whose changes wait behind one.",
             unit="none",
             queries={

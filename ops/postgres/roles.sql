@@ -1,5 +1,5 @@
 -- Roles of the target database, with no more than each needs. Run it in that database as a superuser (on Amazon RDS: as
--- the master user), before `surelane migrate`, and again whenever tables were created by somebody else. It changes
+-- the master user), before `surelane migrate`, and again whenever tables were created by another role. It changes
 -- nothing that is right already, sets no passwords, and works with every client: psql -f ops/postgres/roles.sql
 --
 --   surelane_owner     cannot log in. Owns the schema `surelane` and writes the target's tables; their sequences it reads
@@ -7,7 +7,7 @@
 --   surelane           the lane logs in as this one, and works as the owner (target.owner_role: surelane_owner): it has
 --                      nothing of its own, so its password can change while a transaction is prepared
 --   surelane_operator  a person. Reads everything; to answer what is in doubt it becomes the owner. Postgres lets only the
---                      role that prepared a transaction end it (or a superuser), so whoever may answer may also write,
+--                      role that prepared a transaction end it (or a superuser), so a role that may answer may also write,
 --                      by SET ROLE and never by accident
 --   surelane_reader    monitoring and `surelane verify --against`: reads, nothing else
 --
@@ -43,7 +43,7 @@ begin
       execute format('create role %I', one);
     end if;
   end loop;
-  -- a managed service lets nobody but a superuser say these, and nobody has them there who was not given them
+  -- on a managed service only a superuser may run these, and no role has them that was not given them
   if (select rolsuper from pg_roles where rolname = current_user) then
     foreach one in array array[owner, login, operator, reader] loop
       execute format('alter role %I %s', one, plain);

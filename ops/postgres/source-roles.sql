@@ -34,7 +34,7 @@ begin
     execute format('alter default privileges in schema %I grant select on tables to %I', tables, who);
   end loop;
   execute format('alter role %I set default_transaction_read_only = on', reader);  -- a seat belt: the grants are the lock
-  -- a managed service lets nobody but a superuser say these
+  -- on a managed service only a superuser may run these
   if exists (select from pg_roles where rolname = 'rds_replication') then
     execute format('grant rds_replication to %I', capture);
   else

@@ -104,7 +104,7 @@ def test_an_epoch_that_spark_replays_counts_once(
 
 
 def test_markers_gaps_and_aborted_transactions(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
-    """Offsets that hold nothing, epochs that hold nothing for the target, and messages that nobody may see."""
+    """Offsets that hold nothing, epochs that hold nothing for the target, and messages that no reader may see."""
     target.create(FLAT)
     d, made = Debezium(), lane(mode, epoch={"max_messages": 12})
     row = {"id": 1, "v": "committed"}
@@ -200,7 +200,7 @@ def test_nothing_of_an_epoch_shows_before_all_of_it(
 def test_no_epoch_ends_inside_a_source_transaction(
     mode: CommitMode, lane: MakeLane, target: Target, topic: Topic
 ) -> None:
-    """However small the epochs, and whoever looks; nor after a checkpoint entry is lost, or the checkpoint."""
+    """However small the epochs, and for any reader; nor after a checkpoint entry is lost, or the checkpoint."""
     target.create(*TABLES)
     messages = Shop(seed=9).messages(120)
     made = lane(mode, epoch={"max_messages": 7, "align": "source-transaction"})

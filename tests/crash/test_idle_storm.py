@@ -1,7 +1,7 @@
 """Kills of an idle lane: one message an epoch, so that every kill hits the same message again. Nothing is quarantined.
 
 Where the lane works: anywhere, with and without its supervisor. Where it waits: for a lock of a foreign session, killed
-again and again because it looks stuck. Its role has the timeouts of somebody who never heard of it.
+again and again because it looks stuck. Its role has the timeouts of a server that is not set up for Surelane.
 """
 
 import random
@@ -84,7 +84,7 @@ class IdleStorm:
         self.until_applied()
 
     def kill_group(self) -> None:
-        """With the supervisor: nobody reports anything."""
+        """With the supervisor: no process reports anything."""
         self.send()
         self._wait()
         self.process.kill()

@@ -85,7 +85,7 @@ def play(case: Case, seed: int, lane: MakeLane, target: Target, topic: Topic, pr
 def test_comes_back(
     play: Play, hold: Hold, lane_process: MakeProcess, kafka: Kafka, target_server: Postgres, proxy: Proxy
 ) -> None:
-    """Whatever strikes wherever: nothing is lost, nothing counts twice, nobody sees part of an epoch."""
+    """Whatever strikes wherever: nothing is lost, nothing counts twice, no reader sees part of an epoch."""
     with Reader(play.target, play.topic) as reader:
         if play.case.fault is Fault.KILL:
             play.killed(lane_process)

@@ -77,7 +77,7 @@ class Storm:
 def test_kills_under_load(
     kills: int, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
-    """Nothing is lost, nothing counts twice, nobody sees part of an epoch, and nothing is quarantined."""
+    """Nothing is lost, nothing counts twice, no reader sees part of an epoch, and nothing is quarantined."""
     target.create(*TABLES)
     storm = Storm(target, topic, Shop(seed), random.Random(seed))
     made: LaneUnderTest = lane(CommitMode.TWO_PHASE, epoch={"max_messages": EPOCH_MESSAGES})

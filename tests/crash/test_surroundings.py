@@ -1,4 +1,4 @@
-"""What is the surroundings' fault is held against no message: the lane waits or stops, quarantines nothing, and goes on
+"""A fault of the surroundings is counted against no message: the lane waits or stops, quarantines nothing, and goes on
 when it is mended."""
 
 import os

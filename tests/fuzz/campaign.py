@@ -143,7 +143,7 @@ class Campaign:
 
 
 def say(**facts: object) -> None:
-    """A line for whoever started this."""
+    """Print a line of progress."""
     print(json.dumps(facts), flush=True)
 
 
@@ -183,19 +183,21 @@ def _main() -> None:
     parser.add_argument("--unguided", action="store_true", help="twenty seconds of compiling less")
     parser.add_argument("--more", type=int, default=scan.MORE, help="bytes behind the messages")
     parser.add_argument("--only", type=Path, help="a kept input")
-    told = parser.parse_args()
+    options = parser.parse_args()
     faulthandler.enable()
-    pairs = kept(told.only) if told.only else []
-    campaign = Campaign(told.folder, told.seed, told.more)
-    if told.only:
+    pairs = kept(options.only) if options.only else []
+    campaign = Campaign(options.folder, options.seed, options.more)
+    if options.only:
         campaign.check(pairs)
         return
     campaign.check_each(corpus())
-    watched = None if told.unguided else Watched()
-    found = campaign.explore(told.seconds, watched)
+    watched = None if options.unguided else Watched()
+    found = campaign.explore(options.seconds, watched)
     if watched is not None:
         fewest = watched.fewest(found)
-        (told.folder / "reached.jsonl").write_text("".join(as_line(pair) + "\n" for pair in fewest), encoding="ascii")
+        (options.folder / "reached.jsonl").write_text(
+            "".join(as_line(pair) + "\n" for pair in fewest), encoding="ascii"
+        )
         campaign.check_each(fewest)
         say(ways=watched.ways, reached=watched.reached, interesting=len(found), kept=len(fewest))
     say(messages=campaign.messages, batches=campaign.batches, taken=campaign.taken)

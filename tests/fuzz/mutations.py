@@ -1,4 +1,4 @@
-"""Messages that are nearly Debezium's: what somebody writes who wants the decoder to go wrong.
+"""Messages that are nearly Debezium's: what an attacker of the decoder writes.
 
 Some mutations change bytes, whatever they mean; some change a message's tree, and write it as JSON again, which other
 tools would not: names twice, numbers of any length, broken escapes, white space anywhere.

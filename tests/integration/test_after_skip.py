@@ -77,12 +77,12 @@ def states(lane: BareLane) -> dict[int, str]:
 
 def words(lane: BareLane, offset: int) -> str | None:
     """Why a release was refused."""
-    ((said,),) = lane.target.execute(
+    ((reason,),) = lane.target.execute(
         'select release_refused from surelane.quarantine where lane = :lane and "offset" = :offset',
         lane=lane.name,
         offset=offset,
     )
-    return said
+    return reason
 
 
 def ids(lane: BareLane, offsets: Sequence[int]) -> list[int]:
@@ -234,7 +234,7 @@ def test_nothing_is_known_of_a_message_that_cannot_be_decoded(on_skip: OnSkip, b
     assert states(lane) == {0: "quarantined"}
     request(lane, 0)
     lane.release()
-    assert "nobody can tell" in str(words(lane, 0))
+    assert "it is unknown" in str(words(lane, 0))
     assert values(lane.target) == {1: "new"}
     request(lane, 0, forced=True)
     lane.release()
@@ -290,7 +290,7 @@ def test_superseded_in_the_same_epoch(going_on: BareLane) -> None:
     assert values(going_on.target)[1] == "good"
 
 
-def test_who_waits_for_a_release_is_told_that_it_is_superseded(going_on: BareLane) -> None:
+def test_a_requested_release_records_that_it_is_superseded(going_on: BareLane) -> None:
     going_on.apply([row(1, BAD)])
     request(going_on, 0)
     going_on.apply([row(1, "new")])
@@ -424,7 +424,7 @@ def test_refused_again(going_on: BareLane) -> None:
     assert values(going_on.target) == {1: BAD, 3: BAD}
 
 
-def test_what_is_hidden_is_not_told_when_it_is_refused_again(bare_lane: MakeBareLane) -> None:
+def test_hidden_columns_are_not_shown_when_it_is_refused_again(bare_lane: MakeBareLane) -> None:
     lane = bare_lane(on_skip=OnSkip.CONTINUE, redact=["public.flat.v"])
     lane.apply([row(1, BAD)])
     lane.target.execute("alter table flat alter v type text, add check (id <> 1)")

@@ -169,7 +169,7 @@ def test_a_transaction_beyond_the_limit_stops_the_lane(bare_lane: MakeBareLane, 
     assert len(target.rows("public.flat")) == 43
 
 
-def test_a_connector_that_does_not_tell_of_transactions_is_named(bare_lane: MakeBareLane, target: Target) -> None:
+def test_a_connector_without_transaction_metadata_is_named(bare_lane: MakeBareLane, target: Target) -> None:
     target.create(FLAT)
     lane = bare_lane(transaction_limit=20)
     with pytest.raises(ConfigInvalid, match=r"made-up\[0\]@0 does not say which transaction"):

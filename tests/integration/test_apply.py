@@ -493,7 +493,7 @@ def test_staging_takes_long_rows_as_they_are(target: Target, bare_lane: MakeBare
 def test_the_space_of_staging_is_given_back(
     target: Target, bare_lane: MakeBareLane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between epochs; while somebody's old snapshot needs the dead rows, once it is too much."""
+    """Between epochs; while another session's old snapshot needs the dead rows, once it is too much."""
     target.create(FLAT)
     lane, many = bare_lane(), range(2_000)
     monkeypatch.setattr(app.apply.staging, "RECLAIM_AFTER_BYTES", 0)

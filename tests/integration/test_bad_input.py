@@ -161,8 +161,8 @@ def test_a_running_lane_that_meets_a_bad_message_stops_and_leaves_its_words(
     assert isinstance(error, BadMessage)
     assert error.exit_status is ExitStatus.BAD_MESSAGE
     assert not made.health.ready().ok
-    (said,) = target.execute("select state, last_error from surelane.lane_state")
-    assert tuple(said) == ("failed", str(error))
+    (row,) = target.execute("select state, last_error from surelane.lane_state")
+    assert tuple(row) == ("failed", str(error))
     assert target.prepared() == []
 
 

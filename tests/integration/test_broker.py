@@ -17,6 +17,7 @@ from app.config.settings import SourceSettings, StartAt
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker, Watermarks
 from app.kafka.lag import measure
+from app.kafka.unread import First, UnreadMessages
 from app.model.offsets import Offsets, Position, TopicPartition
 from tests.waiting import eventually
 from tools.devstack import Kafka
@@ -145,6 +146,19 @@ def test_nothing_but_markers_left_is_no_lag(kafka: Kafka, topic: str, connect: O
     eventually(lambda: broker.watermarks({tp})[tp].high == 2, 30, "the transaction's marker")
     lag = measure(broker, Offsets.of({tp: 1}))
     assert (lag.messages, lag.seconds) == (0, 0)
+
+
+def test_unread_messages_stop_at_the_requested_end(kafka: Kafka, topic: str, connect: Open) -> None:
+    """The offset of a transaction's marker holds no message: the next one lies behind the end."""
+    unread = UnreadMessages(connect(topic))
+    producer = send(kafka, topic, 1, **{"transactional.id": topic})
+    producer.commit_transaction()
+    producer.begin_transaction()
+    producer.produce(topic, b"behind")
+    producer.commit_transaction()
+    eventually(lambda: unread.ends({TopicPartition(topic, 0)}) == {TopicPartition(topic, 0): 4}, 30, "both markers")
+    assert unread.first(Position(topic, 0, 1), 2) is None
+    assert unread.first(Position(topic, 0, 1), 3) == First(place=None, is_read=False)
 
 
 @pytest.fixture

@@ -91,8 +91,8 @@ def test_a_cluster_that_has_no_core_yet(
     made = lane("two-phase", spark=cluster.spark())
     process = lane_process(made).start()
     process.until(lambda: process.events("stage tasks have no core of the Spark session yet"), why="a word")
-    (said,) = process.events("stage tasks have no core of the Spark session yet")
-    assert (said["running"], "spark.cores.max" in said["hint"]) == (0, True)
+    (event,) = process.events("stage tasks have no core of the Spark session yet")
+    assert (event["running"], "spark.cores.max" in event["hint"]) == (0, True)
     cluster.add_worker()
     process.until(lambda: made.caught_up(topic), why="all of it")
     assert process.stop() == 0

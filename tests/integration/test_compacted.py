@@ -129,7 +129,7 @@ class Nothing:
 def test_the_schema_of_another_message_is_not_taken(offsets: tuple[int, ...]) -> None:
     """The epoch is read again, and has it no longer."""
     layout = Layout(RowKind.UPSERT, "some", "public", "flat", ("id", "v"))
-    stored = StoredMessages(Nothing(), Log(*offsets))
+    stored = StoredMessages(Nothing().stored, Log(*offsets).messages)
     with pytest.raises(Unreachable) as again:
         stored.schema(Position("t", 0, 5), layout)
     assert again.value.verdict is Verdict.RETRY

@@ -19,9 +19,9 @@ LONG = "a row that is long, for the most part because it says the same. " * 640
         ("alter table note alter column v set compression pglz", "pglz"),
         ("alter database {database} set default_toast_compression = pglz", "pglz"),
     ],
-    ids=["nobody", "the column", "the database"],
+    ids=["none", "the column", "the database"],
 )
-def test_by_lz4_where_nobody_has_chosen(lane: MakeLane, target: Target, topic: Topic, chosen: str, found: str) -> None:
+def test_lz4_is_the_default_compression(lane: MakeLane, target: Target, topic: Topic, chosen: str, found: str) -> None:
     """A choice of the target's owner holds."""
     target.create(NOTE)
     target.execute(chosen.format(database=f'"{target.database}"'))

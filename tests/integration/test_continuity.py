@@ -75,7 +75,7 @@ def test_a_target_that_lacks_an_epoch_stops_the_start_with_a_plan(
 def test_a_ledger_that_jumps_while_the_lane_runs_stops_it(
     caught_up: LaneUnderTest, target: Target, topic: Topic
 ) -> None:
-    """Somebody restored the database under the running lane: the next epoch would leave a hole."""
+    """The database was restored under the running lane: the next epoch would leave a hole."""
     caught_up.start()
     topic.send(rows(11, 11))
     caught_up.until_caught_up(topic)

@@ -58,7 +58,7 @@ def test_a_letter_is_whole(post: Post) -> None:
     ],
     ids=["decode", "transform", "parked"],
 )
-def test_what_is_said_of_the_failure(post: Post, made: Entry, expected: tuple[bytes, ...]) -> None:
+def test_headers_describe_the_failure(post: Post, made: Entry, expected: tuple[bytes, ...]) -> None:
     post.keep(made)
     post.run()
     found = context(post.letters[0].headers)
@@ -134,7 +134,7 @@ def test_what_is_not_committed_is_not_sent(post: Post, end: str) -> None:
 
 
 def test_an_entry_that_an_epoch_holds(post: Post) -> None:
-    """It is sent and marked when it is free again; nobody waits, and it is not sent twice."""
+    """It is sent and marked when it is free again; no session waits, and it is not sent twice."""
     post.keep(entry(1), entry(2))
     with post.target.engine.connect() as epoch, epoch.begin():
         held = [one.id for one in post.quarantine.held(epoch)]

@@ -94,7 +94,7 @@ def test_what_carries_no_row_is_filtered(envelope: bool, decode: Decoded) -> Non
     assert decode(messages)["line"].to_pylist() == [""] * len(messages)
 
 
-def test_truncate_and_a_delete_that_does_not_say_which_row_are_told_apart(decode: Decoded) -> None:
+def test_truncate_is_distinguished_from_a_delete_that_names_no_row(decode: Decoded) -> None:
     nothing = json.loads(d.delete(FLAT, row, keyed=False).value or b"")
     nothing["before"] = None
     keyless = Message(key=None, value=json.dumps(nothing).encode())

@@ -272,7 +272,7 @@ def test_of_a_random_epoch_nothing_is_skipped_in_vain(seed: int, one_mode: BareL
 
 
 def test_one_name_for_two_constraints(target: Target, bare_lane: MakeBareLane) -> None:
-    """Then it cannot be told to wait again, and everything is checked each time."""
+    """Then its check cannot be deferred again, and everything is checked each time."""
     target.execute("create table parent (id int primary key, v text)")
     target.execute("create table child (id int primary key, parent int)")
     target.execute("alter table child add constraint fits foreign key (parent) references parent initially deferred")

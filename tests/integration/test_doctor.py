@@ -125,9 +125,9 @@ def test_rows_that_are_taken_apart(healthy: Site) -> None:
     healthy.configure(target={"tables": {"public.wide": "public.wide", "public.long": "public.long"}})
     ended = healthy.surelane("doctor", "--json")
     assert (ended.status, levels(ended)["long rows"]) == (0, "warn")
-    told = finding(ended, "long rows")
-    assert ('public."Wide one"' in told, "public.long" in told) == (True, False)
-    healthy.execute(told.partition(" -> ")[2].partition(";")[0])
+    shown = finding(ended, "long rows")
+    assert ('public."Wide one"' in shown, "public.long" in shown) == (True, False)
+    healthy.execute(shown.partition(" -> ")[2].partition(";")[0])
     assert "long rows" not in levels(healthy.surelane("doctor", "--json"))
 
 
@@ -203,9 +203,9 @@ def test_foreign_keys_between_the_tables_of_several_topics(healthy: Site) -> Non
     healthy.configure(source={"topics": [healthy.topic, other]})
     assert "foreign keys" not in levels(healthy.surelane("doctor", "--json"))
     healthy.execute("create table public.items (id int primary key, orders int references orders)")
-    told = finding(healthy.surelane("doctor", "--json"), "foreign keys")
-    assert "public.items -> public.orders" in told
-    assert "500000 messages at most (epoch.max_held_messages)" in told
+    shown = finding(healthy.surelane("doctor", "--json"), "foreign keys")
+    assert "public.items -> public.orders" in shown
+    assert "500000 messages at most (epoch.max_held_messages)" in shown
     producer, begin = Producer({"bootstrap.servers": healthy.kafka.bootstrap, "log_level": 0}), 1_700_000_000_000
     for topic, hours in ((healthy.topic, 0), (other, 3)):
         producer.produce(topic, b"{}", timestamp=begin + hours * 3_600_000)
@@ -224,7 +224,7 @@ def test_foreign_keys_between_the_tables_of_several_topics(healthy: Site) -> Non
 
 
 def test_the_dead_letter_topic(healthy: Site) -> None:
-    """The lane runs without it: what is amiss is a warning, an option that nobody knows a fault."""
+    """The lane runs without it: what is amiss is a warning, an option that is unknown a fault."""
     topic = f"{healthy.topic}.dead"
     healthy.configure(guard={"dead_letter": {"topic": topic}})
     ended = healthy.surelane("doctor", "--json")
@@ -267,9 +267,9 @@ def test_the_snapshots(
     keep(days=30)
     eventually(lambda: Level.OK in found(), why="the topic's setting")
     manifest = snapshotting.directory / "one" / "manifest.json"
-    told = json.loads(manifest.read_text())
-    told["made_at"] = (datetime.fromisoformat(told["made_at"]) - timedelta(days=8)).isoformat()
-    manifest.write_text(json.dumps(told))
+    shown = json.loads(manifest.read_text())
+    shown["made_at"] = (datetime.fromisoformat(shown["made_at"]) - timedelta(days=8)).isoformat()
+    manifest.write_text(json.dumps(shown))
     assert f"one, is 8.0 days old: up to {EPOCH} messages would be replayed" in found()[Level.WARN]
     forget(kafka, made_up.name, EPOCH + 1)
     assert (
@@ -285,7 +285,7 @@ def test_the_snapshots(
     assert "there is none of lane other" in found()[Level.WARN]
 
 
-def test_nothing_is_said_of_snapshots_that_nobody_speaks_of(healthy: Site) -> None:
+def test_no_finding_of_snapshots_that_are_not_configured(healthy: Site) -> None:
     assert "snapshots" not in levels(healthy.surelane("doctor", "--json"))
     healthy.configure(snapshots={"driver": "dump"})
     ended = healthy.surelane("doctor", "--json")
@@ -327,10 +327,10 @@ def test_what_the_tables_may_do_to_changes_by_themselves(healthy: Site) -> None:
     assert ended.status == 10
     found = levels(ended)
     assert (found["row security"], found["triggers"], found["rules"]) == ("fault", "warn", "warn")
-    told = [line["message"] + line["hint"] for line in ended.json["findings"] if line["check"] == "triggers"]
-    assert ["last_update of public.orders" in one for one in told] == [True, False]
-    assert ["audit of public.orders" in one for one in told] == [False, True]
-    assert all(f'ALTER ROLE "{LOGIN}" SET session_replication_role = replica' in one for one in told)
+    shown = [line["message"] + line["hint"] for line in ended.json["findings"] if line["check"] == "triggers"]
+    assert ["last_update of public.orders" in one for one in shown] == [True, False]
+    assert ["audit of public.orders" in one for one in shown] == [False, True]
+    assert all(f'ALTER ROLE "{LOGIN}" SET session_replication_role = replica' in one for one in shown)
     assert f'ALTER ROLE "{OWNER}" BYPASSRLS' in finding(ended, "row security")
     try:
         healthy.execute(f"alter role {LOGIN} set session_replication_role = replica")

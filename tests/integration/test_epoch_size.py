@@ -39,7 +39,7 @@ def test_messages_that_become_large_and_small_again(
 
 
 def test_large_messages_at_the_start(lane: MakeLane, target: Target, topic: Topic) -> None:
-    """Nobody has to meet them first."""
+    """The lane needs no small messages before them."""
     target.create(FLAT)
     topic.send(rows(Debezium(), 0, 100, LARGE))
     lane("two-phase", epoch={"max_messages": 100, "max_bytes": MAX_BYTES}).run_until_caught_up()

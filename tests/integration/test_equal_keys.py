@@ -62,7 +62,7 @@ def test_children_stay_with_a_row_whose_key_is_written_in_another_way(
 
 @pytest.mark.parametrize("refused", [False, True], ids=["whole", "in parts"])
 def test_a_changed_key_takes_its_children_along(refused: bool, target: Target, bare_lane: MakeBareLane) -> None:
-    """The source's key says so, and tells of the children afterwards; the order of these changes is needed."""
+    """The source changes the key first, and its children afterwards; the order of these changes is needed."""
     table = Table("thing", {"id": m.INT, "v": m.TEXT, "big": m.TEXT})
     child = Table(
         "child", {"id": m.INT, "thing": m.INT}, constraints=("foreign key (thing) references thing on update cascade",)

@@ -394,21 +394,21 @@ def test_a_control_that_loses_the_connection_clears_the_message(open_attempts: O
     assert suspect.control_failures == 0, "servers that go away are waited for without an end"
 
 
-def test_a_connection_lost_before_it_was_used_is_nobodys_fault(open_attempts: Open) -> None:
+def test_a_connection_lost_before_it_was_used_is_counted_against_no_span(open_attempts: Open) -> None:
     guard = Guard(open_attempts(), LIMITS)
-    for told, suspected in (False, 0), (True, 1):
+    for contacted, suspected in (False, 0), (True, 1):
         guard.open(1, Offsets(), None)
         guard.enter(span(0, 10))
         guard.begin(1, span(0, 10), AttemptStage.EPOCH)
-        if told:
-            guard.tells_target()
+        if contacted:
+            guard.record_target_contact()
         guard.epoch_failed(Unreachable("gone"), lost_target=True)
         guard.open(1, Offsets(), None)
         assert len(open_attempts().suspects()) == suspected
 
 
 @pytest.mark.parametrize("error", [Unreachable("Kafka is away"), SurelaneError("stop")])
-def test_what_is_nobodys_fault_is_held_against_nobody(error: SurelaneError, open_attempts: Open) -> None:
+def test_a_fault_of_the_surroundings_is_counted_against_no_span(error: SurelaneError, open_attempts: Open) -> None:
     guard = Guard(open_attempts(), LIMITS)
     guard.open(1, Offsets(), None)
     guard.begin(1, span(0, 10), AttemptStage.EPOCH)
@@ -461,11 +461,11 @@ def test_a_connection_lost_while_a_lock_was_waited_for_does_not_count(open_attem
         assert len(open_attempts().suspects()) == suspected
 
 
-#: a failed job is counted by whoever reads, and never lays an epoch down
-LAID_DOWN = [row for row in SURELANE if row["error"] != JobFailed.__name__]
+#: a failed job is counted by its reader, and fails no epoch
+FAILS_EPOCHS = [row for row in SURELANE if row["error"] != JobFailed.__name__]
 
 
-@pytest.mark.parametrize("row", LAID_DOWN, ids=lambda row: row["error"])
+@pytest.mark.parametrize("row", FAILS_EPOCHS, ids=lambda row: row["error"])
 def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: Open) -> None:
     """docs/VERDICTS.md."""
     kind: type[SurelaneError] = getattr(errors, row["error"])

@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from app.cli.doctor_checks.guard_check import guard
+from app.cli.guard_view import guard_text
+from app.cli.rendering import show
 from app.config.loader import load
 from app.errors import ExitStatus
 from app.ledger.migrations import head
@@ -38,7 +40,7 @@ class Post:
         sections = {
             "lane": self.lane,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]},
-            "target": self.target.told,
+            "target": self.target.section,
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more))
 
@@ -85,7 +87,7 @@ def test_nothing_was_ever_begun(post: Post) -> None:
     assert "nothing is suspected" in ended.out
 
 
-def test_what_is_in_progress_and_suspected(post: Post) -> None:
+def test_what_is_in_progress_and_suspected(post: Post, capsys: pytest.CaptureFixture[str]) -> None:
     post.begin()
     post.begin("other")
     (lane,) = post.show()
@@ -104,6 +106,8 @@ def test_what_is_in_progress_and_suspected(post: Post) -> None:
     for words in ("7 of generation 2", "made-up[0]@500..515", "16 at most", "made-up[0]@503", "2 of 3", "1 of 5"):
         assert words in out
     assert "22001 value too\\u001b[31m long: [bold]secret" in out, "nothing of it commands the terminal"
+    show({"lanes": [lane]}, guard_text, as_json=False)
+    assert capsys.readouterr().out == out
 
 
 def test_what_is_over(post: Post) -> None:
@@ -164,7 +168,7 @@ def test_away(post: Post) -> None:
 
 
 def test_only_the_guards_database_is_read(post: Post, elsewhere: Target) -> None:
-    """The target is away, and nobody notices."""
+    """The target is away, and the verb does not need it."""
     post.configure(guard={"url": elsewhere.url}, target={"url": "postgresql://me@127.0.0.1:1/shop"})
     post.begin(database=elsewhere)
     (lane,) = post.show()

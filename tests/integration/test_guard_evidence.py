@@ -1,4 +1,4 @@
-"""The accused is the one that fails alone: what no message causes puts none into quarantine, wherever the lane dies."""
+"""Only a message that fails alone is suspected: a death that no message causes puts none into quarantine, anywhere."""
 
 from collections.abc import Callable
 from typing import Any
@@ -199,7 +199,7 @@ def test_an_epoch_that_fails_only_as_a_whole_stops_the_lane(
     check(lane)
 
 
-def test_too_little_memory_makes_epochs_smaller_and_accuses_nobody(lane: BareLane) -> None:
+def test_too_little_memory_makes_epochs_smaller_and_suspects_no_message(lane: BareLane) -> None:
     """400 messages do not fit, 20 do: where the memory ran out says nothing."""
     fits = 20
 
@@ -244,7 +244,7 @@ def test_a_message_that_does_not_fit_alone_is_skipped(lane: BareLane) -> None:
 
 
 def test_a_claim_is_above_the_guards_generation(target: Target, bare_lane: MakeBareLane, elsewhere: Target) -> None:
-    """The target was restored, the guard's database was not: nobody is fenced by a writer that is gone."""
+    """The target was restored, the guard's database was not: no lane is fenced by a writer that is gone."""
     target.execute(DDL)
     lane = bare_lane(on_skip=OnSkip.CONTINUE, guard=elsewhere)
     for _ in range(3):

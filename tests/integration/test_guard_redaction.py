@@ -95,7 +95,7 @@ def test_a_lane_that_stops(
     made = lane(DDL[case], OnSkip.STOP, *redact)
     with pytest.raises(BadMessage) as stopped:
         made.apply(messages(SECRET))
-    assert case[:5] in str(stopped.value), "what it is is said"
+    assert case[:5] in str(stopped.value), "the SQLSTATE is shown"
     assert logged
     for words in (str(stopped.value), repr(logged), seen(target)):
         assert SECRET not in words
@@ -116,7 +116,7 @@ def test_a_lane_that_goes_on(
         assert "; ".join(parts) not in words
 
 
-def test_without_redaction_it_is_said(target: Target, lane: Callable[..., BareLane]) -> None:
+def test_without_redaction_the_value_is_shown(target: Target, lane: Callable[..., BareLane]) -> None:
     """The test would notice."""
     made = lane(DDL["22P02: the value itself"], OnSkip.STOP)
     with pytest.raises(BadMessage, match=SECRET):
@@ -124,11 +124,11 @@ def test_without_redaction_it_is_said(target: Target, lane: Callable[..., BareLa
     assert SECRET in seen(target)
 
 
-def test_another_tables_error_is_said(target: Target, lane: Callable[..., BareLane]) -> None:
+def test_another_tables_error_is_shown(target: Target, lane: Callable[..., BareLane]) -> None:
     made = lane(DDL["22P02: the value itself"], OnSkip.STOP, "public.other.v")
     with pytest.raises(BadMessage, match=SECRET):
         made.apply(messages(SECRET))
-    assert SECRET not in seen(target), "in the guard's tables nobody knows whose words they are"
+    assert SECRET not in seen(target), "the guard's tables do not record which table an error is about"
 
 
 NOT_ITS_FAULT: dict[str, tuple[str, type[SurelaneError]]] = {

@@ -9,8 +9,11 @@ import pytest
 from sqlalchemy import Connection
 
 import app.recover.answering
+from app.cli.indoubt_view import answers_text, explain_text, list_text
+from app.cli.rendering import show
 from app.db.locks import try_lock
 from app.errors import ExitStatus
+from app.recover.verdict import InDoubtVerdict, OperatorAnswer, consequence
 from tests.fix_bare_lane import TOPIC
 from tests.fix_doubt import EPOCH, LANE, Doubt
 from tests.waiting import eventually
@@ -19,7 +22,7 @@ from tools.devstack.postgres import SUPERUSER
 from tools.devstack.roles import OWNER
 
 FORCE = ("--force", "--reason", "the checkpoint's disk is gone")
-FOREIGN = "it's somebody's; select 1"
+FOREIGN = "it's another program's; select 1"
 PAST = {"commit": "committed", "rollback": "rolled back"}
 
 
@@ -66,7 +69,7 @@ def test_list_and_explain(doubt: Doubt) -> None:
         "RowExclusiveLock on public.counter",
         "made-up[0]@3..5",
         "surelane run",
-        "nobody",
+        "no session",
     ):
         assert words in " ".join(said.split())
     first, second = doubt("list", "--json").json["transactions"]
@@ -120,7 +123,14 @@ def test_the_other_answer_needs_force_and_a_reason(doubt: Doubt, decided: bool) 
 def test_an_answer_as_json(doubt: Doubt) -> None:
     gid = doubt.prepare(decided=True)
     found = doubt("commit", gid, "--json").json
-    assert found == {"id": 1, "gid": gid, "answer": "commit", "verdict": "commit", "forced": False, "before": False}
+    asked = {"id": 1, "gid": gid, "answer": "commit", "verdict": "commit", "forced": False, "before": False}
+    assert found == asked | {"consequence": None}
+    gid = doubt.foreign()
+    found = doubt("rollback", gid, "--json", *FORCE).json
+    assert (found["forced"], found["consequence"]) == (
+        True,
+        consequence(OperatorAnswer.ROLLBACK, InDoubtVerdict.FOREIGN),
+    )
 
 
 def test_foreign_ones_are_left_alone(doubt: Doubt) -> None:
@@ -142,7 +152,7 @@ def test_foreign_ones_are_left_alone(doubt: Doubt) -> None:
 
 @pytest.mark.parametrize("gid", ["surelane:orders:1:1", "surelane:orders-2:1:0"])
 def test_while_its_lane_runs_the_answer_is_to_wait(doubt: Doubt, gid: str) -> None:
-    """Nobody's force changes that; the lane of a foreign one may run, too."""
+    """No force changes that; the lane of a foreign one may run, too."""
     doubt.prepare(decided=False)
     doubt.foreign("surelane:orders-2:1:0")
     lane = gid.split(":")[1]
@@ -177,9 +187,9 @@ def test_a_copy_of_the_checkpoint_decides_as_well(doubt: Doubt) -> None:
     gid = doubt.prepare(decided=True)
     copy = doubt.copy()
     doubt.configure(checkpoint="hdfs://bucket/orders")
-    told = doubt("explain", gid)
-    assert "takes Spark" in told.out
-    assert "--checkpoint" in told.out
+    report = doubt("explain", gid)
+    assert "takes Spark" in report.out
+    assert "--checkpoint" in report.out
     assert verdict(doubt, gid) == "unsure"
     for answer in ("commit", "rollback"):
         assert "--checkpoint" in refused(doubt, answer, gid)
@@ -216,7 +226,7 @@ def test_an_orphan_of_another_checkpoint(doubt: Doubt) -> None:
     gid = doubt.foreign("surelane:orders:2:0")
     doubt.target.execute("insert into surelane.generation values ('orders', 2, 'older', 'two-phase', 'here', 1)")
     assert verdict(doubt, gid) == "orphan"
-    assert "nobody decides it any more" in refused(doubt, "commit", gid)
+    assert "no process decides it any more" in refused(doubt, "commit", gid)
     assert doubt("rollback", gid).status == 0
     (row,) = doubt.answers()
     assert (row["verdict"], row["answer"], row["forced"]) == ("orphan", "rollback", False)
@@ -264,10 +274,16 @@ BLOCKED = (
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["same server", "after a restart of the server"])
-def test_the_sessions_it_blocks(doubt: Doubt, target_server: Postgres, restarted: bool) -> None:
+def test_the_sessions_it_blocks(
+    doubt: Doubt,
+    target_server: Postgres,
+    restarted: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """By what they wait for: the server itself calls every prepared transaction 0.
 
-    Whoever asks has to be one to whom others' statements are shown.
+    The session that asks needs a role that sees others' statements.
     """
     seeing = {"url": doubt.target.url_as(SUPERUSER)}
     doubt.configure(target=seeing)
@@ -291,6 +307,12 @@ def test_the_sessions_it_blocks(doubt: Doubt, target_server: Postgres, restarted
         said = doubt("explain", gid).out
         assert "wants AccessExclusiveLock on public.counter: alter table" in said
         assert "behind one of these" in said
+        with monkeypatch.context() as patched:
+            patched.setattr("app.cli.indoubt_view.age", lambda _: "a while")
+            for call, text in ((("list",), list_text), (("explain", gid), explain_text)):
+                out = doubt(*call).out
+                show(doubt(*call, "--json").json, text, as_json=False)
+                assert capsys.readouterr().out == out
         doubt.configure(target=seeing, guard={"redact": ["hits"]})
         assert "alter table" not in doubt("explain", gid).out + doubt("list", "--json").out
 
@@ -367,7 +389,7 @@ def test_a_death_over_an_answer_and_then_the_other_answer(doubt: Doubt, dies: Ca
     assert [(row["answer"], row["state"]) for row in doubt.answers()] == [("commit", "done")]
 
 
-def test_somebody_else_was_quicker(doubt: Doubt, dies: Callable[..., None]) -> None:
+def test_another_session_was_quicker(doubt: Doubt, dies: Callable[..., None]) -> None:
     """An answer that was begun, and the transaction ended the other way, by hand."""
     gid = doubt.prepare(decided=True)
     dies(sent=False)
@@ -376,7 +398,7 @@ def test_somebody_else_was_quicker(doubt: Doubt, dies: Callable[..., None]) -> N
     doubt.target.server.execute("rollback prepared %s", gid, database=doubt.target.database)
     assert "was rolled back" in doubt("commit", gid).err
     (row,) = doubt.answers()
-    assert (row["state"], row["outcome"]) == ("failed", "ended by somebody else: was rolled back")
+    assert (row["state"], row["outcome"]) == ("failed", "ended by another session: was rolled back")
 
 
 def test_only_its_owner_may_end_it(doubt: Doubt) -> None:
@@ -406,7 +428,7 @@ def test_a_target_that_is_not_migrated_or_away(doubt: Doubt) -> None:
 
 
 def test_each_partition_s_lane_has_its_own(doubt: Doubt) -> None:
-    """`order: partition`: the lanes share one checkpoint; the lane without a partition is somebody else."""
+    """`order: partition`: the lanes share one checkpoint; the lane without a partition is another one."""
     whole = doubt.prepare(decided=True)
     part = doubt.foreign("surelane:orders.1:1:1")
     doubt.target.execute(
@@ -421,7 +443,7 @@ def test_each_partition_s_lane_has_its_own(doubt: Doubt) -> None:
     assert doubt("commit", part).status == 0
 
 
-def test_past_answers(doubt: Doubt) -> None:
+def test_past_answers(doubt: Doubt, capsys: pytest.CaptureFixture[str]) -> None:
     """The newest first, forced and failed ones, those to other programs' transactions, too."""
     assert doubt("answers").out == "no answers are on record\n"
     gid, other = doubt.prepare(decided=True), doubt.foreign()
@@ -434,6 +456,9 @@ def test_past_answers(doubt: Doubt) -> None:
     for words in (other, "foreign", "rollback, forced", "agreed [bold]\\u001b[31m"):
         assert words in oldest
     assert total == "2 of 2"
+    out, found = doubt("answers").out, doubt("answers", "--json").json
+    show(found, answers_text, as_json=False)
+    assert capsys.readouterr().out == out
     found = doubt("answers", "--json", "--limit", "1").json
     assert (found["lane"], found["total"]) == (LANE, 2)
     (answer,) = found["answers"]

@@ -76,12 +76,10 @@ def test_an_encrypted_key(secured: Secured, topic: Topic) -> None:
 
 
 @pytest.mark.parametrize("name", ["tls", "scram", "mtls"])
-def test_a_broker_that_somebody_else_signed_is_not_spoken_to(
-    name: str, secured: Secured, topic: Topic, tmp_path: Path
-) -> None:
-    """Java's client is told the same certificates; that it looks at them is in `test_java_...`."""
+def test_a_broker_of_another_authority_is_refused(name: str, secured: Secured, topic: Topic, tmp_path: Path) -> None:
+    """Java's client gets the same certificates; that it checks them is in `test_java_...`."""
     raw = way(secured, name)
-    raw["security"]["ca"] = str(Authority(tmp_path, "somebody else").certificate)
+    raw["security"]["ca"] = str(Authority(tmp_path, "another authority").certificate)
     with (
         Broker(SourceSettings(**raw, topics=(topic.name,))) as other,
         pytest.raises(Unreachable, match=r"(?i)certificate"),
@@ -102,12 +100,12 @@ def test_java_looks_at_the_certificate_too(
     raw = way(secured, name)
     source = SourceSettings(**raw, topics=(topic.name,))
     assert partitions_by_java(spark, source) == 1
-    raw["security"]["ca"] = str(Authority(tmp_path, "somebody else").certificate)
+    raw["security"]["ca"] = str(Authority(tmp_path, "another authority").certificate)
     with pytest.raises(Py4JJavaError, match="SslAuthenticationException"):
         partitions_by_java(spark, SourceSettings(**raw, topics=(topic.name,)))
 
 
-def test_a_wrong_password_is_said_without_showing_it(secured: Secured, topic: Topic, tmp_path: Path) -> None:
+def test_a_wrong_password_is_reported_without_showing_it(secured: Secured, topic: Topic, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong"
     wrong.write_text("m4rked-wrong")
     raw = secured.source("SCRAM", protocol="scram", username=USER, password_from=f"file:{wrong}")
@@ -126,8 +124,8 @@ def test_a_password_that_was_changed_is_read_anew(
     own.write_text("no more")
     d = Debezium()
     topic.send([d.create(FLAT, {"id": 1, "v": "x"})])
-    told = secured.source("SCRAM", protocol="scram", username=USER, password_from=f"file:{own}")
-    made = lane("ledger", source=told, topics=(topic,))
+    section = secured.source("SCRAM", protocol="scram", username=USER, password_from=f"file:{own}")
+    made = lane("ledger", source=section, topics=(topic,))
     made.start()
     eventually(lambda: "not running" in made.health.ready().reason, 60, "the first attempt to fail")
     own.write_text(PASSWORD)
@@ -136,7 +134,7 @@ def test_a_password_that_was_changed_is_read_anew(
     questions(target, topic)
 
 
-# --- Amazon MSK with IAM: what can be looked at without Amazon --------------------------------------------------------
+# --- Amazon MSK with IAM: what can be checked without Amazon ----------------------------------------------------------
 
 
 def unsigned_token(lifetime_seconds: float = 600.0) -> tuple[str, float]:
@@ -150,7 +148,7 @@ def unsigned_token(lifetime_seconds: float = 600.0) -> tuple[str, float]:
 
 @pytest.fixture
 def identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that AWS' libraries find, and that is nobody's."""
+    """One that AWS' libraries find; it belongs to no account."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAMADEUP0000000000")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "m4rked-made-up")
 
@@ -172,12 +170,14 @@ def test_a_token_is_signed_without_a_network(secured: Secured, identity: None) -
     assert "m4rked" not in url.geturl()
 
 
-def test_without_an_identity_there_is_no_token(secured: Secured, nobody: None) -> None:
+def test_without_an_identity_there_is_no_token(secured: Secured, no_aws_identity: None) -> None:
     with pytest.raises(EnvironmentMissing, match="no credentials of AWS"):
         client_config(iam(secured, "any"))
 
 
-def test_without_a_region_there_is_no_token(secured: Secured, nobody: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_region_there_is_no_token(
+    secured: Secured, no_aws_identity: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
     source = SourceSettings(**secured.source("OAUTH", protocol="msk-iam"), topics=("any",))
@@ -233,8 +233,8 @@ def iam_by_java(address: str, ca: str) -> None:
         topics=("any",),
         security=SecuritySettings(protocol=SecurityProtocol.MSK_IAM, ca=ca, region="eu-central-1"),
     )
-    told = {"lane": "msk", "source": source, "target": {"url": "postgresql://nowhere/db"}}
-    session = make_session(start_lanes_jvm(Settings.of(told)))
+    config = {"lane": "msk", "source": source, "target": {"url": "postgresql://nowhere/db"}}
+    session = make_session(start_lanes_jvm(Settings.of(config)))
     try:
         print(partitions_by_java(session, source))
     except Py4JJavaError as error:

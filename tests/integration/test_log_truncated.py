@@ -217,7 +217,7 @@ def test_removed_by_compaction(lane: MakeLane, target: Target, kafka: Kafka) -> 
 
 
 def test_compaction_hides_no_truncation(log: Log, topic: Topic) -> None:
-    """Where no message can be compared the leader epoch tells."""
+    """Where no message can be compared the leader epoch decides."""
     source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
     with Broker(source) as broker:
         before, lost = Position(topic.name, 0, KEPT - 1), Position(topic.name, 0, KEPT + LOST - 1)

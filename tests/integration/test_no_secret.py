@@ -111,7 +111,7 @@ def test_a_lane(
     d = Debezium()
     topic.send([d.create(FLAT, {"id": number, "v": "x"}) for number in range(50)])
     secured.kafka.create_topic(f"{topic.name}.dead")
-    for name, value in secrets.items():  # the configuration is looked at in this process first
+    for name, value in secrets.items():  # this process loads the configuration first
         os.environ[name] = value
     try:
         made = configured(lane, target, locked, secured, topic, http)
@@ -125,7 +125,7 @@ def test_a_lane(
     assert any("environment of java" in place for place in whole)
     for path in ("/metrics", "/healthz", "/readyz"):
         whole[path] = http.get(path)[1]
-    # from here on nobody is let in
+    # from here on the server refuses every login
     locked.set_password(LOGIN, f"{MARK}-second")
     target.cut_connections()
     topic.send([d.create(FLAT, {"id": 100, "v": "x"})])
@@ -229,8 +229,8 @@ def test_a_snapshot_and_the_programs_that_make_it(
         eventually(lambda: _dumping(running.pid, whole), 120, "pg_dump to wait")
         held.rollback()
         held.close()
-        whole["said"] = running.communicate(timeout=120)[0]
-    assert running.returncode == 0, whole["said"]
+        whole["output"] = running.communicate(timeout=120)[0]
+    assert running.returncode == 0, whole["output"]
     whole |= {str(path): path.read_text(errors="replace") for path in (tmp_path / "kept").rglob("*.json")}
     nothing_marked(whole)
 

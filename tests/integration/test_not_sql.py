@@ -106,8 +106,8 @@ def fuzzed(bare_lane: MakeBareLane, target: Target, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(tests.fix_bare_lane, "decoded", by_driver)
     target.create(CANARY)
     target.execute("insert into canary values (1, 'alive')")
-    told = {"unknown_table": "ignore"}
-    yield bare_lane({"*.*": "*.*"}, ignore_unknown=True, on_skip=OnSkip.CONTINUE, tables=told)
+    rules = {"unknown_table": "ignore"}
+    yield bare_lane({"*.*": "*.*"}, ignore_unknown=True, on_skip=OnSkip.CONTINUE, tables=rules)
     assert target.execute("select * from canary") == [(1, "alive")]
 
 
@@ -276,7 +276,7 @@ def test_names_of_prepared_transactions(target: Target, ddl: Connection, gid: st
 def test_verbs_over_a_table_with_such_names(
     target: Target, elsewhere: Target, surelane: Callable[..., Ended], tmp_path: Any
 ) -> None:
-    """Compared, looked at and dumped by their names."""
+    """Compared, inspected and dumped by their names."""
     for side in (target, elsewhere):
         for number, table in enumerate(ATTEMPTS):
             made(side, table, [ATTEMPTS[number - 1], ATTEMPTS[number - 2]])
@@ -286,7 +286,7 @@ def test_verbs_over_a_table_with_such_names(
     raw = {
         "lane": target.lane,
         "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["none"]},
-        "target": target.told,
+        "target": target.section,
         "snapshots": {"directory": str(tmp_path / "snapshots")},
         "metrics": {"port": 0},
     }

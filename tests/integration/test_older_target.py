@@ -39,7 +39,7 @@ def test_restored_under_a_running_lane(
     """What was prepared and decided then is committed, what came later is missing: the lane stops, and replays it."""
     target.create(*TABLES)
     shop = Shop(seed=11)
-    told = {
+    snapshots = {
         "driver": "basebackup",
         "directory": str(tmp_path / "snapshots"),
         "url": target.server.url(target.database, SUPERUSER),
@@ -49,7 +49,8 @@ def test_restored_under_a_running_lane(
     copy = Target(Postgres(folder, port=port), target.database, target.lane)
     with proxy_to(target.url) as proxy:
         url = proxy.url(target.url).render_as_string(hide_password=False)
-        made = operator(lane("two-phase", target={"url": url}, epoch={"max_messages": MESSAGES // 2}, snapshots=told))
+        epoch = {"max_messages": MESSAGES // 2}
+        made = operator(lane("two-phase", target={"url": url}, epoch=epoch, snapshots=snapshots))
         held = hold("before-commit", at=2)
         topic.send(shop.messages(MESSAGES))
         made.lane.start()
@@ -92,7 +93,7 @@ def _at(made: Operator, copy: Target) -> Operator:
 
 
 def _does_not_start_with_fewer_slots(folder: Path) -> None:
-    """Whoever starts it by hand is told by Postgres; nothing of it is harmed."""
+    """A start by hand fails with Postgres' error, and changes nothing."""
     stop_cluster(folder)
     log = folder.with_name(f"{folder.name}-by-hand.log")
     words = ["start", f"--pgdata={folder}", "--wait", "--silent", "--options=-c max_prepared_transactions=0"]

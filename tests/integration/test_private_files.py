@@ -50,7 +50,7 @@ def test_a_snapshot(driver: str, snapshotting: Snapshotting) -> None:
     """Manifest, sums, and what pg_dump writes."""
     snapshotting.configure(driver=driver)
     snapshotting.json("create", "--name", "one")
-    # files of a base backup keep the modes that the server's have, in a folder that nobody else may enter
+    # files of a base backup keep the modes that the server's have, in a folder that no other user may enter
     assert [one for one in exposed(snapshotting.directory) if driver == "dump" or "/data/" not in one] == []
 
 

@@ -38,25 +38,25 @@ def rows(count: int, first: int, v: str = "a") -> list[Message]:
 def configured(folder: Path, lane: int, exporter: int, alertmanager: int) -> Path:
     """prometheus.yml as it stands, with the example for the source, ports of this test, and no time to wait for."""
     text = (TOP / "ops/prometheus/prometheus.yml").read_text()
-    told = yaml.safe_load(
+    config = yaml.safe_load(
         re.sub(r"^  # (- job_name|  static_configs|    - targets)", r"  \1", text, flags=re.MULTILINE)
     )
-    told["global"] |= {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    told["global"]["external_labels"]["runbooks"] = RUNBOOKS
-    told["rule_files"] = [str(TOP / "ops/prometheus" / pattern) for pattern in told["rule_files"]]
-    told["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{alertmanager}"]
-    jobs = {job["job_name"]: job for job in told["scrape_configs"]}
+    config["global"] |= {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["global"]["external_labels"]["runbooks"] = RUNBOOKS
+    config["rule_files"] = [str(TOP / "ops/prometheus" / pattern) for pattern in config["rule_files"]]
+    config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] = [f"127.0.0.1:{alertmanager}"]
+    jobs = {job["job_name"]: job for job in config["scrape_configs"]}
     assert set(jobs) == {"surelane", "source-postgres"}
     jobs["surelane"]["static_configs"] = [{"targets": [f"127.0.0.1:{lane}"]}]
     jobs["source-postgres"]["static_configs"] = [{"targets": [f"127.0.0.1:{exporter}"]}]
     file = folder / "prometheus.yml"
-    file.write_text(yaml.safe_dump(told))
+    file.write_text(yaml.safe_dump(config))
     return file
 
 
 @contextmanager
 def slot(server: Postgres, name: str) -> Iterator[None]:
-    """A replication slot that nobody reads."""
+    """A replication slot without a reader."""
     server.execute(f"select pg_create_physical_replication_slot('{name}', true)")
     try:
         yield
@@ -134,7 +134,7 @@ def test_a_lane_is_scraped_and_every_rule_and_every_query_has_an_answer(
 
 
 def test_one_alert_keeps_others_quiet(alertmanager: Served) -> None:
-    """A lane that is down is late, too: nobody wants to hear that. Other lanes' alerts come through."""
+    """A lane that is down is late, too: that alert is kept quiet. Other lanes' alerts come through."""
     until = (datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)).isoformat()
 
     def post(name: str, severity: str, **labels: str) -> None:
@@ -142,8 +142,8 @@ def test_one_alert_keeps_others_quiet(alertmanager: Served) -> None:
         alertmanager.post("/api/v2/alerts", [alert])
 
     def quiet() -> set[tuple[str, str, str]]:
-        told = alertmanager.get("/api/v2/alerts")
-        return {named(one["labels"]) for one in told if one["status"]["inhibitedBy"]}
+        alerts = alertmanager.get("/api/v2/alerts")
+        return {named(one["labels"]) for one in alerts if one["status"]["inhibitedBy"]}
 
     def named(labels: dict[str, str]) -> tuple[str, str, str]:
         return labels["alertname"], labels["severity"], labels.get("lane") or labels["instance"]

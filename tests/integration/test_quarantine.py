@@ -61,7 +61,7 @@ def bring_to(
 def test_every_step(
     target: Target, connection: Connection, quarantine: Quarantine, operator: Operator, start: EntryState
 ) -> None:
-    """Tried with plain SQL, as whoever has the table may."""
+    """Tried with plain SQL, as any role with rights on the table may."""
     for end, forced in itertools.product(EntryState, (False, True)):
         made = parked(1) if start is EntryState.PARKED else entry(1)
         (number,) = keep(connection, quarantine, made)
@@ -77,7 +77,7 @@ def test_every_step(
             with pytest.raises(DBAPIError) as refused:
                 target.execute(change, **values)
             assert sqlstate(refused.value) == "SL001"
-            assert verdict_of(refused.value) is Verdict.STOP, "never held against a message"
+            assert verdict_of(refused.value) is Verdict.STOP, "never counted against a message"
         ((state,),) = target.execute("select state from surelane.quarantine")
         assert state == (end if may_go(start, end, forced=forced) else start)
         target.execute("alter table surelane.quarantine disable trigger quarantine_step")
@@ -99,7 +99,7 @@ def test_an_entry_begins_open(connection: Connection, quarantine: Quarantine, st
 
 
 def test_what_waits(connection: Connection, quarantine: Quarantine, operator: Operator) -> None:
-    """By table; what is closed waits for nobody, and a key counts once."""
+    """By table; what is closed does not wait, and a key counts once."""
     assert keep(connection, quarantine) == []
     made = [
         entry(1),
@@ -317,7 +317,7 @@ def test_everything_leaves_a_word(
     assert target.execute("select distinct db_user = session_user from surelane.quarantine_event") == [(True,)]
 
 
-def test_who_said_it_ends_with_the_transaction(
+def test_the_operators_name_ends_with_the_transaction(
     target: Target, connection: Connection, quarantine: Quarantine, operator: Operator
 ) -> None:
     numbers = keep(connection, quarantine, entry(1), entry(2))

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from app.cli.quarantine_view import entry_text, list_text
+from app.cli.rendering import show
 from app.errors import ExitStatus
 from app.quarantine.operator import LOCK_TIMEOUT_SECONDS
 from app.quarantine.quarantine import Entry, EntryState, Quarantine
@@ -36,7 +38,7 @@ class Shelf:
         sections = {
             "lane": self.lane,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC]},
-            "target": self.target.told,
+            "target": self.target.section,
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more))
 
@@ -83,7 +85,7 @@ def test_a_target_that_is_away(shelf: Shelf) -> None:
     assert "hunter2" not in ended.err
 
 
-def test_list(shelf: Shelf) -> None:
+def test_list(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
     shelf.keep(entry(1), parked(2), entry(3, schema=None, table=None, key=None, error="not JSON", sqlstate=None))
     head, newest, _, oldest, total = shelf("list").out.splitlines()
     assert head.split()[:2] == ["id", "state"]
@@ -93,6 +95,8 @@ def test_list(shelf: Shelf) -> None:
     assert total == "3 of 3"
     found = shelf("list", "--json", "--limit", "2").json
     assert found["total"] == 3
+    show(found, list_text, as_json=False)
+    assert capsys.readouterr().out == shelf("list", "--limit", "2").out
     newest, before = found["entries"]
     assert (newest["offset"], newest["table"], newest["key"], newest["error"]) == (3, None, None, "not JSON")
     assert (before["state"], before["attempts"], before["verdict"]) == ("parked", 0, None)
@@ -153,7 +157,7 @@ def test_usage(shelf: Shelf) -> None:
     assert shelf.states() == ["quarantined"]
 
 
-def test_show(shelf: Shelf) -> None:
+def test_show(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
     (number,) = shelf.keep(
         entry(
             1,
@@ -173,6 +177,8 @@ def test_show(shelf: Shelf) -> None:
     assert [value and value["base64"] for _, value in found["headers"]] == [None, None, "/w=="]
     assert found["history"][0]["what"] == "kept"
     assert found["release"] is None
+    show(found, entry_text, as_json=False)
+    assert capsys.readouterr().out == out
 
 
 BYTES = {
@@ -220,7 +226,7 @@ OF_CUSTOMER: dict[str, Any] = {
 }
 
 
-def test_redaction(shelf: Shelf) -> None:
+def test_redaction(shelf: Shelf, capsys: pytest.CaptureFixture[str]) -> None:
     shelf.configure(guard={"redact": ["public.customers.email"]})
     (number,) = shelf.keep(entry(1, key=b'{"email":"ann@example.org"}', **OF_CUSTOMER))
     for call in (("list",), ("list", "--json"), ("show", str(number)), ("show", str(number), "--json")):
@@ -231,6 +237,8 @@ def test_redaction(shelf: Shelf) -> None:
     found = shelf("show", str(number), "--json").json
     assert json.loads(found["value"]["text"]) == {"before": {"email": "***"}, "after": {"id": 7, "email": "***"}}
     assert found["error"] == 'bad "***" (SQLSTATE 23514)'
+    show(found, entry_text, as_json=False)
+    assert capsys.readouterr().out == shelf("show", str(number)).out
     assert SECRET in shelf("show", str(number), "--raw", "value").out, "whole, for a release"
 
 
@@ -259,7 +267,7 @@ def test_release_is_recorded(shelf: Shelf) -> None:
     ended = shelf("release", *map(str, numbers), "--reason", "column widened")
     assert ended.status == 0
     assert "the lane takes it up" in ended.out
-    assert shelf.states() == ["quarantined", "parked"], "the lane releases, nobody else"
+    assert shelf.states() == ["quarantined", "parked"], "only the lane releases"
     found = shelf("show", str(numbers[0]), "--json").json
     assert found["release"]["reason"] == "column widened"
     assert "@" in found["release"]["requested_by"]

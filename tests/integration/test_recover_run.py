@@ -63,9 +63,9 @@ def test_from_a_base_backup(lost: MakeLost, monkeypatch: pytest.MonkeyPatch) -> 
     made.questions()
     again = made()
     assert (again.status, "nothing to do" in again.out) == (0, True)
-    told = made("--json").json
-    assert (told["finished"], told["ok"], told["url"]) == (True, True, None)
-    assert (told["place"]["to"], len(told["steps"])) == (folder, len(RECOVER_NAMES))
+    report = made("--json").json
+    assert (report["finished"], report["ok"], report["url"]) == (True, True, None)
+    assert (report["place"]["to"], len(report["steps"])) == (folder, len(RECOVER_NAMES))
     made.play("Go on", go_on(made, made.copy, monkeypatch), other=made.target.url_as(READER))
 
 
@@ -86,7 +86,7 @@ def test_from_a_dump(lost: MakeLost, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_from_a_snapshot_of_rds(lost: MakeLost, amazon: Amazon) -> None:
     """By the page. The calls are moto's; the instance that they make is a server with what the target had then."""
-    made = lost("rds", rds=amazon.told)
+    made = lost("rds", rds=amazon.section)
     port = made.copy.engine.url.port
     assert port is not None
     amazon.servers["shop-restored"] = port
@@ -214,11 +214,11 @@ def test_what_speaks_against_a_place(run: Callable[..., Ended], snapshotting: Sn
     """An unfinished one is gone on with, or given up; the target itself is no new place, whatever it was made of."""
     copy, other = snapshotting.place("dump"), snapshotting.place("dump")
     snapshotting.json("restore", "one", *copy.to)
-    configure(snapshotting, target=copy.target.told)
+    configure(snapshotting, target=copy.target.section)
     for _ in range(2):
         ended = run(*copy.to)
         assert (ended.status, "is the target itself" in ended.err) == (ExitStatus.REFUSED, True)
-    configure(snapshotting, target=snapshotting.target.told)
+    configure(snapshotting, target=snapshotting.target.section)
     words = ("recover", "run", "--snapshot", "one")
     killed("recover-ledger", *words, *copy.to)
     with (snapshotting.directory / "one" / FILE).open("a") as file:

@@ -388,9 +388,9 @@ def test_what_was_skipped(replays: Replays) -> None:
     assert target.rows("shadow.flat").keys() == {(n,) for n in range(60)} - {(20,), (40,)}
     kept = target.execute('select "offset", sqlstate, attempts from shadow_replay.quarantine order by 1')
     assert [tuple(one) for one in kept] == [(20, "22001", 3), (40, "23502", 3)]
-    told = replays().out
-    assert f"skipped by the lane, applied here: {replays.at(5)} public.flat (quarantined)" in told
-    assert f"applied by the lane, skipped here: {replays.at(40)} public.flat (quarantined)" in told
+    report = replays().out
+    assert f"skipped by the lane, applied here: {replays.at(5)} public.flat (quarantined)" in report
+    assert f"applied by the lane, skipped here: {replays.at(40)} public.flat (quarantined)" in report
 
 
 def test_as_many_as_the_lane_skipped_trip_no_breaker(replays: Replays) -> None:

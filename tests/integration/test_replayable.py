@@ -1,4 +1,4 @@
-"""A snapshot's position held against what Kafka still has: as numbers, as metrics, and as a plan."""
+"""A snapshot's position compared with what Kafka still has: as numbers, as metrics, and as a plan."""
 
 import math
 import uuid
@@ -109,10 +109,10 @@ def test_the_plan(
         "programs": True,
     }
     monkeypatch.setenv("SURELANE_CONFIG", str(snapshotting.folder / "surelane.yaml"))
-    said = plan(surelane).out
-    assert "6. surelane recover --from-ledger" in said
-    assert f"at most {EPOCH} messages" in said
-    assert "surelane recover run --snapshot one --to postgresql://" in said
+    output = plan(surelane).out
+    assert "6. surelane recover --from-ledger" in output
+    assert f"at most {EPOCH} messages" in output
+    assert "surelane recover run --snapshot one --to postgresql://" in output
     configure(snapshotting, target={"url": "postgresql://surelane@127.0.0.1:1/gone"})
     assert plan(surelane, "--json").json["ok"], "the target is gone, and not needed"
     forget(kafka, made_up.name, EPOCH + 2)

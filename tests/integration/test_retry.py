@@ -135,7 +135,7 @@ def test_a_full_disk_is_waited_for(
     questions(target, topic)
 
 
-def test_a_lock_of_somebody_else_is_waited_for_and_tried_again(
+def test_a_lock_of_another_session_is_waited_for_and_tried_again(
     lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lane does not hang behind a forgotten session: it gives up, says so, and comes back."""

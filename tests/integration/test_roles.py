@@ -79,7 +79,7 @@ WRITES = (
     "create schema mine",
     "create role mine",
 )
-NOBODY = (
+FORBIDDEN = (
     "select pg_read_file('/etc/passwd')",
     "copy (select 1) to program 'id'",
     "alter system set work_mem = '1GB'",
@@ -113,8 +113,8 @@ def test_the_lanes_login_reads_nothing_as_itself(roles: Callable[..., list[Any]]
 @pytest.mark.parametrize(
     ("role", "become"), [(READER, None), (OPERATOR, None), (LOGIN, None), (LOGIN, OWNER)], ids=lambda one: one or "-"
 )
-def test_what_nobody_may(role: str, become: str | None, roles: Callable[..., list[Any]]) -> None:
-    for statement in NOBODY:
+def test_what_no_role_may(role: str, become: str | None, roles: Callable[..., list[Any]]) -> None:
+    for statement in FORBIDDEN:
         with pytest.raises((psycopg2.errors.InsufficientPrivilege, psycopg2.errors.ActiveSqlTransaction)):
             roles(role, statement, become)
 
@@ -127,13 +127,13 @@ def test_the_owner_writes_rows_and_not_tables_of_others(roles: Callable[..., lis
             roles(LOGIN, statement, become=OWNER)
 
 
-def test_the_reader_becomes_nobody(roles: Callable[..., list[Any]]) -> None:
+def test_the_reader_takes_no_other_role(roles: Callable[..., list[Any]]) -> None:
     for role in (OWNER, LOGIN, OPERATOR):
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             roles(READER, "select 1", become=role)
 
 
-def test_nobody_logs_in_as_the_owner(target: LockedTarget, locked: Locked, roles: Callable[..., list[Any]]) -> None:
+def test_the_owner_cannot_log_in(target: LockedTarget, locked: Locked, roles: Callable[..., list[Any]]) -> None:
     locked.set_password(OWNER, PASSWORD)
     with pytest.raises(psycopg2.OperationalError, match="not permitted to log in"):
         roles(OWNER, "select 1")
@@ -187,8 +187,8 @@ def test_the_verbs_as_the_operator_and_the_lane(
     d = Debezium()
     topic.send([d.create(FLAT, {"id": number, "v": "x"}) for number in range(10, 20)])
     made.run_until_caught_up()
-    told = ["--config", str(made.config_file)]
-    doctor = surelane("doctor", "--json", *told)
+    options = ["--config", str(made.config_file)]
+    doctor = surelane("doctor", "--json", *options)
     assert [one for one in doctor.json["findings"] if one["level"] == "fault"] == [], doctor.err
     roles(LOGIN, "begin; update flat set v = 'q'; prepare transaction 'other-program'", become=OWNER)
     mine = dict(made.raw)
@@ -213,8 +213,8 @@ def test_what_counts_and_a_dump_of_it(
     """A default of the target's own draws from a sequence, and a dump keeps where that is."""
     counted = "number serial, other int generated always as identity"
     target.execute(f"create table flat (id int primary key, v text, {counted})")
-    told = {"directory": str(tmp_path / "snapshots"), "bin_dir": str(bin_dir())}
-    made = lane("two-phase", snapshots=told)
+    snapshots = {"directory": str(tmp_path / "snapshots"), "bin_dir": str(bin_dir())}
+    made = lane("two-phase", snapshots=snapshots)
     topic.send([Debezium().create(FLAT, {"id": number, "v": "x"}) for number in range(3)])
     made.run_until_caught_up()
     assert sorted(target.execute("select number, other from flat")) == [(1, 1), (2, 2), (3, 3)]
@@ -225,9 +225,9 @@ def test_what_counts_and_a_dump_of_it(
 def test_who_sees_what_others_wait_with(target: LockedTarget, roles: Callable[..., list[Any]]) -> None:
     """Before Postgres 16 a role that does not inherit has to take the right."""
     ((version,),) = target.execute("select current_setting('server_version_num')::int")
-    look = "select query from pg_stat_activity where application_name = 'somebody'"
+    look = "select query from pg_stat_activity where application_name = 'reporting'"
     with target.engine.connect() as connection:
-        connection.exec_driver_sql("set application_name = 'somebody'")
+        connection.exec_driver_sql("set application_name = 'reporting'")
         (seen,) = roles(READER, look)[0]
         assert "application_name" in seen
         assert roles(OPERATOR, look, become=None if version >= 160000 else "pg_read_all_stats") == [(seen,)]

@@ -1,7 +1,7 @@
 """`target.owner_role`: the login that prepared an epoch is gone at the next start, and another member settles it.
 
 The credentials of a lane are rotated while an epoch is between its two phases: the session of the old login is ended
-and its role dropped, so that nobody can log in as it any more. Both logins act as the owner of what is Surelane's.
+and its role dropped, so that no session can log in as it any more. Both logins act as the owner of what is Surelane's.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,8 +56,8 @@ def test_another_member_settles_what_one_prepared(
     first, second = logins
 
     def of(login: str) -> LaneUnderTest:
-        told = {"url": url_of(target, login), "owner_role": OWNER}
-        return lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}, target=told)
+        section = {"url": url_of(target, login), "owner_role": OWNER}
+        return lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}, target=section)
 
     target.create(*TABLES)
     shop = Shop(seed=5)
@@ -74,7 +74,7 @@ def test_another_member_settles_what_one_prepared(
         held.release()
         ended = old.give_up()
         assert ended is None or (isinstance(ended, SurelaneError) and not isinstance(ended, Fenced)), ended
-        assert target.prepared() == [gid], "nobody can answer it as the old login"
+        assert target.prepared() == [gid], "no session of the old login can end it"
         topic.send(shop.messages(MORE))
         if by == "hand":
             right = "commit" if PLACES[place] else "rollback"

@@ -94,7 +94,7 @@ def test_damaged(stopped: Operator, target: Target, topic: Topic) -> None:
     stopped.questions()
 
 
-def test_whose_it_is_nobody_knows(stopped: Operator) -> None:
+def test_a_checkpoint_of_an_unknown_owner(stopped: Operator) -> None:
     """Without surelane.json it may be another program's: it is not touched, and another folder is the way out."""
     (stopped.lane.checkpoint / IDENTITY_FILE).unlink()
     with pytest.raises(Diverged, match=PAGE):

@@ -122,12 +122,12 @@ def test_an_asynchronous_standby_that_was_behind(
     before = made.standby.position()
     stopped = lane_process(made.lane, until_caught_up=True).start()
     assert stopped.wait() == ExitStatus.DIVERGED, stopped.tail()
-    (said,) = stopped.events("stopped")
-    printed = [line.partition("#")[0].split() for line in said["hint"].splitlines()[1:]]
+    (event,) = stopped.events("stopped")
+    printed = [line.partition("#")[0].split() for line in event["hint"].splitlines()[1:]]
     page = [command.text for command in commands(PAGE) if command.section == "Stopped with status 6"]
     assert [" ".join(words) for words in printed] == page
     position = made.standby.position()
-    assert (f"lane {made.lane.name}" in said["hint"], f"# from {position};" in said["hint"]) == (True, True)
+    assert (f"lane {made.lane.name}" in event["hint"], f"# from {position};" in event["hint"]) == (True, True)
     assert (position != before, made.standby.prepared()) == (True, []), f"{gid} was decided"
     made.play("Stopped with status 6", position=str(position))
     questions(made.standby, topic)

@@ -52,9 +52,9 @@ def test_who_has_the_lane_and_taking_it_back(
         mine.run_until_caught_up()
         return Ended(0, "", "")
 
-    told = str(mine.config_file)
+    config = str(mine.config_file)
     eventually(
-        lambda: f"process {worker.pid} on" in surelane("status", "--config", told).out, why="the other's own words"
+        lambda: f"process {worker.pid} on" in surelane("status", "--config", config).out, why="the other's own words"
     )
     values = {"host": socket.gethostname(), "target": superuser_url(target), "lane": mine.name}
     ended = play(PAGE, "Who has the lane", runner(call), process=str(worker.pid), state="running", **values)

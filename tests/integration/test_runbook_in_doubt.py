@@ -60,7 +60,7 @@ def ok(ended: list[Ended]) -> bool:
 
 
 def test_look_and_verdict_commit(doubt: Doubt) -> None:
-    """By somebody to whom others' statements are shown."""
+    """By a role that sees the statements of other sessions."""
     gid = doubt.prepare(decided=True)
     doubt.foreign()
     doubt.configure(target={"url": doubt.target.url_as(SUPERUSER)})

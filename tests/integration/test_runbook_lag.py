@@ -23,7 +23,7 @@ from tests.workload import COUNTER
 
 PAGE = "lag.md"
 MESSAGES = 30
-PROGRAM = "somebody's report"
+PROGRAM = "another's report"
 
 
 def test_a_session_of_the_target_is_in_the_way(
@@ -111,7 +111,7 @@ def test_kafka_is_away(doubt: Doubt, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_message_is_looked_for(doubt: Doubt) -> None:
-    """It kills whoever reads it; three deaths, and it is suspected alone."""
+    """It kills the process that reads it; three deaths, and it is suspected alone."""
     doubt.lane.killers = [EPOCH + 1]
     for _ in range(2):
         with pytest.raises(Death):

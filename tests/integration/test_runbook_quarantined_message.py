@@ -38,7 +38,7 @@ def test_the_page(
         target.execute(f"create table {table.name} (id int primary key, note varchar(10))")
     lane = bare_lane(name=LANE, on_skip=OnSkip.PARK)
     source = {"bootstrap_servers": "127.0.0.1:1", "topics": [TOPIC.topic]}
-    (tmp_path / "surelane.yaml").write_text(yaml.safe_dump({"lane": LANE, "source": source, "target": target.told}))
+    (tmp_path / "surelane.yaml").write_text(yaml.safe_dump({"lane": LANE, "source": source, "target": target.section}))
     lane.apply([row(7, LONG), row(8, "fits"), row(1, LONG, SCRATCH), row(7, "newer"), row(9, LONG)])
     (first, other) = (
         str(number)

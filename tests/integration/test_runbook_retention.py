@@ -89,7 +89,7 @@ def test_a_gap_is_accepted(
 def test_what_may_be_in_a_prepared_transaction_is_no_gap(
     lane: MakeLane, operator: MakeOperator, target: Target, topic: Topic, kafka: Kafka
 ) -> None:
-    """Nobody accepts that it is missing before a start has settled it."""
+    """Its loss cannot be accepted before a start has settled it."""
     target.create(COUNTER)
     topic.send(counters(0, EPOCH))
     made = operator(lane(CommitMode.TWO_PHASE))
@@ -131,8 +131,8 @@ def test_a_snapshot_that_is_ahead(
     """The target was put back from a copy that is too old; a newer one leads back, and nothing is lost."""
     target.create(COUNTER)
     url = target.server.url(target.database, SUPERUSER)
-    told = {"driver": "dump", "directory": "snapshots", "url": url, "bin_dir": str(bin_dir())}
-    made = operator(lane(CommitMode.TWO_PHASE, snapshots=told))
+    snapshots = {"driver": "dump", "directory": "snapshots", "url": url, "bin_dir": str(bin_dir())}
+    made = operator(lane(CommitMode.TWO_PHASE, snapshots=snapshots))
     monkeypatch.chdir(made.lane.config_file.parent)
     for name in ("old", "new"):
         topic.send(counters(topic.end, EPOCH))

@@ -152,7 +152,7 @@ def _refused(call: object) -> BaseException:
 
 
 def test_fewer_partitions(lane: MakeLane, operator: MakeOperator, target: Target, new_topic: NewTopic) -> None:
-    """A lane of its own for each partition: one that is gone would never be looked at again."""
+    """A lane of its own for each partition: one that is gone would never be checked again."""
     topic = new_topic(partitions=2)
     target.create(COUNTER)
     topic.send(counters(0, EPOCH))

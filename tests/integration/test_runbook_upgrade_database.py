@@ -36,8 +36,8 @@ def newer() -> Path:
 
 def major(folder: Path) -> str:
     """Their version."""
-    said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    return re.findall(r"(\d+)\.", said)[0]
+    output = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return re.findall(r"(\d+)\.", output)[0]
 
 
 @dataclass

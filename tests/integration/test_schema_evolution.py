@@ -93,7 +93,7 @@ def test_what_is_missing_can_be_ignored(lane: MakeLane, target: Target, topic: T
     assert target.rows("public.flat") == {(1,): {"id": 1, "v": "x"}}
 
 
-def test_without_a_schema_nobody_knows_the_type(lane: MakeLane, target: Target, topic: Topic) -> None:
+def test_without_a_schema_the_type_is_unknown(lane: MakeLane, target: Target, topic: Topic) -> None:
     target.create(FLAT)
     wider = replace(FLAT, columns={**FLAT.columns, "more": m.INT})
     topic.send([Debezium(envelope=False).create(wider, {"id": 1, "v": "x", "more": 1})])
@@ -117,9 +117,9 @@ def test_without_a_schema_nobody_knows_the_type(lane: MakeLane, target: Target, 
         ("CITEXT", None, None, "citext"),
     ],
 )
-def test_the_type_that_the_connector_tells(
+def test_the_type_that_the_connector_sends(
     source: str, length: str | None, scale: str | None, expected: str | None
 ) -> None:
-    told = {"type": source, "length": length, "scale": scale}
-    parameters = {f"__debezium.source.column.{name}": value for name, value in told.items() if value is not None}
+    column = {"type": source, "length": length, "scale": scale}
+    parameters = {f"__debezium.source.column.{name}": value for name, value in column.items() if value is not None}
     assert type_of({"type": "string", "parameters": parameters}) == expected

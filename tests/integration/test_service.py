@@ -1,4 +1,4 @@
-"""`surelane run` as a process: how it ends, and what it tells whoever watches it."""
+"""`surelane run` as a process: how it ends, its log, and its health."""
 
 import json
 import signal
@@ -118,8 +118,8 @@ def test_an_error_ends_the_process_with_its_own_status_and_is_logged_once(
     assert line["exit_status"] == ExitStatus.BAD_MESSAGE
     assert line["hint"]
     assert str(sent[0].position) in line["message"]
-    said = [line for line in process.log if str(sent[0].position) in json.dumps(line)]
-    assert said == [line], process.tail()
+    lines = [line for line in process.log if str(sent[0].position) in json.dumps(line)]
+    assert lines == [line], process.tail()
     assert target.prepared() == []
 
 

@@ -1,4 +1,4 @@
-"""What a session is told, and what it leaves of this process."""
+"""The options of a session, and that it changes nothing of this process."""
 
 import json
 import os
@@ -20,15 +20,15 @@ java = java_home()
 session = make_session(start_jvm(options("a", "local[1]", mine, java, jars("spark")), java))
 names = ("spark.sql.adaptive.enabled", "spark.sql.session.timeZone", "spark.sql.codegen.wholeStage", "spark.app.name",
          "no.option.of.spark")
-told = {name: session.conf.get(name) for name in names}
-told["SIGINT stays"] = signal.getsignal(signal.SIGINT) is before
-told["gateway"] = [name for name in os.environ if "GATEWAY" in name]
-print(json.dumps(told))
+found = {name: session.conf.get(name) for name in names}
+found["SIGINT stays"] = signal.getsignal(signal.SIGINT) is before
+found["gateway"] = [name for name in os.environ if "GATEWAY" in name]
+print(json.dumps(found))
 """
 
 
 def test_what_a_lane_relies_on_is_above_all_else_and_this_process_stays_as_it_was(tmp_path: Path) -> None:
-    """Above `spark.conf`, which is above the defaults, and above what the environment tells Spark's script."""
+    """Above `spark.conf`, which is above the defaults, and above what the environment passes to Spark's script."""
     above = "--conf spark.sql.adaptive.enabled=true --conf spark.sql.codegen.wholeStage=true pyspark-shell"
     environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": above, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", _PROGRAM]

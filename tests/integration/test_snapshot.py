@@ -76,7 +76,7 @@ def test_what_is_prepared(snapshotting: Snapshotting, driver: str) -> None:
     assert held == ([gid] if driver == "basebackup" else [])
     if driver == "basebackup":
         assert copy.target.execute("show max_prepared_transactions")[0][0] == "70"
-        assert [one["gid"] for one in copy.told["prepared"]] == [gid]
+        assert [one["gid"] for one in copy.report["prepared"]] == [gid]
         again = snapshotting("restore", made["name"], *copy.to).out
         assert gid in again
         assert "surelane recover --from-ledger" in again
@@ -87,11 +87,11 @@ def test_what_is_prepared(snapshotting: Snapshotting, driver: str) -> None:
 def test_restored_again(snapshotting: Snapshotting, driver: str) -> None:
     made = snapshotting.json("create", "--driver", driver)
     copy = snapshotting.restore(made["name"], driver)
-    assert not copy.told["before"]
+    assert not copy.report["before"]
     copy.target.execute("delete from public.counter")
-    copy.told = snapshotting.json("restore", made["name"], *copy.to)
-    assert copy.told["before"]
-    assert copy.target.rows("public.counter") == {}, "it was restored over what somebody did"
+    copy.report = snapshotting.json("restore", made["name"], *copy.to)
+    assert copy.report["before"]
+    assert copy.target.rows("public.counter") == {}, "it was restored over a change"
 
 
 @both
@@ -113,7 +113,7 @@ def test_into_an_empty_database(snapshotting: Snapshotting) -> None:
     copy = snapshotting.place("dump")
     snapshotting.target.server.create_database(copy.target.database)
     snapshotting.killed("restore-before-rename", "restore", made["name"], *copy.to)
-    copy.told = snapshotting.json("restore", made["name"], *copy.to)
+    copy.report = snapshotting.json("restore", made["name"], *copy.to)
     assert copy.check() == EPOCH
 
 
@@ -165,7 +165,7 @@ def test_settings_of_the_original_do_no_harm(snapshotting: Snapshotting) -> None
     copy = snapshotting.restore(made["name"], "basebackup")
     shown = {name: copy.target.execute(f"show {name}")[0][0] for name in ("max_prepared_transactions", "archive_mode")}
     assert shown == {"max_prepared_transactions": "64", "archive_mode": "off"}
-    copy.target.execute("delete from public.counter")  # nobody is waited for
+    copy.target.execute("delete from public.counter")  # without a standby
 
 
 @both
@@ -238,7 +238,7 @@ def _children(process: "subprocess.Popen[bytes]", name: str) -> list[psutil.Proc
 
 
 def test_the_lane_goes_on_while_a_dump_is_taken(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dump waits for somebody's lock for long; the lane truncates its staging tables all the same."""
+    """A dump waits for another session's lock for long; the lane truncates its staging tables all the same."""
     monkeypatch.setattr(app.apply.staging, "RECLAIM_AFTER_BYTES", 0)
     target = snapshotting.target
     target.execute("create table public.other (id int primary key)")
@@ -290,14 +290,14 @@ def test_killed_while_it_is_restored(snapshotting: Snapshotting, driver: str) ->
             else:
                 made = "select from pg_database where datname = %s"
                 assert snapshotting.target.server.execute(made, copy.target.database) == []
-    copy.told = snapshotting.json("restore", name, *copy.to)
-    assert not copy.told["before"]
+    copy.report = snapshotting.json("restore", name, *copy.to)
+    assert not copy.report["before"]
     assert copy.check() == EPOCH
     if driver == "basebackup":
         assert [one.name for one in Path(copy.to[1]).parent.glob(".*")] == []
         stop_cluster(Path(copy.to[1]))
-        copy.told = snapshotting.json("restore", name, *copy.to)  # starts it again
-        assert copy.told["before"]
+        copy.report = snapshotting.json("restore", name, *copy.to)  # starts it again
+        assert copy.report["before"]
         assert copy.check() == EPOCH
 
 
@@ -309,8 +309,8 @@ def test_names_of_one_second(snapshotting: Snapshotting, monkeypatch: pytest.Mon
 
 def test_delete_asks(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
     name = snapshotting.json("create")["name"]
-    with Path(os.devnull).open() as nobody:
-        monkeypatch.setattr(sys, "stdin", nobody)
+    with Path(os.devnull).open() as no_terminal:
+        monkeypatch.setattr(sys, "stdin", no_terminal)
         refused = snapshotting("delete", name)
     assert (refused.status, "--yes" in refused.err) == (ExitStatus.REFUSED, True)
     assert names(snapshotting) == [name]
@@ -393,8 +393,8 @@ def test_roles(snapshotting: Snapshotting) -> None:
     ended = snapshotting("restore", made["name"], *copy.to)
     assert ended.status == ExitStatus.REFUSED
     assert f'CREATE ROLE "{role}"' in ended.err
-    copy.told = snapshotting.json("restore", made["name"], *copy.to, "--no-owner")
-    assert copy.told["position"] == {TOPIC.topic: {"0": EPOCH}}
+    copy.report = snapshotting.json("restore", made["name"], *copy.to, "--no-owner")
+    assert copy.report["position"] == {TOPIC.topic: {"0": EPOCH}}
 
 
 def test_no_password_is_anywhere(snapshotting: Snapshotting) -> None:

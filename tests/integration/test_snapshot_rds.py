@@ -15,7 +15,7 @@ from tests.fix_snapshot import Snapshotting
 @pytest.fixture
 def amazon(snapshotting: Snapshotting, amazon: Amazon) -> Amazon:
     """The lane's snapshots are its."""
-    snapshotting.configure(driver="rds", rds=amazon.told)
+    snapshotting.configure(driver="rds", rds=amazon.section)
     return amazon
 
 
@@ -45,12 +45,12 @@ def test_made_listed_verified_deleted(snapshotting: Snapshotting, amazon: Amazon
 def test_restored(snapshotting: Snapshotting, amazon: Amazon) -> None:
     snapshotting.json("create", "--name", "one")
     amazon.slots(64)
-    first, told = (snapshotting.json("restore", "one", "--to", "shop-restored") for _ in range(2))
-    assert first == told
-    assert told["position"] is None
-    assert told["trouble"].startswith("reading what was restored")
+    first, report = (snapshotting.json("restore", "one", "--to", "shop-restored") for _ in range(2))
+    assert first == report
+    assert report["position"] is None
+    assert report["trouble"].startswith("reading what was restored")
     made = amazon.instance("shop-restored")
-    assert made["Endpoint"]["Address"] in told["url"]
+    assert made["Endpoint"]["Address"] in report["url"]
     assert [one["DBParameterGroupName"] for one in made["DBParameterGroups"]] == [NAMES["parameter_group"]]
     assert made["DBSubnetGroup"]["DBSubnetGroupName"] == NAMES["subnet_group"]
     assert [one["VpcSecurityGroupId"] for one in made["VpcSecurityGroups"]] == [amazon.security_group]
@@ -63,8 +63,8 @@ def test_its_ledger_is_read(snapshotting: Snapshotting, amazon: Amazon) -> None:
     port = snapshotting.target.engine.url.port
     assert port is not None
     amazon.servers["shop-restored"] = port
-    told = snapshotting.json("restore", "one", "--to", "shop-restored")
-    assert (told["position"], told["before"]) == ({TOPIC.topic: {"0": EPOCH}}, False)
+    report = snapshotting.json("restore", "one", "--to", "shop-restored")
+    assert (report["position"], report["before"]) == ({TOPIC.topic: {"0": EPOCH}}, False)
     (listed,) = snapshotting.json("list")["snapshots"]
     assert (listed["exact"], listed["actual"]["lanes"][0]["epoch"]) == (True, 0)
     assert snapshotting.json("restore", "one", "--to", "shop-restored")["before"]

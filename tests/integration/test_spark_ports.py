@@ -83,8 +83,8 @@ def test_without_a_secret_a_stranger_comes_in() -> None:
 
 
 def test_a_standalone_cluster_with_a_secret(cluster: Cluster) -> None:
-    told = cluster.start(workers=1, cores=1).spark()
-    found = session(told["master"], **told["conf"])
+    started = cluster.start(workers=1, cores=1).spark()
+    found = session(started["master"], **started["conf"])
     assert (found["rows"], found["friend"], found["stranger"]) == (100, True, False)
     assert SECRET not in str(found["lines"])
 

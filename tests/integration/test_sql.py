@@ -158,7 +158,7 @@ def test_a_broken_message_stays_one(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "problem"),
     [
         (TableSql(select="id,, state"), "PARSE"),
         (TableSql(select="* except (state)"), "except"),
@@ -183,11 +183,11 @@ def test_a_broken_message_stays_one(spark: SparkSession) -> None:
         (TableSql(where="state = "), "PARSE"),
     ],
 )
-def test_what_is_no_sql_is_a_fault_of_the_configuration(spark: SparkSession, sql: TableSql, said: str) -> None:
+def test_what_is_no_sql_is_a_fault_of_the_configuration(spark: SparkSession, sql: TableSql, problem: str) -> None:
     with pytest.raises(ConfigInvalid) as caught:
         rules_of(spark, {"public.orders": sql})
     assert "sql: public.orders: " in caught.value.message
-    assert said in caught.value.message
+    assert problem in caught.value.message
 
 
 @pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)

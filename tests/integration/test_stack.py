@@ -171,9 +171,9 @@ def test_the_command_prints_json_and_nothing_else(stack: Stack) -> None:
     endpoints = stack.up()
     command = [sys.executable, "-m", "tools.cli", "stack", "up", "--json", "--name", stack.name]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    assert list(told) == ["kafka", "connect", "topic", "source_url", "target_url", "target_role", "data_dir"]
-    assert told["target_url"] == endpoints.target_url
+    printed = json.loads(done.stdout)
+    assert list(printed) == ["kafka", "connect", "topic", "source_url", "target_url", "target_role", "data_dir"]
+    assert printed["target_url"] == endpoints.target_url
 
 
 def test_wipe_leaves_nothing(stack: Stack) -> None:

@@ -186,7 +186,7 @@ def test_compiled_code_is_loaded_where_it_may_be(
 
 
 def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Said, and waited for, as for a server."""
+    """The state says so, and the lane waits, as for a server."""
     target.create(FLAT)
     topic.send(changes_of_few(FLAT, random.Random(1), 20))
     made = lane("two-phase")
@@ -195,8 +195,8 @@ def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monke
         patched.setattr(lane_stage, "PATIENCE_SECONDS", 0.5)
         patched.setattr(waiting, "NO_PROCESS_SECONDS", 0.5)
         made.start()
-        said = "select last_error from surelane.lane_state where last_error like :like"
-        eventually(lambda: target.execute(said, like="no stage process has connected%resident jobs%"), why="a word")
+        failed = "select last_error from surelane.lane_state where last_error like :like"
+        eventually(lambda: target.execute(failed, like="no stage process has connected%resident jobs%"), why="a word")
         assert made.running
     made.give_up()
     made.run_until_caught_up()
@@ -221,11 +221,11 @@ class Desk:
 
     def __init__(self, target: Target, topic: Topic) -> None:
         source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
-        told = StageConfig(source, make_url(target.url), OWNER)
+        config = StageConfig(source, make_url(target.url), OWNER)
         self._target, self._topic = target, topic
         self.wanted: list[Wanted] = []
         self.clearing = Clearing.DELETE
-        self._stager = Stager(told, self._grant, lambda: False)
+        self._stager = Stager(config, self._grant, lambda: False)
 
     def stage(self, first: int, end: int, tables: Tables | None = None) -> Receipt | Declined:
         tp = TopicPartition(self._topic.name, 0)
@@ -322,13 +322,13 @@ def test_offsets_that_are_not_there(desk: Desk, target: Target, topic: Topic) ->
 @pytest.fixture(scope="module")
 def pool(spark: SparkSession, kafka: Kafka, target_server: Postgres) -> Iterator[Pool]:
     """One task that runs the user's function `obey`."""
-    told = StageConfig(
+    config = StageConfig(
         SourceSettings(bootstrap_servers=kafka.bootstrap, topics=("unread",)),
         make_url(target_server.url("postgres")).set(drivername="postgresql+psycopg2"),
         None,
         function="tests.transforms:obey",
     )
-    with closing(Pool(spark.sparkContext, told, 1, 60.0)) as made:
+    with closing(Pool(spark.sparkContext, config, 1, 60.0)) as made:
         made.start()
         eventually(lambda: [one for one in made.processes if one.hello.watches], 60, "a task")
         yield made
@@ -356,13 +356,14 @@ def _raw(message: Message) -> RawMessage:
 def test_tables_of_lost_processes_are_dropped(lane: MakeLane, target: Target) -> None:
     """With the next one that is made; one that a session has locked later. However many are lost, few are there."""
     target.create(FLAT)
-    told = lane("two-phase", topics=(), source={"topics": ["any"]}).settings
-    engine, schema = make_engine(target.url, OWNER), told.target.db_schema
+    settings = lane("two-phase", topics=(), source={"topics": ["any"]}).settings
+    engine, schema = make_engine(target.url, OWNER), settings.target.db_schema
     rules, text = (
-        TargetRules(told.target, told.source.modes),
+        TargetRules(settings.target, settings.source.modes),
         SEPARATOR.join([RowKind.UPSERT, "", "public", "flat", "id"]),
     )
-    shapes, lending = TablePlans(engine, schema, told.lane, rules, lambda *_: {}), Lending(engine, schema, told.lane)
+    shapes = TablePlans(engine, schema, settings.lane, rules, lambda *_: {})
+    lending = Lending(engine, schema, settings.lane)
     shape = shapes.shape(Layout.parse(text), Position("any", 0, 0))
     assert shape is not None
     locked = lending.lend(text, shape)

@@ -273,12 +273,12 @@ def test_1100_after_a_rollback_by_hand(
     _end_by_hand(made.target, f"rollback prepared '{gid}'")
     stopped = lane_process(made.lane, until_caught_up=True).start()
     assert stopped.wait() == ExitStatus.DIVERGED
-    (said,) = stopped.events("stopped")
+    (event,) = stopped.events("stopped")
     page = [one for one in commands("restore-and-replay.md") if one.section == "Stopped with status 6"]
-    printed = [line.partition("#")[0].strip() for line in said["hint"].splitlines()[1:]]
+    printed = [line.partition("#")[0].strip() for line in event["hint"].splitlines()[1:]]
     assert printed == [one.text for one in page if "<gid>" not in one.text]
     position = str(made.target.position())
-    assert (made.lane.name in said["hint"], f"# from {position};" in said["hint"]) == (True, True)
+    assert (made.lane.name in event["hint"], f"# from {position};" in event["hint"]) == (True, True)
 
     def play(_: str, *words: str) -> Ended:
         if words != ("run",):
@@ -303,7 +303,7 @@ def test_0001_recover_twice_is_recovering_once(scene: MakeScene) -> None:
 
 
 def test_0010_orphan_of_a_checkpoint_that_is_gone(scene: MakeScene) -> None:
-    """Nobody can have decided it: it is rolled back, and its messages are read again."""
+    """It cannot have been decided: it is rolled back, and its messages are read again."""
     made = scene()
     made.prepare()
     shutil.rmtree(made.lane.checkpoint)
@@ -358,8 +358,8 @@ def test_0001_older_copy_of_the_checkpoint_is_put_aside(scene: MakeScene, mode: 
 
 
 @pytest.mark.parametrize("killed", ["before the new file was complete", "before it had its name"])
-def test_a_start_that_was_killed_while_it_said_whose_the_checkpoint_is(scene: MakeScene, killed: str) -> None:
-    """The next one finds the old or the new word, and goes on with the checkpoint that is there."""
+def test_a_start_that_was_killed_while_it_wrote_the_identity_file(scene: MakeScene, killed: str) -> None:
+    """The next one finds the old or the new file, and goes on with the checkpoint that is there."""
     made = scene()
     file, new = (made.lane.checkpoint / name for name in (IDENTITY_FILE, NEW_IDENTITY_FILE))
     if killed == "before the new file was complete":

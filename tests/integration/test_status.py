@@ -100,7 +100,7 @@ def test_started_and_nothing_applied(migrated: Site) -> None:
     assert migrated.surelane("status", "--json").json["epoch"] is None
 
 
-def test_running_only_while_somebody_holds_the_lock(migrated: Site) -> None:
+def test_running_only_while_the_lock_is_held(migrated: Site) -> None:
     def state() -> str:
         return migrated.surelane("status", "--json").json["state"]
 
@@ -129,7 +129,7 @@ def test_the_last_error(migrated: Site) -> None:
 
 
 def test_in_doubt_shows_this_lane_s_only(migrated: Site) -> None:
-    for gid in ("surelane:orders:1:3", "surelane:other:1:3", "somebody else's"):
+    for gid in ("surelane:orders:1:3", "surelane:other:1:3", "another program's"):
         quoted = gid.replace("'", "''")
         migrated.execute(f"begin; select 1; prepare transaction '{quoted}'")
     try:

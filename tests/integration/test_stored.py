@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from app.config.settings import CommitMode
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
-from app.kafka.broker import Broker
 from app.model.message import RawMessage
 from app.model.offsets import Position
 from app.model.rows import Layout
@@ -53,8 +52,7 @@ def test_stored_messages_decode_like_others(decode: Decoded) -> None:
         RawMessage(position=Position(TOPIC, 0, number), key=one.key, value=one.value, headers=(), timestamp_ms=None)
         for number, one in enumerate(messages)
     ]
-    forgotten = cast("Broker", None)  # Kafka does not have them any more
-    stored = StoredMessages(Decoding(DebeziumJson()), forgotten)
+    stored = StoredMessages(Decoding(DebeziumJson()).stored, lambda *_: [])  # Kafka does not have them any more
     found = stored.decode(kept).sort_by("offset")
     assert found["line"].to_pylist() == decode(messages)["line"].to_pylist()
     fields: Any = stored.schema(kept[0].position, Layout.parse(found["layout"][0].as_py()))

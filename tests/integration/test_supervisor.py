@@ -26,7 +26,7 @@ at_least_once, two_phase, ledger = CommitMode.AT_LEAST_ONCE, CommitMode.TWO_PHAS
 
 
 class Held:
-    """A lane process whose workers wait in the middle of their second epoch; the file tells and holds."""
+    """A lane process whose workers wait in the middle of their second epoch; the file shows that, and holds them."""
 
     def __init__(self, process: LaneProcess, file: Path) -> None:
         self.process, self.file = process, file
@@ -102,8 +102,8 @@ def test_what_is_killed_in_the_middle_of_an_epoch_is_started_again(
         assert gone(jvm)
         running.until_caught_up(target, topic)
     assert (running.death["cause"], running.death["detail"]) == (cause, detail)
-    (told,) = running.process.events("started after a death")
-    assert (told["cause"], told["detail"]) == (cause, detail)
+    (event,) = running.process.events("started after a death")
+    assert (event["cause"], event["detail"]) == (cause, detail)
     metrics = Metrics(http.get("/metrics")[1])
     assert metrics.value("surelane_restarts_total", lane=target.lane, cause=detail) == 1
     assert running.process.stop() == ExitStatus.OK

@@ -88,14 +88,14 @@ def test_a_client_certificate(target: LockedTarget, locked: Locked) -> None:
     mine = locked.authority.sign(BY_CERTIFICATE)
     url = locked.url(target.database, BY_CERTIFICATE, sslcert=str(mine.certificate), sslkey=str(mine.key))
     assert side(url) == (BY_CERTIFICATE, OWNER, True)
-    somebody = locked.authority.sign("somebody")
-    url = locked.url(target.database, BY_CERTIFICATE, sslcert=str(somebody.certificate), sslkey=str(somebody.key))
+    stranger = locked.authority.sign("stranger")
+    url = locked.url(target.database, BY_CERTIFICATE, sslcert=str(stranger.certificate), sslkey=str(stranger.key))
     with pytest.raises(OperationalError, match="certificate authentication failed"):
         side(url)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "problem"),
     [
         ({"host": "localhost"}, "does not match host name"),
         ({"sslmode": "disable"}, "no pg_hba.conf entry"),
@@ -103,16 +103,16 @@ def test_a_client_certificate(target: LockedTarget, locked: Locked) -> None:
     ],
     ids=["another name", "without TLS", "no file"],
 )
-def test_what_is_refused(change: dict[str, str], said: str | None, target: LockedTarget, locked: Locked) -> None:
+def test_what_is_refused(change: dict[str, str], problem: str | None, target: LockedTarget, locked: Locked) -> None:
     url = locked.url(target.database, **{"password_from": f"file:{locked.passwords}", **change})
-    with pytest.raises(Exception, match=said or "no file /nowhere"):
+    with pytest.raises(Exception, match=problem or "no file /nowhere"):
         side(url)
 
 
-def test_a_server_that_somebody_else_signed_is_not_told_the_password(
+def test_a_server_of_another_authority_does_not_get_the_password(
     target: LockedTarget, locked: Locked, tmp_path: Path
 ) -> None:
-    other = str(Authority(tmp_path, "somebody else").certificate)
+    other = str(Authority(tmp_path, "another authority").certificate)
     url = locked.url(target.database, sslrootcert=other, password_from=f"file:{locked.passwords}")
     with pytest.raises(OperationalError, match="certificate verify failed"):
         side(url)
@@ -187,7 +187,7 @@ def test_a_password_that_changes_between_the_phases(
         login = f"{LOGIN}_clone"
         if not locked.server.execute("select from pg_roles where rolname = %s", login):
             locked.server.execute(f"create role {login} login noinherit in role {OWNER}")
-    locked.set_password(LOGIN, "m4rked-nobody-knows")
+    locked.set_password(LOGIN, "m4rked-unknown")
     locked.set_password(login, "m4rked-second")
     amazon.put_secret_value(SecretId=SECRET, SecretString=json.dumps({"username": login, "password": "m4rked-second"}))
     assert target.cut_connections() > 0
@@ -257,11 +257,11 @@ def test_the_region_of_a_token_is_that_of_the_host(amazon: Any) -> None:
     began = time.time()
     filled = passwords.filled(url)
     assert "/ap-southeast-2/rds-db/" in parse_qs(urlsplit(f"https://{filled.password}").query)["X-Amz-Credential"][0]
-    assert time.time() - began < 5, "nobody on the network was asked"
+    assert time.time() - began < 5, "no service on the network was asked"
     assert "password_from" not in filled.query
 
 
-@pytest.mark.usefixtures("nobody")
+@pytest.mark.usefixtures("no_aws_identity")
 def test_without_an_identity_there_is_no_token() -> None:
     url = make_url("postgresql+psycopg2://me@h.abc.eu-west-1.rds.amazonaws.com/d?sslmode=require&password_from=rds-iam")
     with pytest.raises(EnvironmentMissing, match="no credentials of AWS"):

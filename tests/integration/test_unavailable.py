@@ -183,7 +183,7 @@ def test_through_the_whole_lane(mode: CommitMode, lane: MakeLane, target: Target
     messages += [source.update(BIG, row(number % 40, f"b{number}")) for number in range(0, 200, 3)]
     messages += [source.update(BIG, {**row(number, "c", "new"), "a": LEFT_OUT}) for number in range(0, 40, 5)]
     topic.send(messages)
-    topic.send([Message(key=b"\xff\xfe", value=None)])  # of somebody else, beside patches
+    topic.send([Message(key=b"\xff\xfe", value=None)])  # of another producer, beside patches
     topic.send([source.update(BIG, row(number, "d")) for number in range(5)])
     made = lane(mode, epoch={"max_messages": 25})
     made.run_until_caught_up()

@@ -14,6 +14,8 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from app.apply.target_tables import load_table
+from app.cli.rendering import show
+from app.cli.verify_view import verify_text
 from app.errors import ExitStatus, TargetMismatch
 from app.metrics.lane_metrics import LaneMetrics
 from app.verify.compare import Comparer
@@ -44,7 +46,7 @@ class Verifying:
         return self.surelane("verify", "--against", self.other.url_as(READER), *arguments)
 
     def json(self, *arguments: str) -> dict[str, Any]:
-        """What `--json` prints, held against the exit status."""
+        """What `--json` prints, which agrees with the exit status."""
         ended = self("--json", *arguments)
         found = ended.json
         assert ended.status == (ExitStatus.OK if found["equal"] else ExitStatus.DIFFERENT)
@@ -59,7 +61,7 @@ class Verifying:
         sections = {
             "lane": "orders",
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["shop"]},
-            "target": {**self.target.told, **(target or {})},
+            "target": {**self.target.section, **(target or {})},
         }
         (self.folder / "surelane.yaml").write_text(yaml.safe_dump(sections | more, sort_keys=False))
 
@@ -247,7 +249,7 @@ def test_values_are_equal_as_text(verify: Verifying) -> None:
     }
 
 
-def test_routes_renames_and_excludes(verify: Verifying) -> None:
+def test_routes_renames_and_excludes(verify: Verifying, capsys: pytest.CaptureFixture[str]) -> None:
     verify.configure(
         {
             "tables": {"sales.*": "public.s_*", "public.*": "public.*"},
@@ -279,6 +281,8 @@ def test_routes_renames_and_excludes(verify: Verifying) -> None:
         "public.keyless": "no primary key, and none in target.keys",
         "public.unknown": "not in the target",
     }
+    show(got, verify_text, as_json=False)
+    assert capsys.readouterr().out == verify().out
 
 
 def test_same_names(verify: Verifying) -> None:
@@ -376,7 +380,7 @@ def test_against_a_schema(verify: Verifying, surelane: Callable[..., Ended]) -> 
 
 
 def test_killed_and_gone_on(verify: Verifying, surelane: Callable[..., Ended], fetched: list[int]) -> None:
-    """Behind the tables that it was through with: they are not looked at again, and count as they were."""
+    """Behind the tables that it was through with: they are not compared again, and count as they were."""
     verify.both(*(f"create table public.{name} (id int primary key, v text)" for name in "abc"))
     verify.target.execute("insert into public.a values (1, 'x')")
     verify.other.execute("insert into public.a values (1, 'y'), (2, null)")
@@ -397,8 +401,8 @@ def test_killed_and_gone_on(verify: Verifying, surelane: Callable[..., Ended], f
     assert verify.target.execute("select from surelane.verification_part") == []
     assert found(verify.json("--resume")["tables"][0]) == [("missing", "1"), ("missing", "2")]
     killed("verify-table", *against)
-    told = verify("--resume", "--wait", "1")
-    assert "public.a: compared at" in told.out
+    report = verify("--resume", "--wait", "1")
+    assert "public.a: compared at" in report.out
     killed("verify-table", *against)
     verify.other.execute("delete from public.a")
     assert found(verify.json("--tables", "public.a", "--resume")["tables"][0]) == []  # another comparison

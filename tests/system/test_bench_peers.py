@@ -33,8 +33,8 @@ def test_compares_with_flink(tmp_path: Path, stack_name: str) -> None:
     done = bench_peers(tmp_path, *sizes, *latency, f"--systems={','.join(systems)}", "--report=docs/PAGE.md")
     assert done.returncode == 0, done.stderr
     results: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    said = [(result["measure"], result["system"], result.get("asked_rate")) for result in results]
-    assert said == [
+    measured = [(result["measure"], result["system"], result.get("asked_rate")) for result in results]
+    assert measured == [
         *(("peer-drain", system, None) for system in systems),
         ("peer-latency", "surelane", 200),
         ("peer-latency", "flink-xa", 200),

@@ -79,8 +79,8 @@ def test_an_alert_arrives_when_the_lane_is_away(compose: Compose) -> None:
     """Killed and not started again: after two minutes Alertmanager knows, until it is back."""
 
     def down() -> list[dict[str, Any]]:
-        told = compose.alertmanager.get("/api/v2/alerts")
-        return [alert for alert in told if alert["labels"]["alertname"] == "SurelaneDown"]
+        alerts = compose.alertmanager.get("/api/v2/alerts")
+        return [alert for alert in alerts if alert["labels"]["alertname"] == "SurelaneDown"]
 
     compose("kill", "surelane")
     (alert,) = eventually(down, 300, "the alert to arrive")
@@ -102,7 +102,7 @@ def test_a_killed_lane_comes_back(compose: Compose, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [("chaos", "freeze"), ("partition",)], ids=" ".join)
-def test_a_lane_that_reaches_nobody_comes_back(compose: Compose, fault: tuple[str, ...]) -> None:
+def test_a_lane_that_reaches_no_server_comes_back(compose: Compose, fault: tuple[str, ...]) -> None:
     """It stands still, or its network is away: longer than its peers wait."""
     eventually(lambda: not compose.seen_down(30), 120, "the lane to have been well for a while")
     compose("--profile", "chaos", "run", "--rm", "-T", *fault)

@@ -41,7 +41,7 @@ class Played:
     report: Path
 
     @property
-    def told(self) -> dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         return json.loads(self.done.stdout)
 
     @property
@@ -68,18 +68,18 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 @pytest.mark.timeout(TIMEOUT)
 def test_source_and_target_are_identical_after_the_crash(played: Played) -> None:
     assert played.done.returncode == 0, played.done.stderr
-    told = played.told
-    assert told["passed"]
-    assert [check["promise"] for check in told["checks"] if not check["ok"]] == []
-    assert [one["table"] for one in told["comparisons"]] == [table.name for table in TABLES]
-    assert all(one["equal"] and one["source"] == one["target"] for one in told["comparisons"])
-    assert told["figures"]["pgbench"] > 0
-    assert told["figures"]["counts"]["applied"] > 100_000, "pgbench's accounts came with the snapshot"
+    result = played.result
+    assert result["passed"]
+    assert [check["promise"] for check in result["checks"] if not check["ok"]] == []
+    assert [one["table"] for one in result["comparisons"]] == [table.name for table in TABLES]
+    assert all(one["equal"] and one["source"] == one["target"] for one in result["comparisons"])
+    assert result["figures"]["pgbench"] > 0
+    assert result["figures"]["counts"]["applied"] > 100_000, "pgbench's accounts came with the snapshot"
 
 
 @pytest.mark.timeout(TIMEOUT)
 def test_it_was_killed_at_work_and_says_what_was_replayed(played: Played) -> None:
-    crash, recovery = played.told["crash"], played.told["recovery"]
+    crash, recovery = played.result["crash"], played.result["recovery"]
     assert crash["lag"] > 0
     assert recovery["generation"] == crash["generation"] + 1
     assert (recovery["replayed_epochs"] > 0) == (not crash["decided"])
@@ -118,7 +118,7 @@ def test_the_page_is_whole_and_needs_nothing_from_outside(played: Played) -> Non
     assert "url(" not in content
     assert page.tags.count("figure") == 4
     assert all(f"<td>{table.name}</td>" in content for table in TABLES)
-    assert f"generation {played.told['recovery']['generation']}" in content
+    assert f"generation {played.result['recovery']['generation']}" in content
 
 
 @pytest.mark.timeout(TIMEOUT)

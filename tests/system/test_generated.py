@@ -250,7 +250,7 @@ def chain(
 @pytest.mark.parametrize(
     "way", [pytest.param(one, id=one.name, marks=[] if one is WAYS[0] else [pytest.mark.full]) for one in WAYS]
 )
-def test_what_nobody_wrote_down_arrives(chain: Chain, request: pytest.FixtureRequest) -> None:
+def test_generated_changes_arrive(chain: Chain, request: pytest.FixtureRequest) -> None:
     explored = settings().max_examples > MANY  # the profile asks for as many as there is time for
 
     @settings(max_examples=MANY if explored or request.config.getoption("--full-matrix") else EXAMPLES)

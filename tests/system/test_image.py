@@ -94,7 +94,7 @@ def test_a_snapshot_is_taken_and_restored(container: RunContainer, target: Targe
 
 
 def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> None:
-    """The server lets nobody in without."""
+    """The server refuses connections without TLS."""
     program = f"/usr/lib/postgresql/{CLIENT}/bin/pg_dump"
     url = locked_target.locked.url(locked_target.database, LOGIN, sslmode="require", sslrootcert="")
     start = ("run", "--rm", "--network", "host", "--env", f"PGPASSWORD={PASSWORD}", "--entrypoint", program, image)
@@ -105,9 +105,9 @@ def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> Non
 def test_what_decodes_is_compiled(image: str) -> None:
     """For any processor, and found there by a user who may not write to it."""
     start = ("run", "--rm", "--env", "NUMBA_DEBUG_CACHE=1", "--entrypoint", "python", image)
-    said = docker(*start, "-c", "from app.decode.scan_loader import load; load()")
-    assert "data loaded from" in said
-    assert "data saved to" not in said
+    output = docker(*start, "-c", "from app.decode.scan_loader import load; load()")
+    assert "data loaded from" in output
+    assert "data saved to" not in output
 
 
 def test_what_is_in_it(image: str) -> None:
@@ -125,9 +125,9 @@ def test_what_is_in_it(image: str) -> None:
 
 
 def test_a_lane_that_is_away_is_unhealthy(image: str) -> None:
-    """The check says no, and why, where nobody answers or nothing is to be asked."""
+    """The check says no, and why, where no server answers, and where none is configured."""
     start = ["run", "--rm", "--entrypoint", "sh", image, "-c"]
-    assert "nobody answers" in docker(*start, "python -m app.healthcheck && exit 1 || true")
+    assert "no answer" in docker(*start, "python -m app.healthcheck && exit 1 || true")
     assert "switch the check off" in docker(
         *start, "SURELANE_METRICS__PORT=0 python -m app.healthcheck && exit 1 || true"
     )

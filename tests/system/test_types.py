@@ -140,7 +140,7 @@ class Source:
 
 @pytest.fixture
 def source(capturing: Stack) -> Iterator[Source]:
-    """A database that is captured by nobody yet."""
+    """A database that no connector captures yet."""
     made = Source(capturing, f"types_{uuid.uuid4().hex[:8]}")
     yield made
     capturing.release(made.name)

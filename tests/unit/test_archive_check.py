@@ -15,13 +15,13 @@ from tests.fix_archive import LANE, Kept
 
 def settings(path: Path | None, order: str = "total") -> Settings:
     """Of a lane that keeps what it consumes there."""
-    told = {} if path is None else {"archive": {"path": str(path)}}
+    section = {} if path is None else {"archive": {"path": str(path)}}
     return Settings.of(
         {
             "lane": LANE,
             "source": {"bootstrap_servers": "127.0.0.1:1", "topics": ["t"], "order": order},
-            "target": {"url": "postgresql://nobody@127.0.0.1:1/none"},
-            **told,
+            "target": {"url": "postgresql://user@127.0.0.1:1/none"},
+            **section,
         }
     )
 

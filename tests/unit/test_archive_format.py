@@ -82,7 +82,7 @@ def test_without_its_end_it_is_not_whole(tmp_path: Path) -> None:
     first=st.tuples(st.integers(0), st.integers(0)),
 )
 def test_names(lane: str, first: tuple[int, int]) -> None:
-    """Like a gid: they say whose they are, and another spelling is somebody else's."""
+    """Like a gid: they say whose they are, and another spelling is another program's."""
     one = Name(lane, EpochId(*first), EpochId(*first))
     assert (Name.parse(str(one)), one.gid, Name.of(Gid(lane, *first))) == (one, Gid(lane, *first), one)
     several = Name(lane, EpochId(*first), EpochId(first[0] + 1, 0))

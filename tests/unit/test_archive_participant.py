@@ -48,7 +48,7 @@ def test_aborted(kept: Kept, pre_committed: bool) -> None:
 
 
 def test_found_again_by_another_process(kept: Kept) -> None:
-    """By name: of this lane only. What was combining files is cleared away, what is somebody else's stays."""
+    """By name: of this lane only. What was combining files is cleared away, other lanes' files stay."""
     one = work(3, 7, t=(10, 20))
     died = kept.opened()
     died.begin(one)

@@ -70,7 +70,7 @@ def test_death_while_combining(kept: Kept, place: str, monkeypatch: pytest.Monke
 
     with monkeypatch.context() as patched:
         patched.setattr(failpoint, "reach", die)
-        patched.setattr(Path, "unlink", lambda *_, **__: None)  # nobody cleans up behind a death
+        patched.setattr(Path, "unlink", lambda *_, **__: None)  # no cleanup after a death
         with pytest.raises(Death):
             Rotation(kept.folder, AT_ONCE).round()
     assert len(kept.names()) == 7

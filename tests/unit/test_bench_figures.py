@@ -43,8 +43,8 @@ def sample(seconds: float, *, driver: float = 150.0, jvm: float = 400.0, lag: in
 
 
 def cost(microseconds: float | None, *, correct: bool = True, **fields: Any) -> dict[str, Any]:
-    told = {"cpu_microseconds_per_message": microseconds, "cpu_seconds_per_gigabyte": microseconds, "correct": correct}
-    return {"row_bytes": None, "peak_megabytes": {"supervisor": 40, "driver": 500, "jvm": 900}, **told, **fields}
+    costs = {"cpu_microseconds_per_message": microseconds, "cpu_seconds_per_gigabyte": microseconds, "correct": correct}
+    return {"row_bytes": None, "peak_megabytes": {"supervisor": 40, "driver": 500, "jvm": 900}, **costs, **fields}
 
 
 def found(asked: list[Goal]) -> dict[str, str]:
@@ -69,19 +69,19 @@ def test_only_the_second_half_counts() -> None:
 def test_a_leak_is_seen() -> None:
     leak = GROWTH_LIMITS["driver"] + 5
     grown = [sample(minute * MINUTE, driver=100 + minute / 60 * leak) for minute in range(61)]
-    told = {goal.what: goal for goal in goals(grown, 1000)}
-    assert told["growth of memory, driver"].found == pytest.approx(leak, rel=0.01)
-    assert told["growth of memory, driver"].verdict == "MISSED"
-    assert told["growth of memory, jvm"].verdict == "reached"
-    assert told["growth of threads"].found == 0
+    judged = {goal.what: goal for goal in goals(grown, 1000)}
+    assert judged["growth of memory, driver"].found == pytest.approx(leak, rel=0.01)
+    assert judged["growth of memory, driver"].verdict == "MISSED"
+    assert judged["growth of memory, jvm"].verdict == "reached"
+    assert judged["growth of threads"].found == 0
 
 
 def test_a_short_soak_is_not_judged_by_growth() -> None:
     few = [sample(10.0 * number, files=CHECKPOINT_FILES_LIMIT + 1) for number in range(10)]
-    told = found(goals(few, 1000))
-    assert told["growth of memory, jvm"] == "not judged"
-    assert told["files of the checkpoint"] == "MISSED"
-    assert told["lag at any time"] == "reached"
+    judged = found(goals(few, 1000))
+    assert judged["growth of memory, jvm"] == "not judged"
+    assert judged["files of the checkpoint"] == "MISSED"
+    assert judged["lag at any time"] == "reached"
     assert set(found(goals([], 1000)).values()) == {"not judged"}
 
 
@@ -144,11 +144,11 @@ def test_each_axis_varies_one_thing() -> None:
     for axis in axes(NAMES):
         assert len(axis.cases) >= 3
         assert list(axis.cases) == sorted(axis.cases)
-    told = {axis.name: axis.cases for axis in axes(NAMES)}
-    assert base() == told["messages"][BASE_MESSAGES] == told["tables"][1] == told["epoch-messages"][BASE_EPOCH]
-    assert {case.shape for case in told["messages"].values()} == {base().shape}
-    assert [case.shape.columns for case in told["columns"].values()] == [5, 20, 50, 100, 200]
-    assert told["row-bytes"][100_000].messages < told["row-bytes"][1000].messages / 50
+    cases = {axis.name: axis.cases for axis in axes(NAMES)}
+    assert base() == cases["messages"][BASE_MESSAGES] == cases["tables"][1] == cases["epoch-messages"][BASE_EPOCH]
+    assert {case.shape for case in cases["messages"].values()} == {base().shape}
+    assert [case.shape.columns for case in cases["columns"].values()] == [5, 20, 50, 100, 200]
+    assert cases["row-bytes"][100_000].messages < cases["row-bytes"][1000].messages / 50
 
 
 def test_scaled_down_it_is_the_same_in_small() -> None:

@@ -67,7 +67,7 @@ def test_what_has_a_name_has_the_bytes_it_always_had() -> None:
     }
 
 
-def test_names_tell_shapes_apart() -> None:
+def test_names_distinguish_shapes() -> None:
     assert [kind.shape.name for kind in Kind] == ["uniform", "hot", "wide", "many-tables"]
     assert Shape().name == "uniform"
     assert Shape(tables=10, most_rows=100).name == "tables-10.rows-100"

@@ -46,7 +46,7 @@ def test_cores(master: str, conf: Mapping[str, str], wanted: int | None) -> None
 
 
 @pytest.mark.parametrize(
-    ("master", "conf", "told", "wanted"),
+    ("master", "conf", "configured", "wanted"),
     [
         ("local[1]", {}, None, 1),
         ("local[3]", {}, None, 2),
@@ -57,8 +57,8 @@ def test_cores(master: str, conf: Mapping[str, str], wanted: int | None) -> None
         (STANDALONE, {"spark.cores.max": "2"}, None, 2),
     ],
 )
-def test_how_many_tasks(master: str, conf: dict[str, str], told: int | None, wanted: int) -> None:
-    assert tasks_of(settings(master, told, **conf)) == wanted
+def test_how_many_tasks(master: str, conf: dict[str, str], configured: int | None, wanted: int) -> None:
+    assert tasks_of(settings(master, configured, **conf)) == wanted
 
 
 def test_a_container_has_fewer_cores_than_its_machine() -> None:
@@ -87,7 +87,7 @@ def test_more_tasks_than_cores_are_refused(master: str, conf: dict[str, str]) ->
         ("yarn", {}, None),
     ],
 )
-def test_passwords_go_where_nobody_listens(master: str, conf: dict[str, str], problem: str | None) -> None:
+def test_passwords_need_a_protected_channel(master: str, conf: dict[str, str], problem: str | None) -> None:
     if problem is None:
         check_channel(settings(master, None, **conf))
         return

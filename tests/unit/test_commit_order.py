@@ -26,7 +26,7 @@ class Kafka:
     """Topics as a lane finds them."""
 
     log: Log
-    #: how often somebody looked at a message
+    #: number of messages that were read
     looks: int = 0
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -108,14 +108,14 @@ def test_nothing_is_applied_before_what_precedes_it(
     assert applied == {topic: len(log[topic]) for topic in TOPICS}
 
 
-def test_a_topic_that_is_read_to_its_end_bounds_nothing_and_nobody_looks_at_it() -> None:
+def test_a_topic_that_is_read_to_its_end_bounds_nothing_and_is_not_read_again() -> None:
     log: Log = {"a": [(1, 1)], "b": [(1, 2), (1, 3), (1, 4)]}
     of, kafka = order(log)
     assert cut(of, log, {"a": 0, "b": 0}, {"a": 1, "b": 2}) == {}
     assert kafka.looks == 0
 
 
-def test_what_is_unread_is_looked_at_only_where_what_was_read_last_holds_something() -> None:
+def test_what_is_unread_is_fetched_only_where_what_was_read_last_holds_something() -> None:
     """A message that has just come to a quiet topic is from a later place than all others."""
     log: Log = {"a": [(1, 1), (1, 9)], "b": [(1, 2), (1, 3)]}
     of, kafka = order(log)

@@ -339,17 +339,18 @@ DEAD_LETTER = "guard: {dead_letter: {topic: shop.dead%s}}"
 
 def test_a_dead_letter_topic() -> None:
     assert loaded(SMALL).guard.dead_letter is None
-    told = loaded(SMALL + DEAD_LETTER % f", options: {{linger.ms: 5, sasl.password: {SECRET}}}").guard.dead_letter
-    assert told is not None
-    assert (told.topic, told.options) == ("shop.dead", {"linger.ms": "5", "sasl.password": SECRET})
-    assert SECRET not in repr(told)
+    options = f", options: {{linger.ms: 5, sasl.password: {SECRET}}}"
+    dead_letter = loaded(SMALL + DEAD_LETTER % options).guard.dead_letter
+    assert dead_letter is not None
+    assert (dead_letter.topic, dead_letter.options) == ("shop.dead", {"linger.ms": "5", "sasl.password": SECRET})
+    assert SECRET not in repr(dead_letter)
 
 
 def test_a_dead_letter_topic_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SURELANE_GUARD__DEAD_LETTER", '{"topic": "shop.dead"}')
-    told = loaded(SMALL).guard.dead_letter
-    assert told is not None
-    assert told.topic == "shop.dead"
+    dead_letter = loaded(SMALL).guard.dead_letter
+    assert dead_letter is not None
+    assert dead_letter.topic == "shop.dead"
 
 
 @pytest.mark.parametrize("read", ["topics: [shop.cdc, shop.dead]", "topic_pattern: 'shop[.].*'"])
@@ -360,7 +361,7 @@ def test_dead_letters_are_not_read(read: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "problem"),
+    ("section", "problem"),
     [
         ("{topic: 'a b'}", "cannot name a topic"),
         ("{topic: '..'}", "cannot name a topic"),
@@ -370,8 +371,8 @@ def test_dead_letters_are_not_read(read: str) -> None:
         ("{topic: a, options: {kafka.linger.ms: 1}}", "did you mean linger.ms?"),
     ],
 )
-def test_faults_of_a_dead_letter_topic(told: str, problem: str) -> None:
-    assert problem in faults(SMALL + f"guard: {{dead_letter: {told}}}")
+def test_faults_of_a_dead_letter_topic(section: str, problem: str) -> None:
+    assert problem in faults(SMALL + f"guard: {{dead_letter: {section}}}")
 
 
 def test_the_connectors_modes_have_debeziums_names(monkeypatch: pytest.MonkeyPatch) -> None:

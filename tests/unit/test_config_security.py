@@ -40,7 +40,7 @@ def faults(*args: object, **target: object) -> str:
     return str(caught.value)
 
 
-def test_nothing_said_is_plaintext() -> None:
+def test_the_default_is_plaintext() -> None:
     source = loaded().source
     assert source.security.protocol is SecurityProtocol.PLAINTEXT
     assert java_options(source.security) == {}
@@ -74,9 +74,9 @@ def test_certificates_are_given_as_text_to_both_clients(tmp_path: Path) -> None:
     """Spark's executors need not have the files."""
     authority = Authority(tmp_path)
     mine = authority.sign("me")
-    told = {"ca": str(authority.certificate), "certificate": str(mine.certificate), "key": str(mine.key)}
-    source = loaded({"protocol": "mtls", **told}).source
-    texts = {name: Path(path).read_text() for name, path in told.items()}
+    files = {"ca": str(authority.certificate), "certificate": str(mine.certificate), "key": str(mine.key)}
+    source = loaded({"protocol": "mtls", **files}).source
+    texts = {name: Path(path).read_text() for name, path in files.items()}
     assert java_options(source.security) == {
         "kafka.security.protocol": "SSL",
         "kafka.ssl.truststore.type": "PEM",
@@ -104,7 +104,7 @@ def test_msk_iam_for_java() -> None:
 
 
 @pytest.mark.parametrize(
-    ("security", "said"),
+    ("security", "problem"),
     [
         ("sasl", "source.security.protocol"),
         ("mtls", "certificate: protocol mtls needs it"),
@@ -120,23 +120,23 @@ def test_msk_iam_for_java() -> None:
         ({"protocol": "tls", "truststore": "/x"}, "unknown key"),
     ],
 )
-def test_what_does_not_fit(security: object, said: str) -> None:
-    assert said in faults(security)
+def test_what_does_not_fit(security: object, problem: str) -> None:
+    assert problem in faults(security)
 
 
-def test_security_is_said_once() -> None:
+def test_security_has_one_place() -> None:
     assert "beside source.security" in faults("tls", {"kafka.ssl.truststore.location": "/x"})
 
 
 def test_a_key_that_java_cannot_read_says_how_to_make_it_one(tmp_path: Path) -> None:
     mine = Authority(tmp_path).sign("me")
     mine.key.write_text("-----BEGIN RSA PRIVATE KEY-----\n" + SECRET)
-    told = {"protocol": "mtls", "certificate": str(mine.certificate), "key": str(mine.key)}
-    assert "openssl pkcs8" in faults(told)
+    section = {"protocol": "mtls", "certificate": str(mine.certificate), "key": str(mine.key)}
+    assert "openssl pkcs8" in faults(section)
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "problem"),
     [
         ({"password_from": SECRET}, "not shown: it may be one"),
         ({"url": f"{URL}{TLS}&password_from={SECRET}"}, "not shown: it may be one"),
@@ -149,21 +149,21 @@ def test_a_key_that_java_cannot_read_says_how_to_make_it_one(tmp_path: Path) -> 
         ({"url": f"{URL}{TLS}&sslpassword={SECRET}"}, "would be shown"),
     ],
 )
-def test_where_a_password_does_not_come_from(target: dict[str, object], said: str) -> None:
-    assert said in faults(**target)
+def test_where_a_password_does_not_come_from(target: dict[str, object], problem: str) -> None:
+    assert problem in faults(**target)
 
 
 def test_a_key_without_a_url_of_its_own() -> None:
     raw = {"lane": "orders", "source": {"bootstrap_servers": "h:1", "topics": ["a"]}}
     for section in ("guard", "snapshots"):
-        told = {**raw, "target": {"url": "postgresql://me@h/d"}, section: {"password_from": "env:PATH"}}
-        Path("surelane.yaml").write_text(yaml.safe_dump(told))
+        config = {**raw, "target": {"url": "postgresql://me@h/d"}, section: {"password_from": "env:PATH"}}
+        Path("surelane.yaml").write_text(yaml.safe_dump(config))
         with pytest.raises(ConfigInvalid, match="password_from without a URL of its own"):
             load()
 
 
 def test_a_url_from_elsewhere_takes_the_key_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `recover run` tells the lane that replays."""
+    """As `recover run` passes it to the lane that replays."""
     monkeypatch.setenv("SURELANE_TARGET__URL", f"postgresql://me:{SECRET}@restored/d")
     monkeypatch.setenv("SURELANE_TARGET__PASSWORD_FROM", "null")
     url = loaded(url="postgresql://me@h/d", password_from="env:PATH").target.url

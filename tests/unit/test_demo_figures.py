@@ -86,7 +86,7 @@ def test_scales_end_at_round_numbers(value: float, rounded: float) -> None:
     assert round_up(value) == rounded
 
 
-def test_a_value_above_the_scale_is_drawn_at_its_top_and_told() -> None:
+def test_a_value_above_the_scale_is_drawn_at_its_top_with_its_number() -> None:
     frame = Frame(seconds=10.0, backdrop="")
     series = ((0.0, 100.0), (1.0, 90_000.0))
     scale = linear([value for _, value in series], limit=300.0)

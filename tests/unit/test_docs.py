@@ -38,7 +38,7 @@ def test_a_key_that_is_gone_and_a_default_that_is_another_are_seen() -> None:
     assert reference.configuration(stale) == CONFIG
 
 
-def test_a_key_without_meaning_and_a_word_that_is_not_told_are_faults() -> None:
+def test_a_key_without_meaning_and_a_missing_word_are_faults() -> None:
     stale = re.sub(r"^\| `metrics.host` .*\n", "", CONFIG, flags=re.MULTILINE).replace("`failure-rate`, ", "", 1)
     with pytest.raises(ValueError, match=r"restart\.strategy takes `failure-rate`.*metrics\.host has no row"):
         reference.configuration(stale)

@@ -14,7 +14,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[2]
 BUILD_SECONDS = 120.0
-#: nobody listens there
+#: no server listens there
 NOWHERE = "http://127.0.0.1:9"
 _ELSEWHERE = re.compile(r"""(?:url\(\s*|@import\s+)["']?(?:https?:)?//""")
 

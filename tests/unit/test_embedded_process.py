@@ -69,7 +69,7 @@ def test_a_start_that_fails_shows_the_end_of_the_log(tmp_path: Path) -> None:
         daemon.must_live()
 
 
-def test_a_port_is_remembered_until_somebody_else_takes_it(tmp_path: Path) -> None:
+def test_a_port_is_remembered_until_another_process_takes_it(tmp_path: Path) -> None:
     file = tmp_path / "port"
     first = remembered_port(file)
     assert remembered_port(file) == first

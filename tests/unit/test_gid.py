@@ -65,7 +65,7 @@ def test_a_lane_owns_only_what_has_exactly_its_name(gid: Gid, lane: str) -> None
         "_sa_4f2",
     ],
 )
-def test_a_foreign_transaction_is_nobodys(text: str) -> None:
+def test_a_foreign_transaction_has_no_gid(text: str) -> None:
     assert Gid.parse(text) is None
 
 

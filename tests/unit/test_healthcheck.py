@@ -20,7 +20,7 @@ def health(monkeypatch: pytest.MonkeyPatch) -> Iterator[Health]:
     server.stop()
 
 
-def test_live_and_ready_are_told_apart(health: Health, capsys: pytest.CaptureFixture[str]) -> None:
+def test_live_and_ready_are_distinguished(health: Health, capsys: pytest.CaptureFixture[str]) -> None:
     assert (healthcheck.main(), healthcheck.main("/readyz")) == (0, 1)
     health.report("a", ready=True, reason="applies")
     assert (healthcheck.main(), healthcheck.main("/readyz")) == (0, 0)
@@ -29,10 +29,10 @@ def test_live_and_ready_are_told_apart(health: Health, capsys: pytest.CaptureFix
     assert "a: gave up" in capsys.readouterr().out
 
 
-def test_nobody_listens(health: Health, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_server_listens(health: Health, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("SURELANE_METRICS__PORT", "1")
     assert healthcheck.main() == 1
-    assert "nobody answers on port 1" in capsys.readouterr().out
+    assert "no answer on port 1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("port", [None, "", "0", "null"])

@@ -30,7 +30,10 @@ BANNED = re.compile(
     r"\b(told|somebody|whoever|nobody|mourns?|acquits?|laid down|held against|looked at|stands there|what stands)\b",
     re.IGNORECASE,
 )
-PAGES = sorted(path for path in (*(TOP / "docs").glob("*.md"), TOP / "README.md"))
+#: the same in a sentence that a user reads
+BANNED_IN_STRINGS = re.compile(rf"{BANNED.pattern}|\b(tells|said|accuse[sd]?|pardons?)\b", re.IGNORECASE)
+TESTS = sorted((TOP / "tests").rglob("*.py"))
+PAGES = sorted([*(path for room in ("docs", "ops", "tests") for path in (TOP / room).rglob("*.md")), *TOP.glob("*.md")])
 
 
 def name_of(path: Path) -> str:
@@ -96,9 +99,25 @@ _NO_STATE = ("structlog.get_logger(", "typer.Typer(", "TypeVar(", "_comparison("
 
 @pytest.mark.parametrize("path", CODE, ids=name_of)
 def test_code_has_no_banned_word(path: Path) -> None:
-    """In names, comments and docstrings; what a user reads is a string, and not looked through."""
-    text = path.read_text()
-    assert [(number, line) for number, line in _words(text) if BANNED.search(line.replace("_", " "))] == []
+    """In names, comments and docstrings."""
+    assert _banned_words(path) == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=name_of)
+def test_tests_have_no_banned_word(path: Path) -> None:
+    """As in the code. Their strings are data."""
+    assert _banned_words(path) == []
+
+
+@pytest.mark.parametrize("path", CODE, ids=name_of)
+def test_strings_have_no_banned_word(path: Path) -> None:
+    """In sentences: a string without a space is a key or a name."""
+    found = [(number, text) for number, text in _strings(path) if " " in text and BANNED_IN_STRINGS.search(text)]
+    assert found == []
+
+
+def _banned_words(path: Path) -> list[tuple[int, str]]:
+    return [(number, word) for number, word in _words(path.read_text()) if BANNED.search(word.replace("_", " "))]
 
 
 def _words(text: str) -> Iterator[tuple[int, str]]:
@@ -110,15 +129,32 @@ def _words(text: str) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 1), text_of
 
 
+def _strings(path: Path) -> Iterator[tuple[int, str]]:
+    """Literals and the literal parts of f-strings; docstrings too."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_pages_have_no_banned_word(path: Path) -> None:
     """In prose: tables and code are made of the code, or say what it does."""
     lines = path.read_text().splitlines()
-    prose = [line for line in lines if not line.startswith(("|", "    ", "- `", "<!--"))]
+    prose = [line for line in lines if not _is_table_or_code(line) and not line.startswith(("- `", "<!--"))]
     assert [line for line in prose if BANNED.search(re.sub(r"`[^`]*`", "", line))] == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_lines_of_prose_end_at_160(path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert [line for line in lines if len(line) > 160 and not line.startswith(("|", "    "))] == []
+    assert [line for line in lines if len(line) > 160 and not _is_table_or_code(line)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
+def test_tables_have_a_line_for_each_row(path: Path) -> None:
+    """As a program that wraps lines does not leave them."""
+    assert [line for line in path.read_text().splitlines() if "|---|" in line and not _is_table_or_code(line)] == []
+
+
+def _is_table_or_code(line: str) -> bool:
+    return line.startswith("    ") or line.lstrip().startswith("|")

@@ -89,7 +89,7 @@ def test_a_request_that_is_cancelled_before_its_turn_is_answered(driver: Driver)
     assert driver.answer() == Declined(1, "cancelled")
 
 
-def test_when_the_driver_goes_whoever_waits_ends(driver: Driver) -> None:
+def test_when_the_driver_goes_every_wait_ends(driver: Driver) -> None:
     driver.span_that_asks(1)
     driver.connection.close()
     assert driver.given.get(timeout=SECONDS) is None

@@ -44,7 +44,7 @@ CASES = {
     "decided": (seen(complete=True), InDoubtVerdict.COMMIT),
     "not decided": (seen(), InDoubtVerdict.ROLLBACK),
     "of another checkpoint": (seen(of_generation="older"), InDoubtVerdict.ORPHAN),
-    "of a generation that nobody claimed": (seen(of_generation=None), InDoubtVerdict.ORPHAN),
+    "of an unclaimed generation": (seen(of_generation=None), InDoubtVerdict.ORPHAN),
     "the lane runs": (seen(holder=7, complete=True), InDoubtVerdict.IN_PROGRESS),
     "no checkpoint here": (seen(checkpoint=None, planned=None, complete=None), InDoubtVerdict.UNSURE),
     "another machine's checkpoint": (seen(checkpoint="stranger", planned=None), InDoubtVerdict.UNSURE),
@@ -82,7 +82,7 @@ def test_a_verdict_to_answer_is_what_the_start_would_do() -> None:
     assert asked > 10
 
 
-def test_what_a_wrong_answer_leads_to_is_said_for_each() -> None:
+def test_each_wrong_answer_names_its_consequence() -> None:
     wrong = [
         (a, v)
         for a in OperatorAnswer

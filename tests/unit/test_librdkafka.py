@@ -1,4 +1,4 @@
-"""Client options: what the Java client is told, librdkafka is told in its own words."""
+"""Client options: librdkafka gets the options of the Java client under its own names."""
 
 import pytest
 

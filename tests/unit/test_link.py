@@ -1,4 +1,4 @@
-"""The link: lines survive whatever pieces they arrive in, and nobody is left behind when the other side goes."""
+"""The link: lines survive whatever pieces they arrive in, and no thread stays behind when the other side goes."""
 
 import itertools
 import socket
@@ -73,12 +73,12 @@ def test_who_waits_for_a_database() -> None:
     link.end()
     link.busy(key, waits=True)  # too late
     assert not link.waited()
-    said = [words[0] + (f" {words[2]}" if words[0] == "doing" else "") for words in LineBuffer().of(ours.recv(1000))]
+    sent = [words[0] + (f" {words[2]}" if words[0] == "doing" else "") for words in LineBuffer().of(ours.recv(1000))]
     busy = ["busy", "busy"]
-    assert said == ["begin", "doing arrange", "doing server", *busy, "doing arrange", "busy", "begin", "end"]
+    assert sent == ["begin", "doing arrange", "doing server", *busy, "doing arrange", "busy", "begin", "end"]
 
 
-def test_a_worker_is_told_to_stop_once_and_with_the_reason() -> None:
+def test_a_worker_is_asked_to_stop_once_and_with_the_reason() -> None:
     ours, theirs = socket.socketpair()
     reasons: list[str] = []
     Link(theirs.detach()).on_stop(reasons.append)

@@ -1,4 +1,4 @@
-"""Logs: one JSON object a line, whoever logs, and no password in it."""
+"""Logs: one JSON object a line, from every logger, and no password in it."""
 
 import json
 import logging
@@ -27,11 +27,11 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
 def test_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure("orders", pretty=False)
     structlog.get_logger().info("epoch done", epoch=3)
-    logging.getLogger("some.library").warning("said %s", "this")
+    logging.getLogger("some.library").warning("reported %s", "this")
     ours, theirs = lines(capsys)
     assert list(ours)[:4] == ["timestamp", "level", "event", "lane"]
     assert (ours["event"], ours["epoch"], ours["lane"]) == ("epoch done", 3, "orders")
-    assert (theirs["event"], theirs["level"], theirs["lane"]) == ("said this", "warning", "orders")
+    assert (theirs["event"], theirs["level"], theirs["lane"]) == ("reported this", "warning", "orders")
 
 
 def test_py4j_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,7 +142,7 @@ def test_counters_are_there_before_they_count(registry: CollectorRegistry) -> No
     assert value(registry, "messages_total", outcome="consumed") is None
 
 
-def test_when_it_was_looked_at(registry: CollectorRegistry) -> None:
+def test_the_time_of_the_last_check(registry: CollectorRegistry) -> None:
     metrics = LaneMetrics("orders", registry)
     assert value(registry, "monitor_last_timestamp_seconds") is None, "absent, not 1970"
     metrics.monitored(1_700_000_000.5)

@@ -121,15 +121,15 @@ def test_the_manual_has_no_other_alerts() -> None:
 
 
 def test_inhibitions_name_alerts_and_labels_that_exist() -> None:
-    told = yaml.safe_load((TOP / "ops/alertmanager/alertmanager.yml").read_text())
-    found = set(re.findall(r"Surelane\w+", json.dumps(told)))
+    config = yaml.safe_load((TOP / "ops/alertmanager/alertmanager.yml").read_text())
+    found = set(re.findall(r"Surelane\w+", json.dumps(config)))
     assert found
     assert found <= {alert.name for alert in ALERTS}
 
 
 def test_the_configuration_scrapes_the_default_port() -> None:
-    told = yaml.safe_load((TOP / "ops/prometheus/prometheus.yml").read_text())
-    (job,) = told["scrape_configs"]
+    config = yaml.safe_load((TOP / "ops/prometheus/prometheus.yml").read_text())
+    (job,) = config["scrape_configs"]
     assert job["job_name"] == "surelane"
     assert job["static_configs"] == [{"targets": [f"localhost:{DEFAULT_METRICS_PORT}"]}]
 

@@ -15,7 +15,6 @@ from app.poison.narrowing import (
     keep_together,
     only_position,
     single,
-    size,
     span_of,
     split,
     split_rows,
@@ -53,7 +52,7 @@ def test_a_split_has_few_parts_of_about_one_size(whole: Span) -> None:
     parts = split(whole)
     assert messages(*parts) == messages(whole)
     assert len(parts) <= FAN_OUT
-    assert max((size(part) for part in parts), default=0) <= -(-size(whole) // FAN_OUT)  # none when it is empty
+    assert max((part.size for part in parts), default=0) <= -(-whole.size // FAN_OUT)  # none when it is empty
 
 
 @given(st.integers(1, 10**6))
@@ -62,7 +61,7 @@ def test_the_depth_is_the_number_of_splits(whole: int) -> None:
     assert depth(whole, whole) == 0
     while only_position(part) is None:
         part, cuts = split(part)[0], cuts + 1
-        assert depth(whole, size(part)) == cuts
+        assert depth(whole, part.size) == cuts
 
 
 @given(st.integers(0, 10**6))

@@ -104,8 +104,8 @@ def test_every_bad_end_is_noticed(statement: str, words: str, done: Target, topi
 
 def test_a_prepared_transaction_that_is_left_is_noticed(done: Target, topic: MadeUpTopic) -> None:
     with done.engine.connect() as connection:
-        connection.begin_twophase("surelane:somebody:1:1").prepare()
-        with pytest.raises(AssertionError, match="surelane:somebody:1:1"):
+        connection.begin_twophase("surelane:another:1:1").prepare()
+        with pytest.raises(AssertionError, match="surelane:another:1:1"):
             questions(done, topic)  # pyright: ignore[reportArgumentType]
 
 
@@ -172,7 +172,7 @@ def test_waiting_is_longer_where_looking_takes_long(looks: int, found: bool, mon
         return len(asked) > looks
 
     if found:
-        assert eventually(slow, timeout=3.5, why="somebody slow")
+        assert eventually(slow, timeout=3.5, why="a slow answer")
         return
-    with pytest.raises(AssertionError, match="8 s waiting for somebody slow"):
-        eventually(slow, timeout=3.5, why="somebody slow")
+    with pytest.raises(AssertionError, match="8 s waiting for a slow answer"):
+        eventually(slow, timeout=3.5, why="a slow answer")

@@ -28,16 +28,16 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 def drained(system: System, rate: int | None, *, cpu: float = 1.0, **fields: Any) -> dict[str, Any]:
     """One run of 1,000,000 messages."""
     used = {"postgres": 2.0, "kafka": 1.0, "bench": 99.0, "driver": cpu / 2, "jvm": cpu / 2}
-    told = {"measure": summary.DRAIN, "system": str(system), "workload": "uniform", "messages": 1_000_000, "run": 1}
+    result = {"measure": summary.DRAIN, "system": str(system), "workload": "uniform", "messages": 1_000_000, "run": 1}
     return (
-        told | {"rate": rate, "rate_from_start": 10, "cpu_seconds": used, "correct": True, "other_load": 0.0} | fields
+        result | {"rate": rate, "rate_from_start": 10, "cpu_seconds": used, "correct": True, "other_load": 0.0} | fields
     )
 
 
 def held(system: System, p50: float, p99: float, *, correct: bool = True) -> dict[str, Any]:
     """One run at a rate."""
-    told = {"measure": summary.LATENCY, "system": str(system), "asked_rate": 1000, "correct": correct}
-    return told | {"p50_milliseconds": p50, "p99_milliseconds": p99, "max_milliseconds": p99 + 1, "other_load": 0.3}
+    result = {"measure": summary.LATENCY, "system": str(system), "asked_rate": 1000, "correct": correct}
+    return result | {"p50_milliseconds": p50, "p99_milliseconds": p99, "max_milliseconds": p99 + 1, "other_load": 0.3}
 
 
 def verdicts(*done: dict[str, Any]) -> dict[str, goals.Verdict]:
@@ -48,7 +48,7 @@ def test_medians_of_the_runs() -> None:
     done = [drained(OWN, rate, cpu=rate / 10, messages=2_000_000) for rate in (10, 90, 20)]
     (found,) = summary.drains(done).values()
     assert (found.runs, found.rate, found.slowest, found.fastest) == (3, 20, 10, 90)
-    # for one million of two; the benchmark's own is nobody's
+    # for one million of two; the benchmark's own belongs to no system
     assert found.cpu == {"client": 1.0, "postgres": 1.0, "kafka": 0.5}
     assert found.cpu_total == 2.5
     assert found.right
@@ -121,7 +121,7 @@ def test_ratios_are_of_the_same_runs() -> None:
     table = rows.drains(summary.drains(own + others[:2]))
     assert "1.50" in [row[table.columns.index("ratio")] for row in table.rows]
     table = rows.drains(summary.drains(own + others))
-    assert [row[table.columns.index("ratio")] for row in table.rows] == ["", ""], "somebody was wrong"
+    assert [row[table.columns.index("ratio")] for row in table.rows] == ["", ""], "a system was wrong"
     others[2]["correct"] = True
     table = rows.drains(summary.drains(own + others))
     assert "1.50 (1.00 - 4.00)" in [row[table.columns.index("ratio")] for row in table.rows]
@@ -133,9 +133,9 @@ def test_what_was_disturbed_is_measured_again(tmp_path: Path, monkeypatch: pytes
     loads = [(0.5, 0.1, True), (0.0, 0.2, True), (0.0, 0.0, True)]
 
     def measured(*attempts: tuple[float, float, bool]) -> tuple[int, float, bool]:
-        told = [{"other_load": other, "stolen_load": stolen, "correct": right} for other, stolen, right in attempts]
+        results = [{"other_load": other, "stolen_load": stolen, "correct": right} for other, stolen, right in attempts]
         what = {"system": "surelane", "workload": "uniform", "run": 1}
-        found = suite.measured(suite.Task(name=summary.DRAIN, what=what, measure=iter(told).__next__), "1/1")
+        found = suite.measured(suite.Task(name=summary.DRAIN, what=what, measure=iter(results).__next__), "1/1")
         return found["attempts"], found["other_load"] + found["stolen_load"], found["correct"]
 
     assert measured(*loads) == (2, 0.2, True)
@@ -204,7 +204,7 @@ def test_the_page_has_all_tables_and_its_picture(tmp_path: Path) -> None:
     assert len(picture.findall("{*}rect")) == 1 + 2 * 2
 
 
-def test_the_picture_leaves_nobody_out() -> None:
+def test_the_picture_shows_every_system() -> None:
     done = [drained(OWN, None), drained(TABLE_PEER, 100, correct=False)]
     picture = ElementTree.fromstring(chart.rates(summary.drains(done)))
     words = [text.text for text in picture.findall("{*}text")]
@@ -245,7 +245,7 @@ def test_inserts_of_a_workload() -> None:
     assert len(EARLY) == len(TABLE.columns)
 
 
-def test_the_schema_that_the_worker_is_told_has_every_field_of_a_message() -> None:
+def test_the_schema_of_the_worker_has_every_field_of_a_message() -> None:
     change = next(iter(Workload(Kind.UNIFORM.shape, 2)))
     schema = debezium.value_schema()
     assert _names(schema) == list(json.loads(value_of(change, 0, BEGIN_MICROS)))

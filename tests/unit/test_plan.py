@@ -37,7 +37,7 @@ def test_a_cycle_ends_and_the_order_depends_on_nothing_but_the_tables(
     assert parents_first([tables[index] for index in order]) == there
 
 
-def test_a_parent_that_is_not_in_the_epoch_holds_nobody_up() -> None:
+def test_a_parent_that_is_not_in_the_epoch_delays_no_table() -> None:
     tables = [table(2, {99}), table(1, {2})]
     assert [found.oid for found in parents_first(tables)] == [2, 1]
 

@@ -52,10 +52,10 @@ def test_a_password_comes_from_where_every_connection_has_it(monkeypatch: pytest
     for name in ("PGPASSWORD", "PGPASSFILE", "PGHOST", "PGOPTIONS"):
         monkeypatch.setenv(name, "of the caller")
 
-    def told(url: str) -> dict[str, str]:
+    def variables(url: str) -> dict[str, str]:
         environment = Connecting.to(make_url(url), "test").environment
         return {name: value for name, value in environment.items() if name.startswith("PG")}
 
     own = {"PGPASSFILE": "of the caller"}
-    assert told("postgresql+psycopg2://me@host/db") == {**own, "PGPASSWORD": "of the caller"}
-    assert told("postgresql+psycopg2://me:mine@host/db") == {**own, "PGPASSWORD": "mine"}
+    assert variables("postgresql+psycopg2://me@host/db") == {**own, "PGPASSWORD": "of the caller"}
+    assert variables("postgresql+psycopg2://me:mine@host/db") == {**own, "PGPASSWORD": "mine"}

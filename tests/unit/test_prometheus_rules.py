@@ -24,16 +24,16 @@ def tool(name: str, *words: str | Path) -> tuple[int, str]:
 
 
 def test_the_configuration_and_the_rules_are_valid() -> None:
-    status, said = tool("promtool", "check", "config", "--lint=all", "--lint-fatal", PROMETHEUS / "prometheus.yml")
-    assert status == 0, said
-    assert said.count("rules found") == 2
+    status, output = tool("promtool", "check", "config", "--lint=all", "--lint-fatal", PROMETHEUS / "prometheus.yml")
+    assert status == 0, output
+    assert output.count("rules found") == 2
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in (PROMETHEUS / "tests").glob("*.yml")))
 def test_alerts_fire_when_they_have_to(file: str) -> None:
-    status, said = tool("promtool", "test", "rules", PROMETHEUS / "tests" / file)
-    assert status == 0, said
-    assert "SUCCESS" in said
+    status, output = tool("promtool", "test", "rules", PROMETHEUS / "tests" / file)
+    assert status == 0, output
+    assert "SUCCESS" in output
 
 
 def test_the_dashboard_s_queries_can_be_read(tmp_path: Path) -> None:
@@ -44,9 +44,9 @@ def test_the_dashboard_s_queries_can_be_read(tmp_path: Path) -> None:
     assert not re.search(r"\$\w", " ".join(rule["expr"] for rule in rules))
     file = tmp_path / "rules.yml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
-    status, said = tool("promtool", "check", "rules", file)
-    assert status == 0, said
-    assert f"{len(exprs)} rules found" in said
+    status, output = tool("promtool", "check", "rules", file)
+    assert status == 0, output
+    assert f"{len(exprs)} rules found" in output
 
 
 def filled(expr: str) -> str:
@@ -55,13 +55,13 @@ def filled(expr: str) -> str:
 
 
 def test_the_alertmanager_s_configuration_is_valid() -> None:
-    status, said = tool("amtool", "check-config", ALERTMANAGER)
-    assert status == 0, said
-    assert "6 inhibit rules" in said
+    status, output = tool("amtool", "check-config", ALERTMANAGER)
+    assert status == 0, output
+    assert "6 inhibit rules" in output
 
 
 @pytest.mark.parametrize(("severity", "receiver"), [("critical", "pager"), ("warning", "tickets")])
 def test_who_hears_of_it(severity: str, receiver: str) -> None:
     route = ("config", "routes", "test", f"--config.file={ALERTMANAGER}", f"--verify.receivers={receiver}")
-    status, said = tool("amtool", *route, f"severity={severity}", "alertname=SurelaneLag", "lane=orders")
-    assert status == 0, said
+    status, output = tool("amtool", *route, f"severity={severity}", "alertname=SurelaneLag", "lane=orders")
+    assert status == 0, output

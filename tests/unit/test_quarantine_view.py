@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.quarantine_view import MAX_CHARACTERS, MAX_DUMPED_BYTES, shown
+from app.cli.quarantine_view import MAX_CHARACTERS, MAX_DUMPED_BYTES, bytes_document, shown
 from app.cli.rendering import printable
 from app.config.redaction import Columns, Redaction
 from app.poison.storable_text import MAX_ERROR_CHARACTERS, storable
@@ -15,9 +15,16 @@ NOTHING = Columns(())
 HIDING = Redaction(["*.email"]).columns("public", "customers")
 
 
+def text_of(data: bytes | None, columns: Columns) -> str:
+    """As it is shown, which `--json` has all of."""
+    part = bytes_document(data, columns)
+    assert shown(json.loads(json.dumps(part))) == shown(part)
+    return shown(part)
+
+
 @given(st.binary() | st.text().map(str.encode))
 def test_nothing_commands_the_terminal(data: bytes) -> None:
-    text = shown(data, NOTHING)
+    text = text_of(data, NOTHING)
     assert all(one.isprintable() or one == "\n" for one in text)
 
 
@@ -37,29 +44,34 @@ def test_nothing_commands_the_terminal(data: bytes) -> None:
     ],
 )
 def test_shown(data: bytes | None, text: str) -> None:
-    assert shown(data, NOTHING) == text
+    assert text_of(data, NOTHING) == text
+
+
+def test_what_is_hidden_is_all_that_changes() -> None:
+    data = b'{"a":1.10,"b":"\\ud800\x7f","email":"ann@example.org"}'
+    assert text_of(data, HIDING) == '{"a": 1.10, "b": "\\ud800\\u007f", "email": "***"}'
 
 
 def test_a_large_value_is_cut() -> None:
     number = "1" * (3 * MAX_CHARACTERS)
     for data in (number.encode(), f'{{"a": {number}}}'.encode(), f"no json {number}".encode()):
-        text = shown(data, NOTHING)
+        text = text_of(data, NOTHING)
         assert len(text) < MAX_CHARACTERS + 100
         assert "characters in all" in text
-    dump = shown(b"\xff" * 10**6, NOTHING)
+    dump = text_of(b"\xff" * 10**6, NOTHING)
     assert len(dump.splitlines()) == MAX_DUMPED_BYTES // 16 + 1
     assert dump.endswith("... (1,000,000 bytes in all)")
 
 
 @pytest.mark.parametrize("data", [b"ann@example.org", b"\xff ann@example.org", b'"ann@example.org"', b'{"a":"ann@ex'])
 def test_what_cannot_be_redacted_is_not_shown(data: bytes) -> None:
-    assert "ann@" not in shown(data, HIDING)
-    assert "--raw" in shown(data, HIDING)
+    assert "ann@" not in text_of(data, HIDING)
+    assert "--raw" in text_of(data, HIDING)
 
 
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none()))
 def test_json_stays_json(row: dict[str, object]) -> None:
-    assert json.loads(shown(json.dumps(row, ensure_ascii=False).encode(), NOTHING)) == row
+    assert json.loads(text_of(json.dumps(row, ensure_ascii=False).encode(), NOTHING)) == row
 
 
 @given(st.text(st.characters()))

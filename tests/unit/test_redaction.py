@@ -69,7 +69,7 @@ def test_with_envelope_and_inside_arrays() -> None:
 
 
 @pytest.mark.parametrize("data", [b'"ann@example.org"', b'[["ann@example.org"]]', b"7", b'{"email":"ann', b"\xff"])
-def test_what_has_no_names_cannot_be_told_apart(data: bytes) -> None:
+def test_values_without_names_cannot_be_distinguished(data: bytes) -> None:
     assert document(data, CUSTOMERS) is None
 
 
@@ -109,22 +109,22 @@ FAILING = (
 
 
 def test_an_error_says_nothing_of_the_row() -> None:
-    told = error_text(FAILING, CUSTOMERS, b'{"id":7}', ROW)
-    assert told == 'null value in column "name" violates not-null constraint (SQLSTATE 23502)'
-    assert error_text(FAILING.replace("; ", "\n"), CUSTOMERS, None, None) == told
+    shown = error_text(FAILING, CUSTOMERS, b'{"id":7}', ROW)
+    assert shown == 'null value in column "name" violates not-null constraint (SQLSTATE 23502)'
+    assert error_text(FAILING.replace("; ", "\n"), CUSTOMERS, None, None) == shown
     assert error_text(FAILING, Redaction([]).columns("public", "customers"), None, ROW) == FAILING
 
 
 @pytest.mark.parametrize("label", ["DETAIL", "DÉTAIL ", "DETALLE", "描述", "ПОДРОБНОСТИ"])
 def test_in_whatever_language_the_server_speaks(label: str) -> None:
-    told = error_text(f"duplicate key\n{label}:  Key (email)=(ann@example.org) already exists.", CUSTOMERS, None, None)
-    assert told == "duplicate key"
+    shown = error_text(f"duplicate key\n{label}:  Key (email)=(ann@example.org) already exists.", CUSTOMERS, None, None)
+    assert shown == "duplicate key"
 
 
 def test_values_in_the_sentence_itself() -> None:
-    said = 'invalid input syntax for type integer: "ann@example.org" (SQLSTATE 22P02)'
-    told = error_text(said, CUSTOMERS, None, ROW)
-    assert told == f'invalid input syntax for type integer: "{HIDDEN}" (SQLSTATE 22P02)'
+    raw = 'invalid input syntax for type integer: "ann@example.org" (SQLSTATE 22P02)'
+    shown = error_text(raw, CUSTOMERS, None, ROW)
+    assert shown == f'invalid input syntax for type integer: "{HIDDEN}" (SQLSTATE 22P02)'
     by_key = error_text("no such row: k-1", CUSTOMERS, b'{"email":"k-1"}', None)
     assert by_key == f"no such row: {HIDDEN}"
 

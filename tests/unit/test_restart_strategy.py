@@ -1,4 +1,4 @@
-"""Restart strategies: pure functions of the times of deaths, and the watchdog, told the time."""
+"""Restart strategies: pure functions of the times of deaths, and the watchdog, with a given time."""
 
 import datetime
 import itertools
@@ -116,5 +116,5 @@ def test_the_configured_one_decides(strategy: Strategy, expected: tuple[float, f
     restart = RestartSettings(
         strategy=strategy, fixed_delay=FixedDelay(delay=seconds(7)), failure_rate=FailureRate(delay=seconds(8))
     )
-    said = pause(restart, [100.0])
-    assert said is None if expected is None else said is not None and expected[0] <= said <= expected[1]
+    found = pause(restart, [100.0])
+    assert found is None if expected is None else found is not None and expected[0] <= found <= expected[1]

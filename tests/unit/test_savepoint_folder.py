@@ -3,14 +3,25 @@
 import datetime
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import RenderableType
 
+from app.cli.rendering import Document, show
+from app.cli.savepoint_view import (
+    checked_document,
+    checked_text,
+    created_text,
+    listed_text,
+    savepoint_document,
+    shown_text,
+    verified_text,
+)
 from app.config.settings import Settings
 from app.errors import Refused
 from app.model.offsets import Offsets, TopicPartition
@@ -174,3 +185,32 @@ def test_another_configuration(sections: dict[str, dict[str, Any]], expected: di
 def test_an_item_of_another_version_is_incompatible() -> None:
     found: Callable[[dict[str, Any], dict[str, Any]], list[Any]] = compare
     assert [one.item for one in found({**ITEMS, "newer": 1}, ITEMS) if one.blocks] == ["newer"]
+
+
+@pytest.mark.parametrize(
+    ("document", "text", "has"),
+    [
+        ({**savepoint_document(savepoint()), "folder": "/x/one"}, created_text, "one: /x/one|position shop.cdc[0]@120"),
+        (
+            {"directory": "/x", "savepoints": [savepoint_document(savepoint())], "broken": {"two": "half"}},
+            listed_text,
+            "2026-11-25 00:00:00 UTC|two: cannot be used: half|none",
+        ),
+        (
+            savepoint_document(savepoint(snapshot=("dump", "sums"))),
+            shown_text,
+            "generation 3, epoch 7|2 quarantined; 1 keys wait; 1 suspects|dump|spark 4.2.0",
+        ),
+        ({"name": "one", "usable": False, "problem": "half"}, verified_text, "one: cannot be used: half"),
+        (checked_document("one", compare(ITEMS, ITEMS)), checked_text, "topics|same"),
+    ],
+)
+def test_the_text_is_made_from_the_json(
+    document: Document,
+    text: Callable[[Document], Iterable[RenderableType]],
+    has: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(json.loads(json.dumps(document)), text, as_json=False)
+    shown = capsys.readouterr().out
+    assert [part for part in has.split("|") if part not in shown] == []

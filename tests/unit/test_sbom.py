@@ -45,7 +45,7 @@ def test_it_has_every_jar() -> None:
         assert jar.classifier in named["purl"]
 
 
-def test_what_only_tests_use_is_told_apart() -> None:
+def test_packages_of_tests_are_excluded() -> None:
     scopes = {one["name"]: one["scope"] for one in document()["components"]}
     assert (scopes["pyspark"], scopes["boto3"], scopes["aws-msk-iam-auth"]) == ("required",) * 3
     assert (scopes["pytest"], scopes["cfn-lint"]) == ("excluded",) * 2
@@ -55,22 +55,22 @@ def test_the_same_locks_give_the_same_text() -> None:
     assert json.dumps(document()) == json.dumps(document())
 
 
-def test_without_the_data_nothing_is_said_to_be_sound(tmp_path: Path) -> None:
+def test_an_audit_without_data_fails(tmp_path: Path) -> None:
     """As offline: the auditor ends with an error and no answer."""
     program = [sys.executable, "-c", "import sys; sys.exit('ConnectionError: no way to the index')"]
     with pytest.raises(EnvironmentMissing, match=r"was not audited.*no way to the index"):
         audit([tmp_path / "requirements.lock"], program)
 
 
-def test_a_package_of_which_nothing_is_told_is_not_sound(tmp_path: Path) -> None:
+def test_a_package_without_data_is_not_sound(tmp_path: Path) -> None:
     """As behind a mirror that has the packages and not what is known of them."""
     answer = {"dependencies": [{"name": "unknown", "skip_reason": "not found"}, {"name": "good", "vulns": []}]}
     program = [sys.executable, "-c", f"print({json.dumps(json.dumps(answer))})"]
-    with pytest.raises(EnvironmentMissing, match="nothing is told of 1 of 2 packages"):
+    with pytest.raises(EnvironmentMissing, match="no data on 1 of 2 packages"):
         audit([tmp_path / "requirements.lock"], program)
 
 
-def test_a_weakness_is_told(tmp_path: Path) -> None:
+def test_a_weakness_is_reported(tmp_path: Path) -> None:
     answer = {
         "dependencies": [
             {"name": "good", "version": "1", "vulns": []},

@@ -76,11 +76,11 @@ def messages(draw: st.DrawFn, ops: str = "cur") -> bytes | None:
         change = change | {"source": {"ts_ms": FIRST_TS_MS, "schema": "public", "table": "one"}}
     names = draw(st.permutations(sorted(change)))
     separators = draw(st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")]))
-    told: Any = {name: change[name] for name in names}
+    record: Any = {name: change[name] for name in names}
     if draw(st.integers(0, 4)) == 0:
-        told = {"schema": draw(anything), "payload": told}
+        record = {"schema": draw(anything), "payload": record}
         separators = (",", ":")
-    value = json.dumps(told, ensure_ascii=draw(st.booleans()), separators=separators).encode("utf-8", "surrogatepass")
+    value = json.dumps(record, ensure_ascii=draw(st.booleans()), separators=separators).encode("utf-8", "surrogatepass")
     return draw(broken(value))
 
 
@@ -176,7 +176,7 @@ def test_a_workload_is_taken(compiled: Scanner, kind: Kind) -> None:
     assert one.decode([batch]).equals(other.decode([batch]))
 
 
-def test_layouts_are_told_apart(compiled: Scanner) -> None:
+def test_layouts_are_distinguished(compiled: Scanner) -> None:
     """Also where a batch is all layouts, and where they differ in the last of nearly equal names."""
     chance = random.Random(3)
     names = [[f"column_{chance.randrange(3)}_{n}" for n in range(chance.randrange(1, 9))] for _ in range(40)]

@@ -21,7 +21,7 @@ TOP = Path(__file__).resolve().parents[2]
 CONFIG = """
 lane: orders
 source: {bootstrap_servers: "127.0.0.1:9", topics: [none]}
-target: {url: "postgresql://nobody@127.0.0.1:9/none"}
+target: {url: "postgresql://user@127.0.0.1:9/none"}
 """
 QUICK = 'restart: {exponential_delay: {initial_backoff: "10 milliseconds", max_backoff: "20 milliseconds"}}'
 SUPERVISE = """
@@ -61,7 +61,7 @@ def wait_for_stop():
     signal.signal(signal.SIGTERM, lambda *_: None); signal.signal(signal.SIGINT, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
     stop = threading.Event()
-    link.on_stop(lambda reason: (print("told", reason, flush=True), stop.set()))
+    link.on_stop(lambda reason: (print("stop for", reason, flush=True), stop.set()))
     print("waiting", flush=True)
     stop.wait()
 """
@@ -79,8 +79,8 @@ class Supervised:
         return (self.folder / "output").read_text()
 
     @property
-    def told(self) -> list[dict[str, Any] | None]:
-        """What each worker was told of the death before it."""
+    def deaths(self) -> list[dict[str, Any] | None]:
+        """The death that each worker got as the one before it; None: no death."""
         return [json.loads(line) for line in (self.folder / "starts").read_text().splitlines()]
 
     def ends(self) -> int:
@@ -127,7 +127,7 @@ def test_a_status_that_is_known_is_passed_on_and_nothing_is_started_again(
 ) -> None:
     ended = supervise(f"sys.exit({status.value})")
     assert ended.ends() == status
-    assert ended.told == [None]
+    assert ended.deaths == [None]
 
 
 @pytest.mark.parametrize("status", [ExitStatus.OK, ExitStatus.CONFIG])
@@ -139,11 +139,11 @@ if start == 1: os._exit({status.value})
 with link: pass
 """)
     assert ended.ends() == ExitStatus.OK
-    (death,) = [one for one in ended.told if one is not None]
+    (death,) = [one for one in ended.deaths if one is not None]
     assert (death["cause"], death["detail"]) == ("exit", f"status {status.value}")
 
 
-def test_deaths_are_counted_by_cause_and_told_to_the_next_worker(supervise: Supervise) -> None:
+def test_deaths_are_counted_by_cause_and_passed_to_the_next_worker(supervise: Supervise) -> None:
     ended = supervise("""
 link.begin(1, "orders")
 if start == 3: sys.exit(1)
@@ -154,8 +154,8 @@ if start <= 5: die(signal.SIGSEGV if start == 2 else signal.SIGKILL)
 with link: pass
 """)
     assert ended.ends() == ExitStatus.OK, ended.output
-    deaths = [death for death in ended.told if death is not None]
-    assert ended.told[0] is None
+    deaths = [death for death in ended.deaths if death is not None]
+    assert ended.deaths[0] is None
     assert [(death["cause"], death["detail"]) for death in deaths] == [
         ("signal", "SIGKILL"),
         ("signal", "SIGSEGV"),
@@ -170,7 +170,7 @@ with link: pass
 def test_workers_that_die_before_any_work_are_a_crash_loop(supervise: Supervise) -> None:
     ended = supervise("die()")
     assert ended.ends() == ExitStatus.CRASH_LOOP
-    assert len(ended.told) == MOST_EARLY_DEATHS
+    assert len(ended.deaths) == MOST_EARLY_DEATHS
     assert "killed (SIGKILL)" in ended.output
     assert "what to do" in ended.output
 
@@ -187,7 +187,7 @@ die()
 def test_a_strategy_without_a_restart_left_ends_it(supervise: Supervise) -> None:
     ended = supervise("link.begin(1, 'orders'); die()", "restart: {strategy: none}")
     assert ended.ends() == ExitStatus.CRASH_LOOP
-    assert ended.told == [None]
+    assert ended.deaths == [None]
     assert "restart.strategy none" in ended.output
 
 
@@ -204,7 +204,7 @@ time.sleep(600)
         f'{QUICK}\nguard: {{message_timeout: "500 milliseconds"}}',
     )
     assert ended.ends() == ExitStatus.OK, ended.output
-    (_, death) = ended.told
+    (_, death) = ended.deaths
     assert death is not None
     assert death["cause"] == "hang"
     assert "at most 10 messages" in death["detail"]
@@ -219,12 +219,12 @@ open("child", "w").write(str(child.pid))
 die()
 """)
     assert ended.ends() == ExitStatus.OK, ended.output
-    assert len(ended.told) == 2
+    assert len(ended.deaths) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("group", [True, False], ids=["to the group", "to the supervisor"])
-def test_a_signal_is_one_wish_to_stop_and_the_status_is_the_workers(
+def test_a_signal_is_one_request_to_stop_and_the_status_is_the_workers(
     supervise: Supervise, number: signal.Signals, group: bool
 ) -> None:
     ended = supervise("wait_for_stop(); time.sleep(0.3); sys.exit(0)")
@@ -232,7 +232,7 @@ def test_a_signal_is_one_wish_to_stop_and_the_status_is_the_workers(
     for _ in range(2):
         (os.killpg if group else os.kill)(ended.process.pid, number)
     assert ended.ends() == ExitStatus.OK, ended.output
-    assert ended.output.count(f"told {number.name}") == 1
+    assert ended.output.count(f"stop for {number.name}") == 1
 
 
 def test_a_signal_to_the_group_before_the_worker_can_take_it_is_kept(supervise: Supervise) -> None:
@@ -247,15 +247,15 @@ wait_for_stop()
     assert ended.ends() == ExitStatus.OK, ended.output
 
 
-def test_a_wish_to_stop_while_no_worker_lives_is_granted_at_once(supervise: Supervise) -> None:
+def test_a_request_to_stop_while_no_worker_lives_is_met_at_once(supervise: Supervise) -> None:
     ended = supervise("die()", 'restart: {strategy: fixed-delay, fixed_delay: {delay: "10 minutes"}}')
     ended.until("worker died")
     ended.process.terminate()
     assert ended.ends() == ExitStatus.OK
-    assert ended.told == [None]
+    assert ended.deaths == [None]
 
 
-def test_a_death_while_stopping_is_said_and_not_mended(supervise: Supervise) -> None:
+def test_a_death_while_stopping_is_reported_and_not_repaired(supervise: Supervise) -> None:
     ended = supervise("wait_for_stop(); die()")
     ended.until("waiting")
     ended.process.terminate()
@@ -268,4 +268,4 @@ def test_a_worker_whose_supervisor_was_killed_stops(supervise: Supervise) -> Non
     ended.until("waiting")
     ended.process.kill()
     eventually((ended.folder / "stopped").exists, 60, "the worker's end")
-    assert "told the supervisor is gone" in ended.output
+    assert "stop for the supervisor is gone" in ended.output

@@ -87,7 +87,7 @@ def test_without_markers_the_next_transaction_says_that_one_has_ended() -> None:
 
 
 def test_what_is_of_no_transaction_waits_for_none() -> None:
-    """Rows of a snapshot, signs of life, bytes that nobody can read."""
+    """Rows of a snapshot, signs of life, bytes that cannot be decoded."""
     d = Debezium()
     free = [d.read(A, {"id": 1}), d.heartbeat(), Message(key=None, value=b'{"op":')]
     assert held({ONE: free}) == {}

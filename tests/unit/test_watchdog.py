@@ -1,4 +1,4 @@
-"""The watchdog: what is in progress for too long, told by a clock that the test turns."""
+"""The watchdog: what is in progress for too long, by a clock that the test turns."""
 
 import itertools
 

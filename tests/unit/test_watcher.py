@@ -9,13 +9,14 @@ from app.errors import Diverged, Unreachable
 from app.model.gid import Gid
 from app.protocol.checkpoint_watcher import CheckpointWatcher
 from app.protocol.participant import Work
+from app.protocol.pending_epochs import PendingEpochs
 from tests.waiting import eventually
 
 FIRST, SECOND = Gid("orders", 1, 1), Gid("orders", 1, 2)
 
 
 class Recorder:
-    """Stands in for a committer: keeps what was committed, fails as it is told."""
+    """Stands in for a committer: keeps what was committed, fails on request."""
 
     reapplies = False
 
@@ -73,7 +74,7 @@ def committer() -> Recorder:
 @pytest.fixture
 def watcher(committer: Recorder, checkpoint: Checkpoint) -> Iterator[CheckpointWatcher]:
     """A running one."""
-    made = CheckpointWatcher(lambda: [committer], checkpoint)
+    made = CheckpointWatcher(PendingEpochs(lambda: [committer], checkpoint))
     made.start()
     yield made
     made.stop()
@@ -99,7 +100,7 @@ def test_the_next_epoch_is_not_taken_for_the_one_that_was_asked_about(committer:
         committer.pending = SECOND
         return epoch == FIRST.epoch
 
-    watcher = CheckpointWatcher(lambda: [committer], late)
+    watcher = CheckpointWatcher(PendingEpochs(lambda: [committer], late))
     watcher.start()
     watcher.notice()
     eventually(lambda: answers > 5, why="some looks")

@@ -37,7 +37,7 @@ class Shape:
         if self.columns is not None and (self.tables > 1 or self.row_bytes is not None):
             raise ValueError("columns are varied in one table, by rows as long as they make them")
         if self.is_whole and self.columns is None:
-            raise ValueError("only rows whose columns are varied are told to stay whole")
+            raise ValueError("rows stay whole only where their columns are varied")
         if self.row_bytes is not None and not tables.SIMPLE_BYTES < self.row_bytes < 1 << tables.TEXT_BITS:
             raise ValueError(f"a simple row has {tables.SIMPLE_BYTES} bytes without its note, and 2 MB at most")
         if self.most_rows is not None and self.most_rows < 2:

@@ -14,7 +14,7 @@ from app.java import java
 from tools.devstack.http import request
 from tools.devstack.kafka import Kafka
 from tools.devstack.ports import LOOPBACK, known_port, remembered_port
-from tools.devstack.process import Daemon
+from tools.devstack.process import Daemon, DaemonServer
 from tools.devstack.wait import wait_for
 
 START_SECONDS = 90.0
@@ -50,7 +50,7 @@ JAVA_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class Connect:
+class Connect(DaemonServer):
     """One worker (ConnectDistributed) with its files in `data_dir`; its persistent state is in Kafka."""
 
     data_dir: Path
@@ -63,22 +63,13 @@ class Connect:
         return Daemon(name="Kafka Connect", pid_file=self.data_dir / "pid", log_file=self.data_dir / "connect.log")
 
     @property
-    def pid(self) -> int | None:
-        return self.daemon.pid
-
-    @property
     def url(self) -> str:
         port = self.port or known_port(self.data_dir / "port")
         if port is None:
             raise EnvironmentMissing("this Kafka Connect has never been started", hint="./run stack up")
         return f"http://{LOOPBACK}:{port}"
 
-    def start(self) -> None:
-        self.launch()
-        self.wait_ready()
-
     def launch(self) -> None:
-        """Start the process if it is not running; `wait_ready` waits until it accepts requests."""
         if self.daemon.process():
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -90,17 +81,6 @@ class Connect:
     def wait_ready(self) -> None:
         hint = f"read {self.daemon.log_file}"
         wait_for(self._is_ready, reason="Kafka Connect to serve", seconds=START_SECONDS, hint=hint)
-
-    def stop(self) -> None:
-        self.daemon.stop()
-
-    def kill(self) -> None:
-        """End the process with SIGKILL, as a crash does."""
-        self.daemon.kill()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
     def register(self, name: str, config: Mapping[str, str]) -> None:
         """Create the connector, or update it to `config`, and wait until it and its task run.

@@ -19,7 +19,7 @@ from app.errors import EnvironmentMissing
 from app.jars import classpath
 from app.java import java
 from tools.devstack.ports import LOOPBACK, answers, known_port, remembered_port
-from tools.devstack.process import Daemon
+from tools.devstack.process import Daemon, DaemonServer
 from tools.devstack.wait import wait_for
 
 START_SECONDS = 60.0
@@ -53,7 +53,7 @@ JAVA_OPTIONS = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLog
 
 
 @dataclass(frozen=True)
-class Kafka:
+class Kafka(DaemonServer):
     """A broker that keeps its data in `data_dir`."""
 
     data_dir: Path
@@ -67,10 +67,6 @@ class Kafka:
         return Daemon(name="Kafka", pid_file=self.data_dir / "pid", log_file=self.data_dir / "kafka.log")
 
     @property
-    def pid(self) -> int | None:
-        return self.daemon.pid
-
-    @property
     def bootstrap(self) -> str:
         port = self.port or known_port(self.data_dir / "port")
         if port is None:
@@ -81,12 +77,7 @@ class Kafka:
         """Bootstrap address of one of `listeners`."""
         return f"{LOOPBACK}:{known_port(self._port_file(listener))}"
 
-    def start(self) -> None:
-        self.launch()
-        self.wait_ready()
-
     def launch(self) -> None:
-        """Start the process if it is not running; `wait_ready` waits until it accepts requests."""
         if self.daemon.process():
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
@@ -98,17 +89,6 @@ class Kafka:
 
     def wait_ready(self) -> None:
         wait_for(self._is_ready, reason="Kafka to serve", seconds=START_SECONDS, hint=f"read {self.daemon.log_file}")
-
-    def stop(self) -> None:
-        self.daemon.stop()
-
-    def kill(self) -> None:
-        """End the process with SIGKILL, as a crash does."""
-        self.daemon.kill()
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
 
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
         """Create a topic; an existing one stays unchanged. `config` has underscores for the dots of setting names."""

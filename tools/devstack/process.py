@@ -7,6 +7,7 @@ only to a process that matches both.
 import json
 import os
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -88,6 +89,40 @@ class Daemon:
     def log_tail(self) -> str:
         lines = self.log_file.read_text(errors="replace").splitlines() if self.log_file.exists() else []
         return "\n".join(f"  {line}" for line in lines[-LOG_TAIL_LINES:])
+
+
+class DaemonServer(ABC):
+    """A server that is one background process."""
+
+    @property
+    @abstractmethod
+    def daemon(self) -> Daemon: ...
+
+    @abstractmethod
+    def launch(self) -> None:
+        """Start the process if it is not running; `wait_ready` waits until it accepts requests."""
+
+    @abstractmethod
+    def wait_ready(self) -> None: ...
+
+    @property
+    def pid(self) -> int | None:
+        return self.daemon.pid
+
+    def start(self) -> None:
+        self.launch()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        self.daemon.stop()
+
+    def kill(self) -> None:
+        """End the process with SIGKILL, as a crash does."""
+        self.daemon.kill()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
 
 
 def running(pid: int, started: float) -> psutil.Process | None:

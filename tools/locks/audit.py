@@ -40,7 +40,7 @@ def _weaknesses(lock: Path, program: Sequence[str]) -> list[str]:
     except (ValueError, KeyError, TypeError):
         raise _not_audited(lock, done.stderr.strip()) from None
     if skipped:  # no data on a package does not mean that it has no vulnerability
-        raise _not_audited(lock, f"nothing is told of {len(skipped)} of {len(packages)} packages ({skipped[0]}, ...)")
+        raise _not_audited(lock, f"no data on {len(skipped)} of {len(packages)} packages ({skipped[0]}, ...)")
     return lines
 
 
@@ -65,7 +65,7 @@ def main() -> int:
         return int(error.exit_status)
     for line in found:
         print(line)
-    print(f"known weaknesses: {len(found)} (Python packages; jars are not looked at)")
+    print(f"known weaknesses: {len(found)} (Python packages; jars are not checked)")
     return int(ExitStatus.FAULTS_FOUND if found else ExitStatus.OK)
 
 

@@ -113,7 +113,7 @@ def checkpoint(settings: Settings) -> Finding:
     if url.scheme not in ("", "file"):
         message = f"{settings.checkpoint} is reached through Spark and was not tried"
         return warn(
-            "checkpoint", message, f"the start will tell; {url.scheme}:// needs its jars and access in spark.conf"
+            "checkpoint", message, f"the start checks it; {url.scheme}:// needs its jars and access in spark.conf"
         )
     place = Path(url.path)
     existing = next(folder for folder in (place, *place.parents) if folder.exists())

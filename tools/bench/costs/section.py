@@ -30,7 +30,7 @@ def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Ta
     """Write a common section, and a section for each of these axes."""
     common = [
         "Mode two-phase. One thing is varied at a time, around 1,000,000 messages of 792 bytes for one table of 6 "
-        "columns in epochs of the default size, which each axis tells; where messages are longer, there are fewer of "
+        "columns in epochs of the default size, which each axis states; where messages are longer, there are fewer of "
         "them. CPU is that of all "
         f"processes (lane, Postgres, broker) from the moment when {WARM_SHARE:.0%} of the messages were visible: what "
         "one more costs, start and warm-up left out. MB: the most that each process has held. A row is WRONG when "
@@ -46,7 +46,7 @@ def write(file: Path, command: str, axes: Mapping[str, tuple[Growth, Sequence[Ta
     page.put(file, Section(key="costs", title="What a message costs", command=command, parts=common))
     for name, (grown, tables) in axes.items():
         summary = f"{grown.sentence[0].upper()}{grown.sentence[1:]} Epochs of {BASE_EPOCH:,} messages "
-        summary += f"and {BASE_EPOCH_BYTES >> 20} MB at most, where nothing else is said."
+        summary += f"and {BASE_EPOCH_BYTES >> 20} MB at most, unless stated otherwise."
         parts = [summary, *[one.markdown() for one in tables]]
         title = f"What a message costs, by {name}"
         page.put(file, Section(key=f"costs-{name}", title=title, command=command, parts=parts))

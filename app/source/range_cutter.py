@@ -1,10 +1,10 @@
-"""Cuts a replay's range into epochs, as large as the lane's may be by messages and by bytes."""
+"""Cuts a range that no query plans into epochs, as large as the lane's may be by messages and by bytes."""
 
 import math
 
 from app.config.settings import EpochSettings
 from app.model.offsets import Offsets, Span
-from app.poison.narrowing import size as offsets_in
+from app.source.size import EpochSize
 
 #: messages of the first epoch, from which the size of messages is learned
 FIRST_MESSAGES = 1_000
@@ -12,22 +12,21 @@ FIRST_MESSAGES = 1_000
 GROWTH = 10
 
 
-class Cutting:
+class RangeCutter:
     """Cuts one epoch after the other. Bytes are those of the decoded rows."""
 
     def __init__(self, epoch: EpochSettings) -> None:
-        self._most, self._bytes = epoch.max_messages, epoch.max_bytes
-        self._messages = min(FIRST_MESSAGES, self._most)
+        self._size = EpochSize(epoch)
+        self._messages = min(FIRST_MESSAGES, epoch.max_messages)
 
     def next(self, position: Offsets, goal: Offsets) -> Span:
         """The next epoch's span towards `goal`; takes the same fraction of what is left of each partition."""
+        part = min(1.0, self._messages / max(1, position.left_to(goal)))
         left = {tp: max(0, offset - position[tp]) for tp, offset in goal.items()}
-        part = min(1.0, self._messages / max(1, sum(left.values())))
         end = {tp: position[tp] + min(count, math.ceil(count * part)) for tp, count in left.items()}
         return Span(start=position, end=Offsets.of(end))
 
     def learn(self, span: Span, size: int) -> None:
         """Adapt to an epoch that was read and had `size` bytes."""
-        messages = offsets_in(span)
-        fitting = int(self._bytes * messages / max(1, size))
-        self._messages = max(1, min(self._most, fitting, GROWTH * max(1, messages)))
+        messages = max(1, span.size)
+        self._messages = min(self._size.fitting(size / messages), GROWTH * messages)
