@@ -5,7 +5,6 @@ A verb's module is imported when the verb is called, so that `surelane status` d
 
 import importlib
 import sys
-from importlib import metadata
 from typing import Annotated, Any
 
 import structlog
@@ -14,6 +13,7 @@ from typer.core import TyperGroup
 
 from app import logs
 from app.errors import ExitStatus, SurelaneError
+from app.installation import version
 
 #: in the order of the help text
 VERBS = (
@@ -64,14 +64,6 @@ def surelane(
     ] = False,
 ) -> None:
     """Apply Debezium change events from Kafka to Postgres, in order, exactly once or at least once."""
-
-
-def version() -> str:
-    """This installation's version; "source" when it runs from a checkout."""
-    try:
-        return metadata.version("surelane")
-    except metadata.PackageNotFoundError:
-        return "source"
 
 
 def main(program: typer.Typer = app, name: str = "surelane") -> None:

@@ -7,7 +7,6 @@ import typer
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
-from app.cli.main import version
 from app.cli.rendering import show as show_document
 from app.cli.savepoint_view import (
     checked_document,
@@ -70,9 +69,9 @@ def create(
             caller = who()
             stop_lane(settings, name, f"{caller.user}@{caller.host}", timeout, say)
         if with_snapshot:
-            made, _ = picture_with_dump(settings, name, version(), say)
+            made, _ = picture_with_dump(settings, name, say)
         else:
-            made = picture(settings, name, version())
+            made = picture(settings, name)
     folder.write(made)
     document = {**savepoint_document(made), "folder": str(folder.root / name)}
     show_document(document, created_text, as_json=json_)

@@ -517,6 +517,10 @@ class SavepointSettings(_Section):
 
     #: folder of the savepoints
     directory: Annotated[str, AfterValidator(values.folder)] = "./var/savepoints"
+    #: time between two savepoints that the lane makes by itself; None: it makes none
+    every: _SomeTime | None = None
+    #: how many of those are kept
+    keep: Annotated[int, Field(ge=1)] = 10
 
 
 class ArchiveFormat(enum.StrEnum):

@@ -143,6 +143,13 @@ class Families:
             "snapshot_last_timestamp_seconds",
             "When the newest snapshot was begun, Unix time; absent before the first",
         )
+        self.savepoint_at = gauge(
+            "savepoint_last_timestamp_seconds",
+            "When the newest savepoint of `savepoints.every` was made, Unix time; absent without one",
+        )
+        self.savepoint_failures = counter(
+            "savepoint_failures", "Savepoints of `savepoints.every` that failed; each is tried again"
+        )
         self.snapshot_position = gauge(
             "snapshot_position", "Next offset to apply after its restore, at least", "topic", "partition"
         )

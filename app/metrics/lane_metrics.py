@@ -170,6 +170,13 @@ class LaneMetrics:
         for tp, offset in position.items():
             self._at(self._families.snapshot_position, tp).set(offset)
 
+    def set_savepoint(self, at: datetime.datetime) -> None:
+        """Set the time of the newest periodic savepoint."""
+        self._families.savepoint_at.labels(self._lane).set(at.timestamp())
+
+    def savepoint_failed(self) -> None:
+        self._families.savepoint_failures.labels(self._lane).inc()
+
     def set_replayable(self, ok: bool, headroom_seconds: float) -> None:
         """Set whether all messages after the newest snapshot are available, and for how long they will be."""
         self._families.snapshot_replayable.labels(self._lane).set(ok)

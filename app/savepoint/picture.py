@@ -8,13 +8,14 @@ import datetime
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
+from importlib.metadata import version as version_of
 
 from sqlalchemy import Connection, text
 
 from app.config.settings import Settings, SnapshotDriver
 from app.db.sqlstate import translated
 from app.errors import Refused
+from app.installation import version
 from app.ledger.migrations import current_revision
 from app.ledger.store import Ledger
 from app.model.last import nested
@@ -40,14 +41,14 @@ _PLACES = {
 _SERVER_VERSION = text("select current_setting('server_version')")
 
 
-def picture(settings: Settings, name: str, surelane: str) -> Savepoint:
+def picture(settings: Settings, name: str, *, periodic: bool = False) -> Savepoint:
     """The savepoint `name` of this moment; see `picture_in`."""
     with looking(settings) as connection, translated("savepoint: reading the target"):
-        return picture_in(connection, settings, name, surelane)
+        return replace(picture_in(connection, settings, name), periodic=periodic)
 
 
 def picture_with_dump(
-    settings: Settings, name: str, surelane: str, progress: Callable[[str], None]
+    settings: Settings, name: str, progress: Callable[[str], None]
 ) -> tuple[Savepoint, StoredSnapshot]:
     """The savepoint and a dump of the target, of the same name, both read in one database snapshot. Raises what
     `Snapshots.create` does. The dump stays where the savepoint cannot be made."""
@@ -55,15 +56,15 @@ def picture_with_dump(
     made = Snapshots(settings, progress).create(
         name,
         SnapshotDriver.DUMP,
-        beside=lambda connection: pictures.append(picture_in(connection, settings, name, surelane)),
+        beside=lambda connection: pictures.append(picture_in(connection, settings, name)),
     )
     manifest = made.stored.manifest
     return replace(pictures[0], snapshot=(manifest.name, manifest.sums)), made.stored
 
 
-def picture_in(connection: Connection, settings: Settings, name: str, surelane: str) -> Savepoint:
-    """The savepoint of the moment of this REPEATABLE READ transaction; `surelane`: this version. Raises Refused for a
-    lane that has no ledger row, Unreachable where a server is away. Nothing is written."""
+def picture_in(connection: Connection, settings: Settings, name: str) -> Savepoint:
+    """The savepoint of the moment of this REPEATABLE READ transaction. Raises Refused for a lane that has no ledger
+    row, Unreachable where a server is away. Nothing is written."""
     made_at = datetime.datetime.now(datetime.UTC)
     found = seen(connection, settings).lanes
     if not found:
@@ -75,8 +76,8 @@ def picture_in(connection: Connection, settings: Settings, name: str, surelane: 
     lanes = tuple(_lane(connection, settings, one, suspects.get(one.lane, 0)) for one in found)
     cluster_id, topics = pinned(connection, settings)
     versions = Versions(
-        surelane=surelane,
-        spark=version("pyspark"),
+        surelane=version(),
+        spark=version_of("pyspark"),
         postgres=connection.execute(_SERVER_VERSION).scalar_one(),
         ledger=current_revision(connection, settings.target.db_schema) or "none",
     )

@@ -82,6 +82,8 @@ class Savepoint:
     versions: Versions
     #: name and checksum of the snapshot that is of exactly this position; None: none was asked for
     snapshot: tuple[str, str] | None = None
+    #: whether the lane has made it by itself, see `savepoints.every`
+    periodic: bool = False
     #: names and schemas of keyed state
     state: Mapping[str, Any] = field(default_factory=dict)
 
@@ -105,6 +107,7 @@ class Savepoint:
             "items": dict(self.items),
             "versions": vars(self.versions),
             "snapshot": None if self.snapshot is None else {"name": self.snapshot[0], "sums": self.snapshot[1]},
+            "periodic": self.periodic,
             "state": dict(self.state),
         }
 
@@ -125,6 +128,7 @@ class Savepoint:
             items=plain["items"],
             versions=Versions(**plain["versions"]),
             snapshot=None if snapshot is None else (snapshot["name"], snapshot["sums"]),
+            periodic=plain["periodic"],
             state=plain["state"],
         )
 

@@ -52,6 +52,7 @@ from app.worker.lane_writer import LaneWriter
 from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
 from app.worker.open_lanes import OpenLanes
+from app.worker.periodic_savepoints import PeriodicSavepoints
 from app.worker.server_watch import ServerWatch
 from app.worker.stored_message_decoder import StoredMessages
 
@@ -140,6 +141,7 @@ class StreamingRun:
         while self._fill() or self._needs_smaller_epochs():
             start = self._open_again()
         self._send_dead_letters()
+        self._make_savepoints()
         self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
         self._watcher.start()
@@ -193,6 +195,12 @@ class StreamingRun:
             letters = DeadLetterSender(self._settings, config, self._writers, self._metrics)
             self._closing.callback(letters.stop)
             letters.start()
+
+    def _make_savepoints(self) -> None:
+        if (every := self._settings.savepoints.every) is not None:
+            savepoints = PeriodicSavepoints(self._settings, every, self._metrics)
+            self._closing.callback(savepoints.stop)
+            savepoints.start()
 
     def _is_complete(self, epoch: int) -> bool:
         with spark_errors():  # storage that is briefly unavailable is a retry

@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import REGISTRY
 
 from app.errors import ExitStatus
 from app.failpoint import SAVEPOINT_NAMES, VARIABLE
 from app.model.offsets import Offsets
+from app.savepoint.folder import SavepointFolder
 from tests.fix_doubt import EPOCH, counted
 from tests.fix_lane import ROOT, MakeLane, MakeProcess
 from tests.fix_snapshot import Snapshotting
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
+from tests.waiting import eventually
 from tests.workload import COUNTER
 
 
@@ -137,7 +140,8 @@ def test_killed(snapshotting: Snapshotting, place: str) -> None:
         timeout=60,
     )
     assert done.returncode == -signal.SIGKILL
-    assert called(snapshotting, "list") == {"savepoints": [], "broken": {}}
+    directory = str(snapshotting.folder / "savepoints")
+    assert called(snapshotting, "list") == {"directory": directory, "savepoints": [], "broken": {}}
     called(snapshotting, "create", "one")
     called(snapshotting, "verify", "one")
     assert snapshotting.surelane("savepoint", "dispose", "one", "--yes").status == 0
@@ -197,4 +201,45 @@ def test_the_last_thing_that_a_lane_does(
     assert dict(target.position()) == dict(position)
     resumed = subprocess.run([*run, "--from-savepoint", "one"], check=False, timeout=120, capture_output=True)
     assert resumed.returncode == 0
+    questions(target, topic)
+
+
+def test_a_lane_makes_them_by_itself(
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    """Each is of an epoch's end; the oldest go, and one that an operator has made stays."""
+    target.create(COUNTER)
+    folder = SavepointFolder(tmp_path / "savepoints")
+    made = lane("two-phase", savepoints={"directory": str(folder.root), "every": "1 second", "keep": 3})
+    process = lane_process(made).start()
+    process.until(lambda: len(folder.names()) >= 1, why="the first one")
+    config = ["--config", str(made.config_file)]
+    subprocess.run([sys.executable, "-m", "app.cli", "savepoint", "create", "mine", *config], check=True, timeout=60)
+    first = set(folder.names()) - {"mine"}
+
+    def sent() -> bool:
+        topic.send(counted(topic.end))
+        return not first & set(folder.names())
+
+    process.until(sent, why="the first ones to be disposed of")
+    process.until(lambda: made.caught_up(topic), why="the last messages")
+    assert process.stop() == 0
+    names = set(folder.names())
+    assert (len(names), "mine" in names) == (4, True)
+    ends = {Offsets.from_nested(end) for (end,) in target.execute("select end_position from surelane.ledger")}
+    assert {folder.get(name).position for name in names} <= ends
+    questions(target, topic)
+
+
+def test_a_place_that_cannot_be_written_stops_no_lane(
+    lane: MakeLane, target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    target.create(COUNTER)
+    (tmp_path / "file").write_text("")
+    made = lane("two-phase", savepoints={"directory": str(tmp_path / "file/savepoints"), "every": "1 second"})
+    topic.send(counted(0))
+    made.start()
+    name, labels = "surelane_savepoint_failures_total", {"lane": made.name}
+    eventually(lambda: (REGISTRY.get_sample_value(name, labels) or 0) >= 1, 60, "a failure")
+    made.until_caught_up(topic)
     questions(target, topic)
