@@ -31,8 +31,9 @@ class Complaint:
         self.text = ""
 
     def note(self, error: KafkaError) -> None:
-        """For `error_cb`."""
-        self.text = error.str()
+        """For `error_cb`. That all brokers are down follows each one's error, and has no reason of its own."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self.text:
+            self.text = error.str()
 
 
 def unreachable(servers: str, what: str, complaint: str) -> Unreachable:

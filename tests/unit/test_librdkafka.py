@@ -1,8 +1,10 @@
 """Client options: librdkafka gets the options of the Java client under its own names."""
 
 import pytest
+from confluent_kafka import KafkaError
 
 from app.errors import ConfigInvalid
+from app.kafka.error_codes import Complaint
 from app.kafka.librdkafka import librdkafka_config
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="p;w\\"d";'
@@ -95,3 +97,14 @@ def test_java_stores_are_refused_with_a_way_out(store: str) -> None:
 
 def test_no_host_name_check() -> None:
     assert config(ssl_endpoint_identification_algorithm="") == {"ssl.endpoint.identification.algorithm": "none"}
+
+
+def test_the_reason_stays_when_all_brokers_are_down() -> None:
+    """librdkafka reports both, and this last."""
+    complaint = Complaint()
+    down = KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
+    complaint.note(down)
+    assert complaint.text == "1/1 brokers are down"
+    complaint.note(KafkaError(KafkaError._SSL, "certificate verify failed"))
+    complaint.note(down)
+    assert complaint.text == "certificate verify failed"
