@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 
 from app.config.settings import Order, Settings
 from app.db.locks import client, lock_holder
@@ -14,8 +14,8 @@ from app.db.sqlstate import translated
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
+from app.ledger.held_lanes import lanes_there
 from app.ledger.in_flight_rows import InFlightRows
-from app.ledger.ledger_tables import LedgerTables, lanes_of
 from app.ledger.store import Ledger
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
@@ -98,8 +98,7 @@ def read_report(settings: Settings, engine: Engine, broker: Broker) -> Report:
 def _names(connection: Connection, settings: Settings) -> list[str]:
     if settings.source.order is Order.TOTAL:
         return [settings.lane]
-    lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
-    return sorted(connection.execute(select(lane).where(lanes_of(lane, settings.lane, several=True))).scalars())
+    return lanes_there(connection, settings.target.db_schema, settings.lane, several=True)
 
 
 def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:

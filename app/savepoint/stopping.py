@@ -4,15 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from app.config.settings import Settings
 from app.db.engine import make_engine
-from app.db.locks import lock_holder
 from app.db.prepared import prepared
 from app.db.sqlstate import translated
 from app.errors import Refused
-from app.ledger.ledger_tables import LedgerTables, lanes_of
+from app.ledger.held_lanes import held_lanes
 from app.ledger.migrations import check_revision
 from app.ledger.stop_orders import StopOrders
 from app.model.gid import Gid
@@ -67,7 +66,7 @@ def _check_settled(connection: Connection, settings: Settings) -> None:
     """Raises Refused for a prepared transaction of the lane: its next start decides it, so the position may change."""
     with connection.begin():
         gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
-    if left := [str(gid) for gid in gids if gid.lane.partition(".")[0] == settings.lane]:
+    if left := [str(gid) for gid in gids if gid.is_of(settings.lane)]:
         raise Refused(
             f"lane {settings.lane} has left prepared transactions: {', '.join(left)}",
             hint="its next start settles them: surelane run --until-caught-up, then this again. The order is withdrawn",
@@ -88,8 +87,7 @@ def _wait(connection: Connection, settings: Settings, seconds: float, progress: 
 
 def _writers(connection: Connection, settings: Settings) -> list[str]:
     """Sessions that hold a lock of one of the lanes."""
-    lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
-    mine = lanes_of(lane, settings.lane, several=settings.source.is_by_partition)
+    several = settings.source.is_by_partition
     with connection.begin():
-        names = connection.execute(select(lane).where(mine).order_by(lane)).scalars().all()
-        return [f"lane {name} (backend {pid})" for name in names if (pid := lock_holder(connection, name)) is not None]
+        held = held_lanes(connection, settings.target.db_schema, settings.lane, several=several)
+    return [f"lane {name} (backend {pid})" for name, pid in held.items()]

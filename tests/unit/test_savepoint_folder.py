@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import RenderableType
 
-from app.cli.rendering import Document, show
+from app.cli.rendering import Document
 from app.cli.savepoint_view import (
     checked_document,
     checked_text,
@@ -30,6 +30,7 @@ from app.savepoint.fingerprint import fingerprint, items
 from app.savepoint.folder import CONTENT, SUMS, SavepointFolder
 from app.savepoint.savepoint import SavedLane, Savepoint, Versions
 from app.snapshot.manifest import LanePosition
+from tests.documents import check_text
 
 AT = Offsets.of({TopicPartition("shop.cdc", 0): 120})
 RAW: dict[str, Any] = {
@@ -211,6 +212,4 @@ def test_the_text_is_made_from_the_json(
     has: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(json.loads(json.dumps(document)), text, as_json=False)
-    shown = capsys.readouterr().out
-    assert [part for part in has.split("|") if part not in shown] == []
+    check_text(document, text, has, capsys)
