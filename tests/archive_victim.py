@@ -35,7 +35,7 @@ def archive_of(root: Path, lane: str) -> Archive:
         )
         for at, one in enumerate(sent)
     ]
-    made = Archive(Folder(root, lane), lambda: Given(raw), 3)
+    made = Archive(Folder(root, lane), Given(raw).read, 3)
     made.open(CLUSTER, {TOPIC.topic: "id"})
     return made
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from threading import Event
 
 from app.archive.archive_participant import Archive
 from app.archive.committed_files import Folder
@@ -20,17 +21,14 @@ IDLE = Policy(file_bytes=1 << 30, file_age=3600.0, keep_age=None, keep_bytes=Non
 
 
 class Given:
-    """Messages that are there (`app.archive.archive_participant.Messages`)."""
+    """Messages that exist, for `app.archive.archive_participant.Read`."""
 
     def __init__(self, messages: Sequence[RawMessage]) -> None:
         self.messages = messages
 
-    def read(self, span: Span) -> Iterator[Block]:
+    def read(self, span: Span, _stop: Event) -> Iterator[Block]:
         """Those of the span."""
         return blocks(self._of(span), 3)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def _of(self, span: Span) -> Iterable[RawMessage]:
         for one in self.messages:
@@ -61,7 +59,7 @@ class Kept:
 
     def opened(self, topics: dict[str, str] | None = None) -> Archive:
         """As a new process does."""
-        made = Archive(Folder(self.root, self.folder.lane), lambda: _Everything(), 3)
+        made = Archive(Folder(self.root, self.folder.lane), _everything, 3)
         made.open(CLUSTER, topics or {})
         return made
 
@@ -83,12 +81,8 @@ class Kept:
         return [one.position.offset for one in self.reader.read(topic, 0, 0, end)]
 
 
-class _Everything:
-    def read(self, span: Span) -> Iterator[Block]:
-        return blocks((message(tp, at) for tp, end in span.end.items() for at in range(span.start[tp], end)), 3)
-
-    def close(self) -> None:
-        """Nothing is held."""
+def _everything(span: Span, _stop: Event) -> Iterator[Block]:
+    return blocks((message(tp, at) for tp, end in span.end.items() for at in range(span.start[tp], end)), 3)
 
 
 def now() -> float:

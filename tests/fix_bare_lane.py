@@ -10,13 +10,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from app.apply.applier import Applier
-from app.apply.epoch_batch import EpochBatch
 from app.apply.rules import TargetRules
 from app.apply.table_plans import TablePlans
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import BreakerSettings, CommitMode, TargetSettings
 from app.db.engine import make_engine
+from app.epoch.epoch_batch import EpochBatch
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
 from app.ledger.store import Ledger

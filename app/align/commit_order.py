@@ -12,16 +12,15 @@ and what follows it in its topic. So all topics have to be of one source: places
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import structlog
 
-from app.apply.epoch_batch import EpochBatch, source_places
 from app.db.sqlstate import sqlstate
+from app.epoch.epoch_batch import EpochBatch, source_places
 from app.errors import TooManyHeld
-from app.kafka.unread import First, Place, place_of
+from app.kafka.unread import First, Place, UnreadMessages, place_of
 from app.model.arrow import Indices, single
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import is_behind
@@ -39,22 +38,10 @@ class ComesEarly(Exception):  # not an error: the epoch is applied once more, wi
         self.position = position
 
 
-class Unread(Protocol):
-    """Kafka's messages behind what the lane has read."""
-
-    def ends(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Next offset of each partition that a read_committed reader will see."""
-        ...
-
-    def first(self, start: Position, end: int) -> First | None:
-        """First message from `start` up to `end` that has a place, else the first one; None where there are none."""
-        ...
-
-
 class CommitOrder:
     """Order between the topics of one lane. Used by the lane's thread only."""
 
-    def __init__(self, lane: str, limit: int, unread: Unread, has_foreign_keys: Callable[[], bool]) -> None:
+    def __init__(self, lane: str, limit: int, unread: UnreadMessages, has_foreign_keys: Callable[[], bool]) -> None:
         """`limit`: maximum number of held messages; 0: none are held, and the source's order is kept within an epoch
         only. `has_foreign_keys`: whether the target may refuse a message that comes too early."""
         self._lane, self._limit, self._unread, self._has_foreign_keys = lane, limit, unread, has_foreign_keys

@@ -1,10 +1,9 @@
 """Applies an epoch's changes inside a transaction that the caller opens and ends.
 
-    epoch_batch     decoded rows -> ordered changes, and the last one of each key (compaction)
     target_tables   target tables as the catalog describes them
     table_plans     layout of a message -> its target table, staging table and SQL
     encoding        what the text of a column means;  conversion  the SQL that turns it into the column's type
-    staging         COPY into an UNLOGGED table (a temp table would forbid PREPARE TRANSACTION)
+    staging         UNLOGGED tables, filled by COPY (a temp table would forbid PREPARE TRANSACTION)
     staging_vacuum  gives its space back, beside the next epoch
     merge           one DELETE and one MERGE (or INSERT ... ON CONFLICT) for each table
     order_plan      the order of the statements; from the fast plan to the faithful one

@@ -12,12 +12,13 @@ from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
 from app.apply.constraints import settle_constraints
-from app.apply.epoch_batch import CHANGES, EpochBatch
 from app.apply.merge import SWALLOWED
 from app.apply.order_plan import ATTEMPTS, OrderPlan, parents_first, runs
 from app.apply.table_plans import TablePlan, TablePlans
 from app.db.sql import run
 from app.db.sqlstate import depends_on_order
+from app.epoch import staging_copy
+from app.epoch.epoch_batch import CHANGES, EpochBatch
 from app.errors import TargetMismatch
 from app.model.counts import Counts
 from app.model.offsets import Position
@@ -162,7 +163,7 @@ class Applier:
         filled: set[str] = set()
         order = _order(shapes, plan)
         sent = sum(self._send_last(connection, epoch, index, shapes[index], filled) for index in order)
-        staging.clear(connection, filled)
+        staging_copy.clear(connection, filled)
         return sent
 
     def _send_last(
@@ -176,7 +177,7 @@ class Applier:
         if not len(lines):
             return 0
         if shape.staging.name in filled:
-            staging.clear(connection, [shape.staging.name])
+            staging_copy.clear(connection, [shape.staging.name])
         filled.add(shape.staging.name)
         sent = staging.copy(connection, shape.staging, lines)
         result = run(connection, _merge(shape))
@@ -303,7 +304,7 @@ def _send_runs(
     ]
     if table := results[-1].scalar_one():
         raise _swallowed(f"{table}: it did not take, or did not give up, a row that it was sent")
-    staging.clear(connection, {shape.staging.name for shape in shapes.values()})
+    staging_copy.clear(connection, {shape.staging.name for shape in shapes.values()})
     return sent
 
 

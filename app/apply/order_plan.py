@@ -13,8 +13,8 @@ other, each in a subtransaction; the faithful plan sends every change in its pla
 import enum
 from collections.abc import Iterable, Iterator
 
-from app.apply.epoch_batch import CHANGES, EpochBatch
 from app.apply.target_tables import TargetTable
+from app.epoch.epoch_batch import CHANGES, EpochBatch
 
 
 class OrderPlan(enum.StrEnum):

@@ -1,4 +1,4 @@
-"""Staging: COPY of prepared lines into an UNLOGGED table that belongs to the lane.
+"""Staging tables: UNLOGGED tables that belong to the lane.
 
 A staging table belongs to one lane and one shape of message. Its rows are written, read and deleted in the epoch's own
 transaction, so no other session sees them; those that tasks stage (`app.stage`) are committed before, in tables that
@@ -7,10 +7,8 @@ and waits for all else that the file system has to write.
 """
 
 import hashlib
-import io
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import Connection, text
@@ -21,6 +19,7 @@ from app.apply.encoding import Encoding
 from app.apply.target_tables import Column, TargetTable
 from app.db.locks import terminate
 from app.db.sql import quoted, run
+from app.epoch.staging_copy import CopyLines, copy_lines
 from app.model.arrow import compute
 
 #: ordinal of the change within the epoch; filled for the faithful plan only. Where a table has a column of this name
@@ -28,8 +27,6 @@ from app.model.arrow import compute
 ORDINAL = "surelane_ordinal"
 #: characters of the lane's name in a staging table's name, which has to stay below 64 with both hashes
 LANE_SHOWN = 24
-#: bytes handed to libpq at once
-COPY_CHUNK_BYTES = 1 << 20
 #: bytes of lines written to a staging table before its space is given back
 RECLAIM_AFTER_BYTES = 4 << 20
 #: bytes that VACUUM may leave of one, while an old snapshot of another session keeps it from removing dead rows
@@ -154,50 +151,8 @@ def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa
     return copy_lines(connection, staging.name, names, file)
 
 
-def copy_lines(connection: Connection, name: str, columns: Iterable[str], lines: "CopyLines") -> int:
-    """COPY into these columns; table and columns are quoted. Returns how many rows the server took."""
-    driver: Any = connection.connection.dbapi_connection
-    with driver.cursor() as cursor:
-        cursor.copy_expert(f"copy {name} ({', '.join(columns)}) from stdin", lines, COPY_CHUNK_BYTES)
-        return cursor.rowcount
-
-
-def clear(connection: Connection, names: Iterable[str]) -> None:
-    """Delete the rows of these staging tables in this transaction, so that they never become visible."""
-    if statements := [f"delete from {name}" for name in names]:  # noqa: S608  # the names are quoted
-        run(connection, "; ".join(statements))
-
-
 def reclaim(connection: Connection, names: Sequence[str]) -> list[str]:
     """VACUUM these staging tables, on a connection that commits each statement, once the transactions that filled them
     are committed. Returns those that are still large."""
     run(connection, "vacuum " + ", ".join(names))
     return list(connection.execute(_LARGE, {"names": list(names), "most": KEEP_BYTES}).scalars())
-
-
-def empty(connection: Connection, names: Sequence[str]) -> None:
-    """TRUNCATE these staging tables; not while a transaction that filled them is prepared: it would wait."""
-    run(connection, "truncate " + ", ".join(names))
-
-
-class CopyLines(io.RawIOBase):
-    """The text buffer of an Arrow string array as a file: lines that end in a newline are a COPY stream as they are."""
-
-    def __init__(self, lines: pa.Array) -> None:
-        super().__init__()
-        _, offsets, data = lines.buffers()
-        bounds = memoryview(offsets).cast("i")
-        self._data = memoryview(data) if data is not None else memoryview(b"")
-        self._at = bounds[lines.offset]
-        self._end = bounds[lines.offset + len(lines)]
-        self.size = self._end - self._at
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes; empty at the end."""
-        end = self._end if size < 0 else min(self._at + size, self._end)
-        chunk = bytes(self._data[self._at : end])
-        self._at = end
-        return chunk

@@ -9,6 +9,7 @@ from sqlalchemy import Engine
 from app.apply import staging
 from app.apply.staging import Staging
 from app.db.sqlstate import translated
+from app.epoch import staging_copy
 
 _DOING = "giving back the space of staging tables"
 
@@ -29,7 +30,7 @@ class Reclaiming:
         begun, self._begun = self._begun, None
         if begun is not None and (large := begun.result()):
             with translated(_DOING), self._engine.begin() as connection:
-                staging.empty(connection, large)
+                staging_copy.empty(connection, large)
         if stagings:
             for table in stagings:
                 table.dirty = 0

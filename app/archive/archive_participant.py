@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
-from typing import Protocol
 
 import structlog
 
@@ -30,16 +29,9 @@ log = structlog.get_logger()
 PIECE = 5_000
 
 
-class Messages(Protocol):
-    """The source of the messages: Spark tasks that read them (`app.source.kept`)."""
-
-    def read(self, span: Span) -> Iterable[Block]:
-        """All messages of the span, by partition in order; raises what Kafka's reader raises. Spans mostly adjoin."""
-        ...
-
-    def close(self) -> None:
-        """Make a running `read` give up. Thread-safe."""
-        ...
+#: reads all messages of the span, by partition in order; raises what Kafka's reader raises, and Unreachable soon after
+#: the event is set
+Read = Callable[[Span, Event], Iterable[Block]]
 
 
 @dataclass
@@ -53,12 +45,9 @@ class _Begun:
 class Archive:
     """The archive of one lane. See Participant. Call `open` before an opening settles what the last one left."""
 
-    def __init__(
-        self, folder: Folder, messages: Callable[[], Messages], level: int, committed: Callable[[], None] = lambda: None
-    ) -> None:
-        """`messages`: called for the first epoch written; `level`: zstd's; `committed`: called after each commit."""
-        self._folder, self._make, self._level, self._committed = folder, messages, level, committed
-        self._messages: Messages | None = None
+    def __init__(self, folder: Folder, read: Read, level: int, committed: Callable[[], None] = lambda: None) -> None:
+        """`level`: zstd's; `committed`: called after each commit."""
+        self._folder, self._read, self._level, self._committed = folder, read, level, committed
         self._thread = ThreadPoolExecutor(1, "archive")
         self._begun: _Begun | None = None
         self._changing = Lock()
@@ -162,18 +151,12 @@ class Archive:
     def close(self) -> None:
         """Stop reading and writing; `open` may follow. A pre-committed file stays."""
         begun, self._begun = self._begun, None
-        messages, self._messages = self._messages, None
         if begun is not None:
             begun.stop.set()
-        if messages is not None:
-            messages.close()
-        if begun is not None and begun.writing.exception() is None:
-            begun.writing.result().close()
+            if begun.writing.exception() is None:
+                begun.writing.result().close()
 
     def _write(self, name: Name, stretches: list[Stretch], end: Offsets, stop: Event) -> FileWriter:
-        messages = self._messages
-        if messages is None:
-            messages = self._messages = self._make()
         topics = {tp.topic: self._topics.get(tp.topic, "") for tp, _, _ in stretches}
         epoch = EpochLine.of(name.first, time.time(), stretches)
         head = HeadLine(VERSION, name.lane, self._cluster, topics, [epoch])
@@ -183,7 +166,7 @@ class Archive:
                 for piece in pieces(stretches, end):
                     if stop.is_set():
                         break
-                    for block in messages.read(piece):
+                    for block in self._read(piece, stop):
                         writer.write(block)
             except BaseException:
                 writer.close()

@@ -10,9 +10,9 @@ from app.align.commit_order import ComesEarly, CommitOrder
 from app.apply.applier import Applied, Applier
 from app.apply.constraint_probes import ConstraintProbes
 from app.apply.constraints import Deferred
-from app.apply.epoch_batch import EpochBatch
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import unless_refused
+from app.epoch.epoch_batch import EpochBatch
 from app.model.activity import Activity
 from app.poison.attempts import AttemptStage, Suspect
 from app.poison.guard import Guard

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import structlog
 
-from app.apply.epoch_batch import EpochBatch
+from app.dispatch.lost import TaskDied
+from app.epoch.epoch_batch import EpochBatch
 from app.errors import JobFailed, MessagesGone, OutOfMemory, SurelaneError, Unattributed, Unreachable, Verdict
 from app.model.activity import Activity
 from app.model.arrow import Indices
@@ -26,7 +27,6 @@ from app.poison.guard import Failure, Guard
 from app.poison.narrowing import cut, only_position, single, span_of, split
 from app.poison.try_until_condemned import try_until_condemned
 from app.quarantine.skipped_message import SkippedMessage
-from app.stage.lost import TaskDied
 
 log = structlog.get_logger()
 

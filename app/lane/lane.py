@@ -19,10 +19,11 @@ from app import failpoint
 from app.align.commit_order import ComesEarly
 from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
-from app.apply.epoch_batch import EpochBatch
 from app.apply.order_plan import FALLBACKS
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import check_alive, may_blame, sqlstate, translated, unless_refused
+from app.dispatch.lane_stage import LaneStage, StagedSpan
+from app.epoch.epoch_batch import EpochBatch
 from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
 from app.lane.alignment import Alignment
 from app.lane.applying import EpochApplication
@@ -46,7 +47,6 @@ from app.protocol.participant import Work
 from app.quarantine.quarantine_writer import QuarantineWriter
 from app.quarantine.releases import QuarantineReleases
 from app.quarantine.skipped_message import SkippedMessage
-from app.stage.lane_stage import LaneStage, StagedSpan
 from app.stage.receipt import offsets_of
 
 log = structlog.get_logger()

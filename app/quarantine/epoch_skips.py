@@ -5,9 +5,9 @@ from itertools import takewhile
 
 import numpy as np
 
-from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
+from app.epoch.epoch_batch import EpochBatch
 from app.model.offsets import Position
 from app.model.rows import RowKind
 from app.poison.attempts import Suspect

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from app.apply.epoch_batch import CHANGES, EpochBatch
+from app.epoch.epoch_batch import CHANGES, EpochBatch
 from app.model.arrow import compute
 from app.model.offsets import Position
 from app.quarantine.quarantine import OpenEntry, Quarantine

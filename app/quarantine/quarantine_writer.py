@@ -14,11 +14,11 @@ import numpy as np
 import structlog
 from sqlalchemy import Connection
 
-from app.apply.epoch_batch import EpochBatch
 from app.apply.table_plans import TablePlan
 from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.config.settings import BreakerSettings
+from app.epoch.epoch_batch import EpochBatch
 from app.errors import BreakerTripped
 from app.model.offsets import Position, TopicPartition
 from app.model.rows import RowKind

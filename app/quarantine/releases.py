@@ -22,9 +22,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.apply.applier import Applier
-from app.apply.epoch_batch import CHANGES, EpochBatch
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import describe, verdict_of
+from app.epoch.epoch_batch import CHANGES, EpochBatch
 from app.errors import SurelaneError, TargetMismatch, Verdict
 from app.ledger.store import Ledger
 from app.model.epoch import GENESIS

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from app.apply.epoch_batch import EpochBatch
 from app.config.redaction import Redaction
+from app.epoch.epoch_batch import EpochBatch
 from app.errors import BadMessage, Verdict
 from app.model.message import RawMessage
 from app.model.offsets import Position

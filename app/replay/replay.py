@@ -18,11 +18,8 @@ from app.model.counts import Counts
 from app.model.offsets import Offsets
 from app.recover.archive_reach import archive_readers
 from app.recover.stopped_lanes import lane_names
-from app.replay.archive_origin import ArchivedOrigin
 from app.replay.bounds import Known
 from app.replay.destination import RebuildPlace
-from app.replay.kafka_messages import KafkaMessages
-from app.replay.kafka_origin import KafkaOrigin
 from app.replay.metadata import ReplayMetadata
 from app.replay.opening import Opening, ReplayOptions, alone
 from app.replay.origin import Origin
@@ -110,10 +107,10 @@ class Replaying:
 
 def _origin(settings: Settings, broker: Broker, cluster: str, topics: dict[str, str]) -> Origin:
     """Kafka, with the archive in front of it if the lane has one."""
-    kafka, readers = KafkaOrigin(broker), archive_readers(settings, broker.partitions())
+    readers = archive_readers(settings, broker.partitions())
     for reader in set(readers.values()):
         reader.check_topics(cluster, topics)
-    return ArchivedOrigin(kafka, KafkaMessages(settings.source), readers) if readers else kafka
+    return Origin(broker, settings.source, readers)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from app.config.settings import Settings
+from app.dispatch.lane_stage import StagedSpan
+from app.dispatch.pool import Pool
 from app.errors import Diverged, Refused, SurelaneError, Verdict
 from app.lane.lane import Lane
 from app.metrics.lane_metrics import AllMetrics
@@ -22,8 +24,6 @@ from app.replay.opening import Opening
 from app.replay.origin import Origin
 from app.source.messages import TaskMessages
 from app.source.range_cutter import RangeCutter
-from app.stage.lane_stage import StagedSpan
-from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.worker.epoch_source import EpochSource
 from app.worker.lane_factory import add_writers
@@ -154,7 +154,7 @@ class Run:
                 return found
 
             try:
-                lane.process_epoch(self._number, own, EpochSource(planned, self._part, self._origin), staged)
+                lane.process_epoch(self._number, own, EpochSource(planned, self._part, self._origin.messages), staged)
             except Diverged:
                 self._opening.check_there(self.position, self._mark.goal)  # its error names what is gone
                 raise

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from app.config.settings import Settings
-from app.stage.pool import Pool
+from app.dispatch.pool import Pool
 from app.worker.lane_jvm import start_lanes_jvm
 
 if TYPE_CHECKING:

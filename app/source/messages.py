@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 
+from app.dispatch.pool import Pool, StageAttempt
 from app.model.last import LastMessage
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.waiting import answer_of, nothing
-from app.stage.pool import Pool, StageAttempt
 from app.stage.receipt import Rows, last_messages
 from app.stage.request import KnownTerms, StoredMessage, ranges_of
 

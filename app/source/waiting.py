@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 
 from app import errors
+from app.dispatch.lost import TaskDied
+from app.dispatch.pool import Lost, Pool, StageAttempt
 from app.errors import JobFailed, SurelaneError, Unreachable
-from app.stage.lost import TaskDied
-from app.stage.pool import Lost, Pool, StageAttempt
 from app.stage.receipt import Failed, Final
 
 #: seconds between two checks while waiting

@@ -1,6 +1,6 @@
 """Staging: Spark's tasks read, decode and compact spans of messages, and copy them into staging tables.
 
-    driver                                   task of a resident Spark job
+    driver (`app.dispatch`)                  task of a resident Spark job
     pool ........ Request(span, tables) ---> serving: reads, decodes, arranges (`app.stage.stager`)
       |      <--- Wanted(layouts)            a layout whose staging table is not known yet
     lending ..... Grant(tables) ---------->  COPY into the lent tables, committed at once

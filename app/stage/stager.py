@@ -23,15 +23,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.align.commit_order import CommitOrder
 from app.align.cutter import Cut, Cutter
-from app.apply import staging
-from app.apply.epoch_batch import CHANGES, EpochBatch
-from app.apply.staging import CopyLines
 from app.config.settings import SourceSettings
 from app.db.engine import KEEPALIVES, make_engine
 from app.db.sql import run
 from app.db.sqlstate import translated
 from app.decode.decoding import Decoding
 from app.decode.formats import decoder_of
+from app.epoch import staging_copy
+from app.epoch.epoch_batch import CHANGES, EpochBatch
+from app.epoch.staging_copy import CopyLines
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import compute, single
@@ -189,10 +189,10 @@ class Stager:
     def _copy_lines(self, table: Table, lines: CopyLines) -> tuple[int, int]:
         connection = self._connected()
         if table.clearing is Clearing.DELETE:
-            staging.clear(connection, [table.name])
+            staging_copy.clear(connection, [table.name])
         elif table.clearing is Clearing.TRUNCATE:
-            staging.empty(connection, [table.name])
-        return staging.copy_lines(connection, table.name, table.columns, lines), lines.size
+            staging_copy.empty(connection, [table.name])
+        return staging_copy.copy_lines(connection, table.name, table.columns, lines), lines.size
 
     def _receipt(self, request: Request, cut: Cut, order: CommitOrder | None, size: int) -> Receipt:
         """A receipt of a span of which nothing is staged."""

@@ -13,11 +13,11 @@ import pyarrow as pa
 import structlog
 
 from app.archive.reader import ArchiveReader, reached
+from app.dispatch.lane_stage import StagedSpan
 from app.lane.lane import Lane
 from app.model.last import LastMessages
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
-from app.stage.lane_stage import StagedSpan
 from app.worker.stored_message_decoder import StoredMessages
 
 log = structlog.get_logger()

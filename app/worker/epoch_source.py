@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -14,25 +13,14 @@ from app.model.offsets import Position, Span
 READ_ON = 100
 
 
-class Singles(Protocol):
-    """Returns single messages, not decoded."""
-
-    def message(self, position: Position) -> RawMessage | None:
-        """The message at `position`; None where there is none (offsets have gaps)."""
-        ...
-
-    def messages(self, start: Position, limit: int) -> list[RawMessage]:
-        """Up to `limit` messages from `start` on; fewer where the partition ends."""
-        ...
-
-
 @dataclass(frozen=True)
 class EpochSource:
     """See `app.poison.epoch_rows.EpochRows`."""
 
     planned: Callable[[], pa.Table]
     read: Callable[[Span], pa.Table]
-    singles: Singles
+    #: start, limit -> up to so many messages from there on, not decoded; fewer where the partition ends
+    fetch: Callable[[Position, int], Sequence[RawMessage]]
     identify: Callable[[Span], LastMessages] = lambda _: {}
 
     def all(self) -> pa.Table:
@@ -42,13 +30,13 @@ class EpochSource:
         return self.read(span)
 
     def message(self, position: Position) -> RawMessage | None:
-        return self.singles.message(position)
+        return next((one for one in self.fetch(position, 1) if one.position == position), None)
 
     def messages(self, positions: Sequence[Position]) -> list[RawMessage | None]:
         """Neighbours are read with one request; None for a message that compaction has removed since it was read."""
         found: dict[Position, RawMessage] = {}
         for first, last in runs(positions):
-            for message in self.singles.messages(first, last.offset - first.offset + 1):
+            for message in self.fetch(first, last.offset - first.offset + 1):
                 found[message.position] = message
         return [found.get(position) for position in positions]
 

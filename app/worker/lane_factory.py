@@ -1,12 +1,13 @@
 """Builds lanes from the settings: which lanes there are, and the parts of each."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from app.align.commit_order import CommitOrder, Unread
+from app.align.commit_order import CommitOrder
 from app.apply.applier import Applier
 from app.apply.compression import compress_by_lz4
 from app.apply.foreign_keys import between_tables
@@ -22,7 +23,12 @@ from app.config.settings import CommitMode, GuardSettings, Settings
 from app.db.engine import make_engine
 from app.db.sessions import Looker, Sessions
 from app.db.sqlstate import translated
+from app.dispatch.ahead import Ahead
+from app.dispatch.lane_stage import LaneStage
+from app.dispatch.lending import Lending
+from app.dispatch.pool import Pool
 from app.errors import ConfigInvalid
+from app.kafka.unread import UnreadMessages
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
 from app.ledger.store import Ledger
@@ -38,13 +44,9 @@ from app.protocol.target_participant import OneCommitTarget
 from app.quarantine.quarantine import Quarantine
 from app.quarantine.quarantine_writer import QuarantineWriter, Rules
 from app.quarantine.releases import QuarantineReleases
-from app.source.kept import KeptMessages
+from app.source.kept import messages_to_keep
 from app.spark.package import ship
 from app.spark.session_options import PARALLELISM, is_local
-from app.stage.ahead import Ahead
-from app.stage.lane_stage import LaneStage
-from app.stage.lending import Lending
-from app.stage.pool import Pool
 from app.stage.stager import StageConfig
 from app.supervisor.link import Link
 from app.transform.function import load
@@ -100,7 +102,7 @@ def make_archive(settings: Settings, lane: str, pool: Pool) -> Archive | None:
         level=config.level,
     )
     rotation = Rotation(Folder(Path(config.path), lane), policy)
-    return Archive(folder, lambda: KeptMessages(pool, lane, config.level), config.level, rotation.notice)
+    return Archive(folder, partial(messages_to_keep, pool, lane, config.level), config.level, rotation.notice)
 
 
 def any_is_new(writers: list[LaneWriter]) -> bool:
@@ -121,7 +123,7 @@ def make_lane(
     pool: Pool,
     link: Link,
     death: Death | None = None,
-    unread: Unread | None = None,
+    unread: UnreadMessages | None = None,
 ) -> Lane:
     """The lane of an opened writer. `publish` is called when a prepared epoch has become visible; `death`: of the
     previous worker; `unread`: unread messages of Kafka, None: epochs keep the order within each topic only; `pool`:
@@ -213,7 +215,7 @@ def commit_at_once(lane: Lane, writer: LaneWriter) -> None:
     lane.apply_as_planned()
 
 
-def _order(settings: Settings, writer: LaneWriter, unread: Unread | None) -> CommitOrder | None:
+def _order(settings: Settings, writer: LaneWriter, unread: UnreadMessages | None) -> CommitOrder | None:
     if unread is None or writer.partition is not None:
         return None
     routes = Routes(settings.target.tables)

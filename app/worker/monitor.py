@@ -12,6 +12,7 @@ from app.config.settings import BreakerSettings, Settings
 from app.db.engine import make_engine
 from app.db.prepared import prepared, slots
 from app.db.sqlstate import translated
+from app.dispatch.pool import Pool
 from app.errors import SurelaneError, Verdict
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
@@ -23,7 +24,6 @@ from app.model.offsets import Offsets, TopicPartition
 from app.quarantine.quarantine import EntryState, Quarantine
 from app.recover.archive_reach import archive_reach
 from app.snapshot.snapshot_records import Recorded, Records
-from app.stage.pool import Pool
 from app.verify.verification_records import Verifications
 from app.worker.lane_writer import LaneWriter
 from app.worker.stage_monitor import StageMonitor

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from app.align.commit_order import Unread
 from app.config.settings import Settings
+from app.dispatch.pool import Pool
 from app.errors import PartitionAdded
+from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.protocol.committer import Committer
-from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.worker.lane_factory import make_lane
 from app.worker.lane_writer import LaneWriter
@@ -33,7 +33,7 @@ class OpenLanes:
         stored: StoredMessages,
         publish: Callable[[], None] = lambda: None,
         death: Death | None = None,
-        unread: Unread | None = None,
+        unread: UnreadMessages | None = None,
     ) -> None:
         """Make the lane of an opened writer, in place of its earlier one. The parameters are `make_lane`'s."""
         metrics, pool, link = self._metrics[writer.name], self._pool, self._link

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from app.collector import settle_collector
 from app.config.settings import Settings
+from app.dispatch.pool import Pool
 from app.errors import Contended, LogTruncated, MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
 from app.logs import configure
 from app.metrics.health import Health
@@ -23,7 +24,6 @@ from app.recover.gap import named
 from app.spark.job_errors import spark_errors
 from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
-from app.stage.pool import Pool
 from app.supervisor.link import Link
 from app.worker.lane_factory import make_pool
 from app.worker.lane_writer import LaneWriter

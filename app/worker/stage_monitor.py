@@ -7,11 +7,11 @@ import structlog
 from sqlalchemy import Engine
 
 from app.db.sqlstate import translated
+from app.dispatch.pool import Pool
 from app.errors import SurelaneError
 from app.ledger.in_flight_rows import InFlightRows
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.in_flight import InFlightView
-from app.stage.pool import Pool
 from app.worker.lane_writer import LaneWriter
 
 log = structlog.get_logger()

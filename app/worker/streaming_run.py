@@ -21,6 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.archive.reader import ArchiveReader
 from app.config.settings import Settings
 from app.db.locks import lock_holder
+from app.dispatch.lane_stage import StagedSpan
+from app.dispatch.pool import Pool
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
@@ -38,8 +40,6 @@ from app.source.size import EpochSize
 from app.source.stream import start_query
 from app.spark.checkpoint import Checkpoint
 from app.spark.job_errors import spark_errors
-from app.stage.lane_stage import StagedSpan
-from app.stage.pool import Pool
 from app.stage.receipt import last_messages
 from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
@@ -312,7 +312,7 @@ class StreamingRun:
             request.ask()
             return rows
 
-        return EpochSource(planned, part, self._broker, request.identified)
+        return EpochSource(planned, part, self._broker.messages, request.identified)
 
     def _stager(self, lane: Lane, planned: Span, request: Asked) -> Stager | None:
         """Takes staged spans of one epoch, and requests the spans of the next ones."""

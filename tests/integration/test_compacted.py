@@ -101,9 +101,6 @@ class Log:
     def __init__(self, *offsets: int) -> None:
         self._found = [_raw(offset) for offset in offsets]
 
-    def message(self, position: Position) -> RawMessage | None:
-        return next((one for one in self._found if one.position == position), None)
-
     def messages(self, start: Position, limit: int) -> list[RawMessage]:
         return [one for one in self._found if one.position.offset >= start.offset][:limit]
 
@@ -115,7 +112,7 @@ def _raw(offset: int) -> RawMessage:
 
 
 def test_several_messages_keep_their_places() -> None:
-    source = EpochSource(lambda: NO_ROWS, lambda _: NO_ROWS, Log(1, 3))
+    source = EpochSource(lambda: NO_ROWS, lambda _: NO_ROWS, Log(1, 3).messages)
     found = source.messages([Position("t", 0, offset) for offset in (1, 2, 3)])
     assert [one and one.position.offset for one in found] == [1, None, 3]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip
+from app.epoch.epoch_batch import EpochBatch
 from app.errors import OutOfMemory, Unattributed
 from app.model.activity import Activity
 from app.model.death import Cause

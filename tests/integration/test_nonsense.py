@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from app.align.transactions import held_from
-from app.apply.epoch_batch import EpochBatch
 from app.config.on_skip import OnSkip
+from app.epoch.epoch_batch import EpochBatch
 from app.model.arrow import compute
 from app.model.rows import MOST_TS_MS, Layout, RowKind
 from tests import messages as m

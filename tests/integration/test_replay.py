@@ -257,7 +257,7 @@ def archived(settings: Settings, *spans: tuple[int, int]) -> None:
     with Broker(settings.source) as broker, closing(KafkaMessages(settings.source)) as kafka:
         (tp,) = broker.partitions()
         messages = list(kafka.read(Span(start=Offsets.of({tp: spans[0][0]}), end=Offsets.of({tp: spans[-1][1]}))))
-        kept = Archive(Folder(root, settings.lane), lambda: Given(messages), 3)
+        kept = Archive(Folder(root, settings.lane), Given(messages).read, 3)
         kept.open(broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()})
     for number, (start, end) in enumerate(spans):
         one = Work(

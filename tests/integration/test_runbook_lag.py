@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from app.db.engine import SESSION
-from app.stage.pool import Pool
+from app.dispatch.pool import Pool
 from tests.fix_bare_lane import Death
 from tests.fix_cli import Ended
 from tests.fix_clusters import superuser_url

@@ -19,15 +19,15 @@ from app.apply.table_plans import TablePlans
 from app.config.settings import SourceSettings
 from app.db.engine import make_engine
 from app.decode.debezium import WORTH_COMPILING
+from app.dispatch import lane_stage
+from app.dispatch.lane_stage import LaneStage, StagedSpan
+from app.dispatch.lending import Lending
+from app.dispatch.pool import Pool
 from app.model.message import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, Layout, RowKind
 from app.source import waiting
-from app.stage import lane_stage
 from app.stage.inbox import GRANT_SECONDS
-from app.stage.lane_stage import LaneStage, StagedSpan
-from app.stage.lending import Lending
-from app.stage.pool import Pool
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Request, Tables, ranges_of
 from app.stage.request import Table as RequestTable

@@ -13,6 +13,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from app.config.settings import EpochSettings, SourceSettings, StageSettings
+from app.dispatch import lending
+from app.dispatch.pool import Pool
 from app.errors import Fenced
 from app.kafka.broker import Broker
 from app.ledger.in_flight_rows import InFlightRows
@@ -21,8 +23,6 @@ from app.model.for_driver import ForDriver
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.size import EpochSize
-from app.stage import lending
-from app.stage.pool import Pool
 from app.worker.epoch_forecast import EpochForecast
 from tests.fix_cli import Ended
 from tests.fix_lane import LaneUnderTest, MakeLane

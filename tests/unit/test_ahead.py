@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.stage.ahead import Ahead
+from app.dispatch.ahead import Ahead
 
 LIMIT = 100
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.apply.epoch_batch import EpochBatch
+from app.epoch.epoch_batch import EpochBatch
 from app.model.rows import SEPARATOR, RowKind
 from tests.decoded import table_of
 

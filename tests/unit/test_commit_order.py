@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.align.commit_order import CommitOrder
 from app.errors import ExitStatus, TooManyHeld
-from app.kafka.unread import First, Place
+from app.kafka.unread import First, Place, UnreadMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import SEPARATOR, RowKind
 from tests.decoded import table_of
@@ -22,7 +22,7 @@ TOPICS: tuple[str, ...] = ("a", "b", "c")
 
 
 @dataclass
-class Kafka:
+class Kafka(UnreadMessages):
     """Topics as a lane finds them."""
 
     log: Log

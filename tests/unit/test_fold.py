@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.apply.epoch_batch import CHANGES, EpochBatch
 from app.apply.order_plan import runs
+from app.epoch.epoch_batch import CHANGES, EpochBatch
 from app.model.rows import SEPARATOR, RowKind
 from tests.decoded import table_of
 

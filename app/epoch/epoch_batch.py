@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from app.apply.toast_placeholders import completed, patched
+from app.epoch.toast_placeholders import completed, patched
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
 from app.model.rows import SEQUENCE, Layout, RowKind
@@ -144,7 +144,7 @@ class EpochBatch:
 
     def completed(self) -> "EpochBatch | None":
         """The epoch with its patches completed from earlier changes of their rows; None where only the order of the
-        changes is right (`app.apply.toast_placeholders`)."""
+        changes is right (`app.epoch.toast_placeholders`)."""
         if not any(layout.kind is RowKind.PATCH for layout in self.layouts):
             return self
         found = completed(self.rows, self.layouts, self.codes, self.identities)

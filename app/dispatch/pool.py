@@ -23,12 +23,12 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from app.dispatch.ahead import Ahead
 from app.model.activity import OWN_WORK, Activity
 from app.model.death import SECONDS_A_MESSAGE, TASK_GONE, Cause, Death, ending
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span
-from app.stage.ahead import Ahead
 from app.stage.receipt import Answer, Doing, Final, Receipt, Wanted
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Range, Request, StoredMessage, Tables, Work
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try

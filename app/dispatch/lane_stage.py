@@ -9,13 +9,13 @@ import structlog
 
 from app.apply.applier import StagedLayout
 from app.apply.table_plans import TablePlan, TablePlans
+from app.dispatch.lending import Lending, Lent
+from app.dispatch.pool import Lost, Pool, Process, StageAttempt
 from app.errors import SurelaneError
 from app.model.for_driver import ForDriver
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.model.rows import Layout
-from app.stage.lending import Lending, Lent
-from app.stage.pool import Lost, Pool, Process, StageAttempt
 from app.stage.receipt import Declined, Final, Receipt, Staged, Wanted
 from app.stage.request import KnownTerms, StoredMessage, Tables, ranges_of
 
