@@ -4,15 +4,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
 from app.config.settings import Settings
 from app.db.engine import make_engine
-from app.db.locks import lock_holder
 from app.db.prepared import prepared
 from app.db.sqlstate import translated
 from app.errors import Refused
-from app.ledger.ledger_tables import LedgerTables, lanes_of
+from app.ledger.held_lanes import held_lanes
 from app.ledger.migrations import check_revision
 from app.ledger.stop_orders import StopOrders
 from app.model.gid import Gid
@@ -88,8 +87,6 @@ def _wait(connection: Connection, settings: Settings, seconds: float, progress: 
 
 def _writers(connection: Connection, settings: Settings) -> list[str]:
     """Sessions that hold a lock of one of the lanes."""
-    lane = LedgerTables.in_schema(settings.target.db_schema).lane.c.lane
-    mine = lanes_of(lane, settings.lane, several=settings.source.is_by_partition)
     with connection.begin():
-        names = connection.execute(select(lane).where(mine).order_by(lane)).scalars().all()
-        return [f"lane {name} (backend {pid})" for name in names if (pid := lock_holder(connection, name)) is not None]
+        held = held_lanes(connection, settings.target.db_schema, settings.lane, several=settings.source.is_by_partition)
+    return [f"lane {name} (backend {pid})" for name, pid in held.items()]

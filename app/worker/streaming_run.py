@@ -22,10 +22,11 @@ from app.archive.reader import ArchiveReader
 from app.config.settings import Settings
 from app.db.locks import lock_holder
 from app.db.sqlstate import translated
-from app.errors import SurelaneError
+from app.errors import Refused, SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
+from app.ledger.pauses import PAUSED
 from app.metrics.health import Health
 from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
@@ -46,6 +47,7 @@ from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
 from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.epoch_forecast import EpochForecast
+from app.worker.epoch_gate import EpochGate
 from app.worker.epoch_source import EpochSource
 from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once
 from app.worker.lane_writer import LaneWriter
@@ -102,8 +104,12 @@ class StreamingRun:
         self._closing.callback(self._broker.close)
         self._closing.callback(self._lanes.close)
         self._closing.callback(self._messages.close)
-        self._stop = threading.Event()
+        self._stop, self._until_caught_up = threading.Event(), False
         self._in_epoch = threading.Event()
+        self._monitor: Monitor | None = None
+        self._gate = EpochGate(settings.limits, self._is_paused, lambda: self._stop.is_set() or self._size.is_off)
+        #: the state that was recorded last
+        self._state = ""
         #: lock on the lanes: Spark's thread holds it during an epoch, this thread for a release between two epochs
         self._writing = threading.Lock()
         self._query: StreamingQuery | None = None
@@ -122,6 +128,7 @@ class StreamingRun:
 
     def say(self, state: str, error: str | None = None) -> None:
         """Record the lane's state in metrics and target, for `surelane status`; a failure is only logged."""
+        self._state = state
         for writer in self._writers.values():
             self._metrics[writer.name].set_state(state)
             try:
@@ -133,7 +140,9 @@ class StreamingRun:
 
     def run(self, stop: threading.Event, *, until_caught_up: bool) -> None:
         """Run until `stop` is set or, with `until_caught_up`, until all messages that Kafka has now are applied."""
-        self._stop = stop
+        self._stop, self._until_caught_up = stop, until_caught_up
+        if (rate := self._settings.limits.messages_per_second) is not None:
+            self._size.bound(rate)
         start = self._open()
         watch = ServerWatch(self._link, self._writers, self._settings.guard.message_timeout.total_seconds())
         self._closing.callback(watch.stop)
@@ -145,8 +154,9 @@ class StreamingRun:
         self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
         self._watcher.start()
-        monitor = Monitor(self._settings, self._writers, self._metrics, self._pool)
+        self._monitor = monitor = Monitor(self._settings, self._writers, self._metrics, self._pool)
         self._closing.callback(monitor.stop)
+        monitor.read_orders()
         monitor.start()
         reached = self._lanes.read
         first = start.updated(self._lanes.position)
@@ -280,11 +290,8 @@ class StreamingRun:
     def _on_epoch(self, frame: DataFrame, number: int) -> None:
         """Spark's callback, on a thread of Py4J. Any error ends the query."""
         try:
-            if self._stop.is_set() or self._size.is_off:
-                raise StopRequested
-            self._in_epoch.set()
-            with self._writing:
-                self._process(number)
+            while not self._begun(number):
+                pass  # paused between the gate and the lock
             self.epochs += 1
             self._watcher.notice()
         except BaseException as error:
@@ -293,8 +300,20 @@ class StreamingRun:
         finally:
             self._in_epoch.clear()
 
+    def _begun(self, number: int) -> bool:
+        """Process the epoch once it may begin; False: a pause began before it. Raises StopRequested."""
+        if not self._gate.wait():
+            raise StopRequested
+        with self._writing:
+            if self._is_paused():
+                return False
+            self._in_epoch.set()
+            self._process(number)
+            return True
+
     def _process(self, number: int) -> None:
         span = self._checkpoint.span(number)
+        self._gate.begin(span.size)
         request = self._identity.of(span)
 
         def planned() -> pa.Table:
@@ -340,6 +359,25 @@ class StreamingRun:
             self._size.begin()
             lane.stage.ask(self._foresight.first(start, read))
 
+    def _is_paused(self) -> bool:
+        return self._monitor is not None and self._monitor.pause is not None
+
+    def _show_pause(self, monitor: Monitor) -> None:
+        """Record that the lanes are paused, once no epoch is in process or prepared, and the end of that."""
+        if monitor.pause is None:
+            if self._state == PAUSED:
+                log.info("resumed")
+                self.say("running")
+        elif self._until_caught_up:
+            raise Refused(f"the lane is {monitor.pause}: it cannot catch up", hint="surelane resume, then this again")
+        elif self._state != PAUSED and self._writing.acquire(blocking=False):
+            try:
+                if not self._pending.waiting:
+                    log.info("paused", because=str(monitor.pause))
+                    self.say(PAUSED)
+            finally:
+                self._writing.release()
+
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())
 
@@ -368,6 +406,7 @@ class StreamingRun:
             if (self._stop.is_set() and self._at_rest()) or (self._size.is_off and self._is_settled()):
                 query.stop()
                 break
+            self._show_pause(monitor)
             self._release()
             time.sleep(LOOK_SECONDS)
         if failure := self._watcher.failure or monitor.failure:
@@ -380,7 +419,7 @@ class StreamingRun:
     def _release(self) -> None:
         """Apply requested releases between two epochs, without waiting for the next message."""
         wanting = [lane for lane in self._lanes if lane.wants_release]
-        if not wanting or self._stop.is_set() or not self._writing.acquire(blocking=False):
+        if not wanting or self._stop.is_set() or self._is_paused() or not self._writing.acquire(blocking=False):
             return
         try:
             if self._is_settled():

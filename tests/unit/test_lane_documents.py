@@ -42,6 +42,7 @@ from app.cli.snapshot_view import (
 from app.cli.status import status_document, status_text
 from app.config.settings import SnapshotDriver
 from app.errors import Unreachable
+from app.ledger.pauses import Pause
 from app.model.counts import Counts
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Position, Span, TopicPartition
@@ -89,6 +90,7 @@ LANE = LaneStatus(
     lag_messages=12_345,
     lag_seconds=1_234.56,
     plans={"deletes-first": 1_200, "faithful": 3},
+    pause=Pause(by="me@here", at=AT, reason="why"),
     in_doubt=("surelane:orders:1:3",),
     last_error="no table [shop.orders] \x1b[2J",
     writer=WriterStatus(host="h", pid=4, since=AT, backend=77, client=None),
@@ -103,6 +105,7 @@ NEW = LaneStatus(
     lag_messages=None,
     lag_seconds=None,
     plans={},
+    pause=None,
     in_doubt=(),
     last_error=None,
     writer=None,
