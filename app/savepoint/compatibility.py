@@ -65,8 +65,16 @@ def _unknown(item: str, before: Any, after: Any) -> Iterable[ItemResult]:
 
 
 def _topics(item: str, before: Any, after: Any) -> Iterable[ItemResult]:
-    why = f"{before} became {after}: the ledger has the positions of the old ones; a new lane name begins elsewhere"
-    yield ItemResult(item=item, compatibility=Compatibility.INCOMPATIBLE, why=why)
+    if isinstance(before, str) or isinstance(after, str):
+        why = f"{before} became {after}: which topics a pattern leaves out is not known before Kafka is asked"
+        yield ItemResult(item=item, compatibility=Compatibility.INCOMPATIBLE, why=why)
+        return
+    for name in sorted({*after} - {*before}):
+        why = "is read from its first message on, or from the offset that source.start names for it"
+        yield ItemResult(item=f"{item}:{name}", compatibility=Compatibility.COMPATIBLE, why=why)
+    for name in sorted({*before} - {*after}):
+        why = "the ledger has its position, which a lane cannot give up; a new lane name begins without it"
+        yield ItemResult(item=f"{item}:{name}", compatibility=Compatibility.INCOMPATIBLE, why=why)
 
 
 def _routes(item: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[ItemResult]:

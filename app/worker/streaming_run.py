@@ -49,7 +49,7 @@ from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.epoch_forecast import EpochForecast
 from app.worker.epoch_gate import EpochGate
 from app.worker.epoch_source import EpochSource
-from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once
+from app.worker.lane_factory import add_writers, check_total, commit_at_once, known_partitions
 from app.worker.lane_writer import LaneWriter
 from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
@@ -224,12 +224,12 @@ class StreamingRun:
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)
-        begin = self._broker.start_offsets(settings.source.start) if any_is_new(writers) else Offsets()
+        begin, is_later = self._beginnings(writers)
         cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
         for writer in writers:
             if writer.archive is not None:
                 writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
-        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew)
+        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew or is_later)
         ids = {name: info.topic_id for name, info in topics.items()}
         self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, ids)
         self._terms = {}
@@ -242,6 +242,15 @@ class StreamingRun:
             self._stored[writer.partition] = stored = StoredMessages(self._messages.stored, self._broker.messages)
             self._lanes.open(writer, stored, publish, self._death, unread)
         return opened.start
+
+    def _beginnings(self, writers: list[LaneWriter]) -> tuple[Offsets, bool]:
+        """Where partitions begin that the ledger has no position of; whether one was added behind offset 0."""
+        known, start = known_partitions(writers), self._settings.source.start
+        if known is None:
+            return self._broker.start_offsets(start), False
+        added = self._broker.partitions() - known
+        begin = self._broker.added_offsets(start, added) if added else Offsets()
+        return begin, any(begin.values())
 
     def _open_again(self) -> Offsets:
         """Open the lanes with a new checkpoint: after filling, or for smaller epochs than the planned one."""

@@ -149,7 +149,11 @@ def test_the_same_configuration() -> None:
 
 
 CASES: list[tuple[dict[str, dict[str, Any]], dict[str, Compatibility]]] = [
-    ({"source": {"topics": ["shop.cdc", "more"]}}, {"topics": Compatibility.INCOMPATIBLE}),
+    ({"source": {"topics": ["shop.cdc", "more"]}}, {"topics:more": Compatibility.COMPATIBLE}),
+    (
+        {"source": {"topics": ["more"]}},
+        {"topics:more": Compatibility.COMPATIBLE, "topics:shop.cdc": Compatibility.INCOMPATIBLE},
+    ),
     ({"source": {"order": "partition"}}, {"order": Compatibility.INCOMPATIBLE}),
     ({"target": {"schema": "other"}}, {"schema": Compatibility.INCOMPATIBLE}),
     ({"epoch": {"align": "source-transaction"}}, {"align": Compatibility.COMPATIBLE}),
