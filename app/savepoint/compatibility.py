@@ -46,6 +46,11 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], allowed: Collection[
     return [_allowed(one) if one.item in allowed else one for one in found]
 
 
+def blocking_text(results: Iterable[ItemResult]) -> str:
+    """The items that do not fit, in a sentence; "" for none."""
+    return "; ".join(f"{one.item}: {one.why}" for one in results if one.blocks)
+
+
 def _allowed(one: ItemResult) -> ItemResult:
     if one.compatibility is not Compatibility.LOSES:
         return one
