@@ -1,25 +1,29 @@
 """A lane goes from the version before the newest migration to this one: both really run, side by side."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from app.errors import ExitStatus
 from app.ledger.migrations import head
+from app.savepoint.folder import SavepointFolder
+from tests.fix_cli import Ended
 from tests.fix_doubt import counted
-from tests.fix_lane import ROOT, MakeLane, MakeProcess
+from tests.fix_lane import ROOT, MakeLane, MakeProcess, merged
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Message
 from tests.oracle import Reader, questions
+from tests.runbook import play, runner
 from tests.workload import COUNTER
 
 
 def git(*arguments: str) -> str:
-    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout.strip()
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +36,15 @@ def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("old")
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", f"{commit[-1]}^"], capture_output=True, check=True)
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-    program = folder / "surelane"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.executable} -m app.cli "$@"\n')
-    program.chmod(0o755)
     return folder
+
+
+def program_of(tree: Path, folder: Path) -> Path:
+    """`surelane` of a tree of sources."""
+    program = folder / f"surelane-{tree.name}"
+    program.write_text(f'#!/bin/sh\ncd {tree} && PYTHONPATH={tree} exec {sys.executable} -m app.cli "$@"\n')
+    program.chmod(0o755)
+    return program
 
 
 def changes(first: int) -> list[Message]:
@@ -49,10 +58,7 @@ def called(program: Path, *arguments: str, config: Path) -> "subprocess.Complete
 
 @pytest.fixture
 def new_program(tmp_path: Path) -> Path:
-    program = tmp_path / "surelane"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m app.cli "$@"\n')
-    program.chmod(0o755)
-    return program
+    return program_of(ROOT, tmp_path)
 
 
 def test_from_the_version_before_the_newest_migration(
@@ -68,30 +74,35 @@ def test_from_the_version_before_the_newest_migration(
     target.create(COUNTER)
     target.unmigrate()
     made = lane("two-phase", epoch={"max_messages": 50}, savepoints={"directory": str(tmp_path / "savepoints")})
-    old, config = old_tree / "surelane", made.config_file
+    old, config = program_of(old_tree, tmp_path), made.config_file
     assert called(old, "migrate", config=config).returncode == 0
+    ((revision,),) = target.execute("select version_num from surelane.surelane_version")
     process = lane_process(made, env={"PYTHONPATH": str(old_tree)}).start()
     topic.send(changes(0))
     process.until(target.epochs, why="the old version's first epoch")
     with Reader(target, topic) as reader:
         other = tmp_path / "other.yaml"
-        other.write_text(config.read_text().replace("tables:", "on_truncate: refuse\n  tables:") + "\ntransform: app.cli:x\n")
+        other.write_text(yaml.safe_dump(merged(made.raw, {"target": {"tables": {"shop.*": "public.*"}}})))
         refused = called(new_program, "upgrade", "--from", str(old), "--old-config", str(config), config=other)
-        assert refused.returncode in (ExitStatus.REFUSED, ExitStatus.CONFIG), refused.stderr
+        assert refused.returncode == ExitStatus.REFUSED, refused.stderr
+        assert "routes:public.*" in refused.stderr
+        assert SavepointFolder(tmp_path / "savepoints").names() == []
         topic.send(changes(300))
         process.until(lambda: made.caught_up(topic), why="the lane goes on")
         topic.send(changes(600))
-        done = called(new_program, "upgrade", "--from", str(old), "--name", "up", "--json", config=config)
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert (found["savepoint"], found["after"], found["old_may_run"]) == ("up", head(), False)
-        assert process.wait() == 0
-        topic.send(changes(900))
-        back = called(old, "run", "--until-caught-up", "--from-savepoint", "up", config=config)
-        assert back.returncode != 0
-        assert "revision" in back.stderr
-        gone_on = called(new_program, "run", "--until-caught-up", "--from-savepoint", "up", config=config)
-        assert gone_on.returncode == 0, gone_on.stderr
+
+        def call(*words: str) -> Ended:
+            more = ["--until-caught-up"] if words[0] == "run" else []
+            if words[0] == "run":
+                assert process.wait() == 0
+                topic.send(changes(900))
+                back = called(old, *words, *more, config=config)
+                assert "migrations only go forward" in back.stderr
+            ended = called(new_program, *words, *more, config=config)
+            return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+        done, _, _ = play("upgrade.md", "Take the lane over", runner(call), old=str(old), name="up", lane=made.name)
+        assert f"from revision {revision} to {head()}: the old version refuses it" in done.out
     questions(target, topic, reader=reader)
 
 
