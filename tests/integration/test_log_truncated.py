@@ -149,6 +149,13 @@ def test_lost_while_the_lane_runs(log: Log, lane: MakeLane, target: Target, topi
     assert target.position() == position
 
 
+def read_again(reader: SpanReader, span: Span) -> None:
+    """Once more where there was no answer for 30 s, as a lane does."""
+    with suppress(Unreachable):
+        reader.read(span)
+    reader.read(span)
+
+
 def test_a_consumer_with_a_leader_epoch(log: Log, topic: Topic) -> None:
     """It does not read on behind what was lost, whether it begins there or has read until there."""
     tp, end = TopicPartition(topic.name, 0), KEPT + LOST
@@ -165,9 +172,7 @@ def test_a_consumer_with_a_leader_epoch(log: Log, topic: Topic) -> None:
         started.go_to(here, {tp: read.leader_epoch})
         for reader in (started, running):
             with pytest.raises(LogTruncated):
-                with suppress(Unreachable):  # without an answer for 30 s; a lane reads again then
-                    reader.read(behind)
-                reader.read(behind)
+                read_again(reader, behind)
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
