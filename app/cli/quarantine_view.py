@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from sqlalchemy import Row
 
-from app.cli.rendering import Document, facts_table, grid, moment, printable, utc
+from app.cli.rendering import Document, facts_table, grid, moment, position, printable, utc
 from app.config.redaction import Columns, Redaction
 from app.quarantine.quarantine import raw_message
 from app.quarantine.redacted_text import document, error_text
@@ -66,7 +66,7 @@ def list_text(found: Document) -> Iterator[RenderableType]:
             str(entry["id"]),
             _state(entry),
             moment(entry["quarantined_at"], zone=False),
-            _position(entry),
+            position(entry),
             entry["table"] or "-",
             _cell("-" if entry["key"] is None else shown(entry["key"])),
             _cell(" ".join(filter(None, (entry["sqlstate"] or entry["error_class"], entry["error"])))),
@@ -85,7 +85,7 @@ def entry_text(entry: Document) -> Iterator[RenderableType]:
     skipped_at, epoch = moment(entry["quarantined_at"]), f"epoch {entry['epoch']} of generation {entry['generation']}"
     lines = {
         "state": f"{_state(entry)}, since {moment(entry['changed_at'])}",
-        "position": f"{_position(entry)}, lane {entry['lane']}",
+        "position": f"{position(entry)}, lane {entry['lane']}",
         "written at": _written_at(entry["timestamp_ms"]),
         "table": entry["table"] or "not known",
         "skipped at": f"{skipped_at}, {epoch}",
@@ -168,10 +168,6 @@ def _state(entry: Document) -> str:
     if release is None or entry["state"] in ("released", "discarded"):
         return entry["state"]
     return f"{entry['state']} (release {'requested' if release['refused'] is None else 'refused'})"
-
-
-def _position(entry: Document) -> str:
-    return f"{entry['topic']}[{entry['partition']}]@{entry['offset']}"
 
 
 def _event(event: Document) -> str:

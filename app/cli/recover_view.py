@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from app.cli.rendering import Document, age, offsets, printable
-from app.cli.snapshot_view import position_document, position_text
+from app.cli.snapshot_view import position_document, position_text, url_document
 from app.recover.from_ledger import Resumption
 from app.recover.journal import Step, StepState
 from app.recover.recovering import Recovered
@@ -137,8 +137,7 @@ def recovered_document(done: Recovered) -> Document:
     return {
         "snapshot": done.snapshot,
         "ok": done.ok,
-        "url": None if done.url is None else done.url.set(password=None).render_as_string(),
-        "shown": None if done.url is None else done.url.render_as_string(hide_password=True),
+        **({"url": None, "shown": None} if done.url is None else url_document(done.url)),
         "checks": [vars(check) for check in done.checks],
         **done.course.as_json(),
     }

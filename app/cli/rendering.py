@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.terminal import console
-from app.model.offsets import Offsets
+from app.model.offsets import Offsets, Position
 
 #: a verb's result: what `--json` prints
 Document = dict[str, Any]
@@ -101,6 +101,11 @@ def ranges(span: Document, between: str = "\n") -> str:
 def offsets(nested: Mapping[str, Any], between: str = ", ") -> str:
     """A document's position, `{topic: {partition: offset}}`."""
     return str(Offsets.from_nested(nested)).replace(", ", between)  # no topic's name has a comma
+
+
+def position(message: Document) -> str:
+    """Of a document's message, by its `topic`, `partition` and `offset`."""
+    return str(Position(message["topic"], message["partition"], message["offset"]))
 
 
 def pause_text(pause: Document) -> str:

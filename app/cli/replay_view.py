@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.cli.rendering import Document, offsets
+from app.cli.rendering import Document, offsets, position
 from app.replay.replay import Replayed
 
 #: most skipped messages listed one by one
@@ -59,7 +59,6 @@ def _skipped(skips: Document) -> Iterator[str]:
         ("applied by the lane, skipped here", skips["only_by_replay"]),
     ):
         for one in found[:SHOWN]:
-            position = f"{one['topic']}[{one['partition']}]@{one['offset']}"
-            yield f"  {what}: {position} {one['table'] or ''} ({one['state']})"
+            yield f"  {what}: {position(one)} {one['table'] or ''} ({one['state']})"
         if len(found) > SHOWN:
             yield f"  ... and {len(found) - SHOWN:,} more"

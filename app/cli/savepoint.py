@@ -7,7 +7,7 @@ import typer
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
-from app.cli.rendering import show as show_document
+from app.cli.rendering import show
 from app.cli.savepoint_view import (
     checked_document,
     checked_text,
@@ -25,7 +25,6 @@ from app.savepoint.compatibility import compare
 from app.savepoint.fingerprint import items
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture, picture_with_dump
-from app.savepoint.savepoint import free_name
 from app.savepoint.stopping import resume as withdraw_stop
 from app.savepoint.stopping import stop as stop_lane
 
@@ -62,7 +61,7 @@ def create(
     """
     settings = load(config)
     folder = _folder(settings)
-    name = name or free_name(settings.lane, folder.names())
+    name = name or folder.free_name(settings.lane)
     folder.check_free(name)
     with progress("savepoint") as say:
         if stop:
@@ -74,7 +73,7 @@ def create(
             made = picture(settings, name)
     folder.write(made)
     document = {**savepoint_document(made), "folder": str(folder.root / name)}
-    show_document(document, created_text, as_json=json_)
+    show(document, created_text, as_json=json_)
 
 
 @app.command(epilog="Examples:\n\n  surelane savepoint resume\n\n  surelane savepoint resume --config surelane.yaml")
@@ -91,19 +90,19 @@ def resume(config: ConfigFile = None) -> None:
 def list_savepoints(config: ConfigFile = None, json_: Json = False) -> None:
     """Show the savepoints, and why one cannot be used."""
     folder = _folder(load(config))
-    broken = {name: why for name in folder.names() if (why := folder.problem(name)) is not None}
-    found = sorted((folder.get(name) for name in folder.names() if name not in broken), key=lambda one: one.made_at)
+    found, broken = folder.listing()
     document = {"directory": str(folder.root), "savepoints": list(map(savepoint_document, found)), "broken": broken}
-    show_document(document, listed_text, as_json=json_)
+    show(document, listed_text, as_json=json_)
 
 
 @app.command(
+    "show",
     epilog="Examples:\n\n  surelane savepoint show before-the-release\n\n"
     "  surelane savepoint show before-the-release --json | jq .configuration",
 )
-def show(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
+def show_savepoint(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
     """Show one: positions, pins, quarantine, versions."""
-    show_document(savepoint_document(_folder(load(config)).get(name)), shown_text, as_json=json_)
+    show(savepoint_document(_folder(load(config)).get(name)), shown_text, as_json=json_)
 
 
 @app.command(
@@ -115,7 +114,7 @@ def verify(name: Name, config: ConfigFile = None, json_: Json = False) -> None:
     folder = _folder(load(config))
     problem = folder.problem(name)
     document = {"name": name, "usable": problem is None, "problem": problem}
-    show_document(document, verified_text, as_json=json_)
+    show(document, verified_text, as_json=json_)
     if problem is not None:
         raise typer.Exit(ExitStatus.DIFFERENT)
 
@@ -156,7 +155,7 @@ def check(
     settings = load(config)
     found = _folder(settings).get(name)
     results = compare(found.items, items(settings), allow or ())
-    show_document(checked_document(name, results), checked_text, as_json=json_)
+    show(checked_document(name, results), checked_text, as_json=json_)
     if any(one.blocks for one in results):
         raise typer.Exit(ExitStatus.DIFFERENT)
 

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from app.cli.rendering import Document, facts_table, grid, moment, offsets
+from app.cli.snapshot_view import lanes_text
 from app.savepoint.compatibility import ItemResult
 from app.savepoint.fingerprint import fingerprint
 from app.savepoint.savepoint import Savepoint
@@ -45,7 +46,7 @@ def shown_text(one: Document) -> Iterator[RenderableType]:
             "name": one["name"],
             "made": moment(one["made_at"]),
             "position": offsets(one["position"]),
-            "lanes": "\n".join(map(_lane, one["lanes"])),
+            "lanes": "\n".join(lanes_text(one["lanes"])),
             "cluster": one["cluster_id"] or "not pinned",
             "topics": ", ".join(f"{name} ({topic_id})" for name, topic_id in one["topics"].items()) or "none",
             "quarantine": "\n".join(map(_quarantine, one["lanes"])),
@@ -70,12 +71,6 @@ def checked_text(document: Document) -> Iterator[RenderableType]:
     yield grid(
         ("item", "result", "why"), [(one["item"], one["compatibility"], one["why"]) for one in document["items"]]
     )
-
-
-def _lane(one: dict[str, Any]) -> str:
-    applied, read = one["applied"], one["read"]
-    more = "" if read == applied else f", read to {offsets(read)}"
-    return f"lane {one['lane']}: {offsets(applied)}, generation {one['generation']}, epoch {one['epoch']}{more}"
 
 
 def _quarantine(one: dict[str, Any]) -> str:

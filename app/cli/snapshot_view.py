@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import RenderableType
+from sqlalchemy.engine import URL
 
 from app.cli.rendering import Document, age, byte_size, facts_table, grid, moment, offsets
 from app.model.gid import Gid
@@ -60,8 +61,7 @@ def restored_document(stored: StoredSnapshot, restored: Restored) -> Document:
     return {
         "name": manifest.name,
         "driver": manifest.driver.value,
-        "url": restored.url.set(password=None).render_as_string(),
-        "shown": restored.url.render_as_string(hide_password=True),
+        **url_document(restored.url),
         "before": restored.before,
         "position": seen.position.nested() if seen else None,
         "lanes": [one.as_json() for one in seen.lanes] if seen else None,
@@ -72,9 +72,13 @@ def restored_document(stored: StoredSnapshot, restored: Restored) -> Document:
     }
 
 
+def url_document(url: URL) -> Document:
+    return {"url": url.set(password=None).render_as_string(), "shown": url.render_as_string(hide_password=True)}
+
+
 def _is_of(manifest: Manifest, text: str) -> bool:
     gid = Gid.parse(text)
-    return gid is not None and gid.lane.partition(".")[0] == manifest.lane
+    return gid is not None and gid.is_of(manifest.lane)
 
 
 def listing_text(document: Document) -> Iterator[RenderableType]:
@@ -110,7 +114,7 @@ def verified_text(document: Document) -> Iterator[RenderableType]:
         "database": server["database"],
         "size": f"{byte_size(one['bytes'])}, {one['files']} files",
         "position": position_text(one),
-        "lanes": "\n".join(_lanes((one["actual"] or one["first"])["lanes"])) or "none",
+        "lanes": "\n".join(lanes_text((one["actual"] or one["first"])["lanes"])) or "none",
         "in doubt": "\n".join(_prepared(one["prepared"])) or "none",
         "topics": ", ".join(f"{name} ({topic_id})" for name, topic_id in one["topics"].items()) or "none",
     }
@@ -140,7 +144,7 @@ def restored_text(document: Document) -> list[str]:
         lines.append(f"  its ledger could not be read: {document['trouble']}")
         lines.append(f"  it is at {position_text(document['manifest'])}; call restore again to read it")
     else:
-        lines += [f"  {line}" for line in _lanes(document["lanes"])]
+        lines += [f"  {line}" for line in lanes_text(document["lanes"])]
         lines += [f"  in doubt: {line}" for line in _prepared(document["prepared"])]
     steps = [
         "stop the lane if it runs, and set target.url to the restored one",
@@ -162,7 +166,8 @@ def position_text(document: Document) -> str:
     return offsets(first) if last in (None, first) else f"{offsets(first)} to {offsets(last)}"
 
 
-def _lanes(found: Sequence[Document]) -> list[str]:
+def lanes_text(found: Sequence[Document]) -> list[str]:
+    """Positions of lanes (`LanePosition.as_json`), a line each."""
     return [
         f"lane {one['lane']}: {offsets(one['applied'])}, generation {one['generation']}, epoch {one['epoch']}"
         + ("" if one["read"] == one["applied"] else f", read to {offsets(one['read'])}")

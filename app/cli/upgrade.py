@@ -12,7 +12,6 @@ from app.cli.rendering import Document, offsets, show
 from app.cli.terminal import progress
 from app.config.loader import load
 from app.savepoint.folder import SavepointFolder
-from app.savepoint.savepoint import free_name
 from app.savepoint.upgrading import OldVersion, Upgraded
 from app.savepoint.upgrading import upgrade as upgrade_lane
 
@@ -47,7 +46,7 @@ def upgrade(
     changed. Both versions need the same savepoints.directory.
     """
     settings = load(config)
-    name = name or free_name(settings.lane, SavepointFolder(Path(settings.savepoints.directory)).names())
+    name = name or SavepointFolder(Path(settings.savepoints.directory)).free_name(settings.lane)
     old = OldVersion(program=shlex.split(program), config=old_config or config)
     with progress("upgrade") as say:
         done = upgrade_lane(
@@ -59,10 +58,10 @@ def upgrade(
             seconds=timeout,
             progress=say,
         )
-    show(_document(done, config), upgraded_text, as_json=json_)
+    show(upgraded_document(done, config), upgraded_text, as_json=json_)
 
 
-def _document(done: Upgraded, config: Path | None) -> Document:
+def upgraded_document(done: Upgraded, config: Path | None) -> Document:
     words = ["surelane", "run", "--from-savepoint", done.savepoint.name, *(["--config", str(config)] if config else [])]
     return {**done.as_json(), "next": shlex.join(words)}
 

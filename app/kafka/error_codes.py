@@ -8,7 +8,8 @@ from app.errors import Unreachable
 GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 #: code for a log that ended, in the leader epoch that was read last, before the position read to (KIP-320)
 TRUNCATED = KafkaError._LOG_TRUNCATION
-#: codes for a partition without a leader, with another one than the client knows, or with another leader epoch
+#: codes of an election: a partition without a leader, with another one than the client knows, or with another leader
+#: epoch, and what a client answers that has dropped its connections for it
 ELECTED = (
     KafkaError._NOENT,  # none of the requested partitions has a leader just now
     KafkaError.FENCED_LEADER_EPOCH,

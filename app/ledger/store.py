@@ -3,6 +3,7 @@
 import datetime
 import os
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,7 +242,7 @@ class Ledger:
         lane = self._tables.lane
         return connection.execute(select(lane).where(lane.c.lane == self.lane)).first()
 
-    def pin(self, connection: Connection, cluster_id: str, topic_ids: dict[str, str]) -> None:
+    def pin(self, connection: Connection, cluster_id: str, topic_ids: Mapping[str, str]) -> None:
         """Pin cluster and topics that are not pinned yet; raises TopicChanged when a pinned one has another id."""
         lane, topic = self._tables.lane, self._tables.topic
         row = self.lane_row(connection)

@@ -11,6 +11,11 @@ _NUMBER = r"(?:0|[1-9][0-9]*)"
 _GID = re.compile(rf"{PREFIX}:({LANE_NAME.pattern}(?:\.{_NUMBER})?):({_NUMBER}):({_NUMBER})")
 
 
+def configured(lane: str) -> str:
+    """The configuration's `lane` of a lane, which with `order: partition` is `<lane>.<partition>`."""
+    return lane.partition(".")[0]
+
+
 @dataclass(frozen=True, order=True)
 class Gid:
     """`surelane:<lane>:<generation>:<epoch>`; Postgres allows 199 bytes, this needs at most 130."""
@@ -28,6 +33,10 @@ class Gid:
     def belongs_to(self, lane: str) -> bool:
         """Whether this lane prepared it."""
         return self.lane == lane
+
+    def is_of(self, lane: str) -> bool:
+        """Whether a lane of this configuration prepared it: itself, or with `order: partition` one of its lanes."""
+        return configured(self.lane) == lane
 
     def __str__(self) -> str:
         return f"{PREFIX}:{self.lane}:{self.generation}:{self.epoch}"

@@ -5,7 +5,7 @@ settle what they prepared (`start_table`), read the ledger, choose the checkpoin
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -18,6 +18,7 @@ from app.errors import Diverged, Unreachable
 from app.ledger.stop_orders import StopOrders
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.epoch import EpochRecord
+from app.model.gid import configured
 from app.model.offsets import Offsets, TopicPartition
 from app.protocol.participant import Participant
 from app.protocol.start_table import Planned, Start, decide, settle
@@ -57,6 +58,11 @@ class Writer:
         """The offsets of this lane's partitions."""
         return offsets if self.partition is None else offsets.only({self.partition})
 
+    def pin(self, cluster: str, topics: Mapping[str, str]) -> None:
+        """Pin the lane to cluster and topic ids, in a transaction; raises TopicChanged where it is pinned to others."""
+        with translated(f"lane {self.name}: pinning topics"), _open(self).begin():
+            self.ledger.pin(_open(self), cluster, topics)
+
     def prepared(self) -> PreparedTarget:
         """The target as a two-phase participant; also for a one-phase lane, which may have been two-phase before."""
         return PreparedTarget(_open(self), self.engine, self.ledger, self.generation)
@@ -85,7 +91,7 @@ def open_writers(
     """Open all lanes that share one checkpoint. `begin`: where partitions start that the ledger has no position of.
     `anew`: use a new checkpoint: for epochs that end elsewhere than those that the present one has planned, or for
     partitions that were added and start behind offset 0, where Spark takes the present one's to start."""
-    name = writers[0].name.partition(".")[0]
+    name = configured(writers[0].name)
     identity = checkpoint.identity()
     _check_lane(identity, name, checkpoint.location)
     known = identity.checkpoint if identity and not anew else FROM_LEDGER
@@ -141,7 +147,7 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
         check_direct(writer.engine, connection)
-        orders = StopOrders(writer.ledger.schema, writer.name.partition(".")[0])
+        orders = StopOrders(writer.ledger.schema, configured(writer.name))
         with connection.begin():
             orders.check(connection)
             newest = writer.ledger.newest_checkpoint(connection)

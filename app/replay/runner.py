@@ -10,7 +10,6 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from app.config.settings import Settings
-from app.db.sqlstate import translated
 from app.errors import Diverged, Refused, SurelaneError, Verdict
 from app.lane.lane import Lane
 from app.metrics.lane_metrics import AllMetrics
@@ -103,9 +102,7 @@ class Run:
             stored = StoredMessages(self._messages.stored, self._origin.messages)
             for writer in self._writers.values():
                 open_without_checkpoint(writer, writer.mine(self._mark.start), _REPLAY)
-                assert writer.connection is not None, "just opened"
-                with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
-                    writer.ledger.pin(writer.connection, *self._identity)
+                writer.pin(*self._identity)
                 self._lanes.open(writer, stored)
             self._number = 0
             yield

@@ -4,6 +4,7 @@ A folder has `savepoint.json` and `SHA256SUMS`, which `sha256sum --check` reads.
 moved or copied to another machine; its name is part of the content.
 """
 
+import datetime
 import errno
 import hashlib
 import json
@@ -16,7 +17,7 @@ from app import failpoint
 from app.errors import ConfigInvalid, Refused
 from app.private import FOLDER_MODE, write_text
 from app.savepoint.savepoint import Savepoint
-from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS, NAME, sync
+from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS, NAME, free_name, sync
 
 CONTENT, SUMS = "savepoint.json", "SHA256SUMS"
 _PART, _DISPOSED = ".part-", ".disposed-"
@@ -33,18 +34,29 @@ class SavepointFolder:
         found = self.root.iterdir() if self.root.is_dir() else ()
         return sorted(one.name for one in found if one.is_dir() and NAME.fullmatch(one.name))
 
+    def listing(self) -> tuple[list[Savepoint], dict[str, str]]:
+        """The savepoints, the oldest first; and why others cannot be used, by name."""
+        found = {name: self._read(name) for name in self.names()}
+        usable = [one for one in found.values() if isinstance(one, Savepoint)]
+        broken = {name: one for name, one in found.items() if isinstance(one, str)}
+        return sorted(usable, key=lambda one: one.made_at), broken
+
     def get(self, name: str) -> Savepoint:
         """The savepoint of this name. Raises Refused where there is none, or it is not what was written."""
         if not NAME.fullmatch(name) or not (self.root / name).is_dir():
             raise Refused(f"there is no savepoint {name} in {self.root}", hint="surelane savepoint list")
-        if problem := self.problem(name):
-            raise Refused(
-                f"savepoint {name} cannot be used: {problem}", hint="use another one: surelane savepoint list"
-            )
-        return Savepoint.of(json.loads((self.root / name / CONTENT).read_bytes()))
+        found = self._read(name)
+        if isinstance(found, str):
+            raise Refused(f"savepoint {name} cannot be used: {found}", hint="use another one: surelane savepoint list")
+        return found
 
     def problem(self, name: str) -> str | None:
         """Why a savepoint cannot be used; None: it can."""
+        found = self._read(name)
+        return found if isinstance(found, str) else None
+
+    def _read(self, name: str) -> Savepoint | str:
+        """The savepoint, or why it cannot be used."""
         folder = self.root / name
         try:
             content, sums = (folder / CONTENT).read_bytes(), (folder / SUMS).read_text()
@@ -58,7 +70,11 @@ class SavepointFolder:
             found = Savepoint.of(json.loads(content))
         except (ValueError, KeyError, TypeError) as error:
             return f"{CONTENT}: {type(error).__name__}: {error}"
-        return None if found.name == name else f"{CONTENT}: is of savepoint {found.name}"
+        return found if found.name == name else f"{CONTENT}: is of savepoint {found.name}"
+
+    def free_name(self, lane: str) -> str:
+        """A name of lane and time that no other savepoint has."""
+        return free_name(self.root, lane, datetime.datetime.now(datetime.UTC))
 
     def check_free(self, name: str) -> None:
         """Raises ConfigInvalid for a name that no savepoint may have, Refused for one that is taken."""

@@ -1,9 +1,7 @@
 """The values of a savepoint, and their JSON."""
 
 import datetime
-import itertools
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -131,12 +129,3 @@ class Savepoint:
             periodic=plain["periodic"],
             state=plain["state"],
         )
-
-
-def free_name(lane: str, taken: Collection[str]) -> str:
-    """A name of lane and time that no other savepoint has."""
-    plain = re.sub(r"[^a-z0-9]+", "-", lane.lower()).strip("-")
-    name = f"{plain if plain[:1].isalpha() else f'lane-{plain}'}"[:40].rstrip("-")
-    name += f"-{datetime.datetime.now(datetime.UTC):%Y%m%d-%H%M%S}"
-    numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(one for one in numbered if one not in taken)

@@ -66,7 +66,7 @@ def _check_settled(connection: Connection, settings: Settings) -> None:
     """Raises Refused for a prepared transaction of the lane: its next start decides it, so the position may change."""
     with connection.begin():
         gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
-    if left := [str(gid) for gid in gids if gid.lane.partition(".")[0] == settings.lane]:
+    if left := [str(gid) for gid in gids if gid.is_of(settings.lane)]:
         raise Refused(
             f"lane {settings.lane} has left prepared transactions: {', '.join(left)}",
             hint="its next start settles them: surelane run --until-caught-up, then this again. The order is withdrawn",
@@ -87,6 +87,7 @@ def _wait(connection: Connection, settings: Settings, seconds: float, progress: 
 
 def _writers(connection: Connection, settings: Settings) -> list[str]:
     """Sessions that hold a lock of one of the lanes."""
+    several = settings.source.is_by_partition
     with connection.begin():
-        held = held_lanes(connection, settings.target.db_schema, settings.lane, several=settings.source.is_by_partition)
+        held = held_lanes(connection, settings.target.db_schema, settings.lane, several=several)
     return [f"lane {name} (backend {pid})" for name, pid in held.items()]

@@ -26,9 +26,12 @@ from app.savepoint.compatibility import blocking_text, compare
 from app.savepoint.fingerprint import items
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.savepoint import Savepoint
+from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS
 
 #: seconds for a call of the old version besides those that the lane may take to end
 _CALL_SECONDS = 300.0
+#: end of the name of the savepoint by which the configurations are compared
+_CHECK = "-check"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +100,7 @@ def upgrade(
     folder.check_free(name)
     words = old.call("--version").strip()
     progress("checking the configuration")
-    _check(old, folder, settings, f"{name}-check", allowed)
+    _check(old, folder, settings, _check_name(name), allowed)
     progress("stopping the lane")
     more = ["--with-snapshot"] if with_snapshot else []
     old.call("savepoint", "create", name, "--stop", "--timeout", str(seconds), *more, seconds=seconds + _CALL_SECONDS)
@@ -113,6 +116,10 @@ def upgrade(
         with translated(f"migrating schema {schema} of the guard's database"):
             migrations.upgrade(guard_engine(settings, "surelane upgrade"), schema)
     return Upgraded(savepoint=made, old=words, new=f"surelane {version()}", before=before, after=after)
+
+
+def _check_name(name: str) -> str:
+    return name[: MAX_NAME_CHARACTERS - len(_CHECK)].rstrip("-") + _CHECK
 
 
 def _check(old: OldVersion, folder: SavepointFolder, settings: Settings, name: str, allowed: Collection[str]) -> None:

@@ -8,10 +8,9 @@ Restore: copy under another name beside the destination, configure, mark, rename
 """
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from app import failpoint
 from app.config.settings import Settings
@@ -19,7 +18,7 @@ from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, TargetMismatch
 from app.snapshot import postgres_programs as programs
-from app.snapshot.driver import Restored, RestorePlace, no_moment, too_few_slots
+from app.snapshot.driver import Restored, RestorePlace, too_few_slots
 from app.snapshot.manifest import SnapshotContent
 from app.snapshot.postgres_programs import Connecting, Programs
 from app.snapshot.restored_cluster import LOOPBACK, Cluster, reachable
@@ -40,10 +39,7 @@ class BaseBackup:
         self._programs = Programs(Path(settings.snapshots.bin_dir) if settings.snapshots.bin_dir else None)
         self._url = settings.snapshots.url or settings.target.url
 
-    def create(
-        self, name: str, part: Path, progress: Progress, beside: Callable[[Connection], None] | None = None
-    ) -> SnapshotContent:
-        no_moment(beside)
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
         self._check()
         with looking(self._settings) as connection:
             facts, first = server(connection), seen(connection, self._settings)

@@ -1,11 +1,9 @@
 """The interface of snapshot drivers: code outside the drivers does not depend on which one it is."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Connection
 from sqlalchemy.engine import URL
 
 from app.errors import Refused
@@ -47,22 +45,11 @@ def too_few_slots(found: str, stored: StoredSnapshot, hint: str) -> Refused:
     )
 
 
-def no_moment(beside: Callable[[Connection], None] | None) -> None:
-    """Of a driver whose snapshots are of a moment that is known afterwards only: raises Refused for `beside`."""
-    if beside is not None:
-        raise Refused(
-            "only a dump is of the very moment of a savepoint while the lane runs", hint="take --with-snapshot dump"
-        )
-
-
 class Driver(Protocol):
     """One kind of snapshot."""
 
-    def create(
-        self, name: str, part: Path, progress: Progress, beside: Callable[[Connection], None] | None = None
-    ) -> SnapshotContent:
-        """Take a snapshot while the lane runs. Files left in `part/data` are part of it. `beside` gets a connection
-        that reads exactly its content; raises Refused for it where the content has no moment of its own."""
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
+        """Take a snapshot while the lane runs. Files left in `part/data` are part of it."""
         ...
 
     def faults(self, stored: StoredSnapshot, progress: Progress) -> list[str]:

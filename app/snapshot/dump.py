@@ -59,23 +59,22 @@ _MISSING_ROLES = text("""
 class Dump:
     """The driver `dump`. See `Driver`."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, beside: Callable[[Connection], None] | None = None) -> None:
+        """`beside`: called in `create` with a connection that reads exactly the content of the dump."""
+        self._settings, self._beside = settings, beside
         self._programs = Programs(Path(settings.snapshots.bin_dir) if settings.snapshots.bin_dir else None)
         self._url = settings.snapshots.url or settings.target.url
         self._role = settings.target.owner_role if settings.snapshots.url is None else None
 
-    def create(
-        self, name: str, part: Path, progress: Progress, beside: Callable[[Connection], None] | None = None
-    ) -> SnapshotContent:
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
         engine = make_engine(self._url, self._role, NAME).execution_options(isolation_level="REPEATABLE READ")
         with translated("snapshot: reading the target"), engine.connect() as connection:
             run(connection, "set idle_in_transaction_session_timeout = 0")
             connection.commit()
             exported = connection.execute(_EXPORT).scalar_one()
             facts, found = server(connection), seen(connection, self._settings)
-            if beside is not None:
-                beside(connection)
+            if self._beside is not None:
+                self._beside(connection)
             locale = dict(connection.execute(_LOCALE).mappings().one())
             program = self._programs.find("pg_dump", at_least=facts.major)
             words = [

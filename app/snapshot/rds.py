@@ -12,12 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
-
 from app.config.settings import Settings
 from app.errors import ConfigInvalid, EnvironmentMissing, Refused, Unreachable
 from app.private import FOLDER_MODE
-from app.snapshot.driver import Restored, RestorePlace, no_moment, too_few_slots
+from app.snapshot.driver import Restored, RestorePlace, too_few_slots
 from app.snapshot.manifest import SnapshotContent
 from app.snapshot.snapshot_directory import DATA, Progress, StoredSnapshot
 from app.snapshot.target_info import look, looking, seen, server
@@ -46,10 +44,7 @@ class AmazonRds:
         self._instance = self._config.instance
         self._rds = _client(self._config.region)
 
-    def create(
-        self, name: str, part: Path, progress: Progress, beside: Callable[[Connection], None] | None = None
-    ) -> SnapshotContent:
-        no_moment(beside)
+    def create(self, name: str, part: Path, progress: Progress) -> SnapshotContent:
         (part / DATA).mkdir(mode=FOLDER_MODE)
         with looking(self._settings) as connection:
             facts, first = server(connection), seen(connection, self._settings)

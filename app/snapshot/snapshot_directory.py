@@ -1,7 +1,9 @@
 """The directory of snapshots: whole ones, unfinished ones, and leftovers of dead processes."""
 
+import datetime
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -20,6 +22,8 @@ from app.snapshot.manifest import Manifest, TargetView
 #: RDS accepts these names, too
 NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 MAX_NAME_CHARACTERS = 63
+#: characters kept free for hyphens, and for a number if several begin within a second
+_NUMBER_CHARACTERS = 5
 MANIFEST, SUMS, ACTUAL, DATA = "manifest.json", "SHA256SUMS", "actual.json", "data"
 _PART, _DELETED = ".part-", ".deleted-"
 _READ_BYTES = 1 << 20
@@ -226,6 +230,19 @@ def _sha256(path: Path) -> str:
 def _write(path: Path, text: str) -> None:
     write_text(path, text)
     sync(path)
+
+
+def free_name(root: Path, lane: str, at: datetime.datetime) -> str:
+    """A name of lane and time that nothing in `root` has: two may begin within a second."""
+    name = timed_name(lane, at)
+    numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
+    return next(one for one in numbered if not (root / one).exists())
+
+
+def timed_name(lane: str, at: datetime.datetime) -> str:
+    when = at.strftime("%Y%m%d-%H%M%S")
+    shown = re.sub(r"[^a-z0-9]+", "-", lane)[: MAX_NAME_CHARACTERS - len(when) - _NUMBER_CHARACTERS].strip("-")
+    return f"{shown}-{when}"
 
 
 def sync(path: Path) -> None:

@@ -1,8 +1,6 @@
 """Creates, lists, checks, deletes and restores the snapshots of one configuration, with any driver."""
 
 import datetime
-import itertools
-import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +26,7 @@ from app.snapshot.snapshot_directory import (
     Progress,
     StoredSnapshot,
     faults,
+    free_name,
     write_sums,
 )
 from app.snapshot.snapshot_records import Recorded, Records
@@ -35,8 +34,6 @@ from app.snapshot.target_info import pinned, rate
 
 _APPLICATION = "surelane snapshot"
 _IS_COPY = text("select pg_is_in_recovery()")
-#: characters kept free for hyphens, and for a number if several begin within a second
-_NUMBER = 5
 _DRIVERS: dict[SnapshotDriver, Callable[[Settings], Driver]] = {
     SnapshotDriver.BASEBACKUP: BaseBackup,
     SnapshotDriver.DUMP: Dump,
@@ -71,15 +68,16 @@ class Snapshots:
         beside: Callable[[Connection], None] | None = None,
     ) -> Made:
         """Take a snapshot. `keep`: keep so many of the lane's snapshots by this driver, delete the oldest; `beside`:
-        see `Driver.create`."""
+        see `Dump`, which is the driver then."""
         begun = datetime.datetime.now(datetime.UTC)
-        name, kind = _checked(name) if name else self._free(_name(self._settings.lane, begun)), driver or self._driver
+        name = _checked(name) if name else free_name(self.directory.root, self._settings.lane, begun)
+        kind = driver or self._driver
         with translated("snapshot: reading the ledger"), self._engine().connect() as connection:
             cluster_id, topics = pinned(connection, self._settings)
             speed = rate(connection, self._settings)
-        maker = _DRIVERS[kind](self._settings)
+        maker = _DRIVERS[kind](self._settings) if beside is None else Dump(self._settings, beside)
         with _disk(f"making snapshot {name}"), self.directory.begun(name) as part:
-            content = maker.create(name, part, self._progress, beside)
+            content = maker.create(name, part, self._progress)
             sums, files, size = write_sums(part, self._progress)
             manifest = Manifest(
                 name=name,
@@ -141,11 +139,6 @@ class Snapshots:
             if not stored.manifest.exact:
                 stored = self.directory.set_actual(stored, restored.seen)
         return stored, restored
-
-    def _free(self, name: str) -> str:
-        """A free name: two snapshots may begin within a second."""
-        numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-        return next(one for one in numbered if not (self.directory.root / one).exists())
 
     @property
     def _driver(self) -> SnapshotDriver:
@@ -231,10 +224,3 @@ def _checked(name: str) -> str:
             hint=f"a small letter first, then small letters, digits and single -, at most {MAX_NAME_CHARACTERS}",
         )
     return name
-
-
-def _name(lane: str, at: datetime.datetime) -> str:
-    """The default name of a snapshot that began at `at`."""
-    when = at.strftime("%Y%m%d-%H%M%S")
-    shown = re.sub(r"[^a-z0-9]+", "-", lane)[: MAX_NAME_CHARACTERS - len(when) - _NUMBER].strip("-")
-    return f"{shown}-{when}"

@@ -17,7 +17,7 @@ from app.errors import SurelaneError
 from app.metrics.lane_metrics import LaneMetrics
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture
-from app.savepoint.savepoint import Savepoint, free_name
+from app.savepoint.savepoint import Savepoint
 
 log = structlog.get_logger()
 
@@ -46,9 +46,7 @@ class PeriodicSavepoints:
         pause = 0.0
         while not self._stop.wait(pause):
             try:
-                if not self._until_due():
-                    self._make()
-                pause = self._until_due()
+                pause = self._round()
             except (SurelaneError, OSError) as error:
                 because = error.message if isinstance(error, SurelaneError) else str(error)
                 log.warning("no savepoint", because=because)
@@ -56,26 +54,22 @@ class PeriodicSavepoints:
                     metrics.savepoint_failed()
                 pause = min(self._every.total_seconds(), LONGEST_PAUSE_SECONDS)
 
-    def _make(self) -> None:
-        name = free_name(self._settings.lane, self._folder.names())
-        made = picture(self._settings, name, periodic=True)
-        self._folder.write(made)
-        log.info("savepoint", name=name, position=made.position.nested())
-        for old in self._mine()[: -self._settings.savepoints.keep]:
-            self._folder.dispose(old.name)
-
-    def _until_due(self) -> float:
-        """Seconds until the next savepoint is due; exports the newest one."""
-        mine = self._mine()
-        if not mine:
-            return 0.0
-        newest = mine[-1].made_at
+    def _round(self) -> float:
+        """Make a savepoint if one is due, and export the newest; returns the seconds until the next one is due."""
+        mine = [one for one in self._folder.listing()[0] if one.periodic and one.lane == self._settings.lane]
+        if not mine or self._left(mine[-1]) <= 0:
+            mine.append(self._make())
+            for old in mine[: -self._settings.savepoints.keep]:
+                self._folder.dispose(old.name)
         for metrics in self._metrics.values():
-            metrics.set_savepoint(newest)
-        return max(0.0, (newest + self._every - datetime.datetime.now(datetime.UTC)).total_seconds())
+            metrics.set_savepoint(mine[-1].made_at)
+        return max(0.0, self._left(mine[-1]))
 
-    def _mine(self) -> list[Savepoint]:
-        """The usable periodic savepoints of this lane, the oldest first."""
-        found = (self._folder.get(name) for name in self._folder.names() if self._folder.problem(name) is None)
-        mine = [one for one in found if one.periodic and one.lane == self._settings.lane]
-        return sorted(mine, key=lambda one: one.made_at)
+    def _left(self, newest: Savepoint) -> float:
+        return (newest.made_at + self._every - datetime.datetime.now(datetime.UTC)).total_seconds()
+
+    def _make(self) -> Savepoint:
+        made = picture(self._settings, self._folder.free_name(self._settings.lane), periodic=True)
+        self._folder.write(made)
+        log.info("savepoint", name=made.name, position=made.position.nested())
+        return made

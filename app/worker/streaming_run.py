@@ -21,7 +21,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.archive.reader import ArchiveReader
 from app.config.settings import Settings
 from app.db.locks import lock_holder
-from app.db.sqlstate import translated
 from app.errors import Refused, SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
@@ -234,9 +233,7 @@ class StreamingRun:
         self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, ids)
         self._terms = {}
         for writer in writers:
-            assert writer.connection is not None, "just opened"
-            with translated(f"lane {writer.name}: pinning topics"), writer.connection.begin():
-                writer.ledger.pin(writer.connection, cluster, ids)
+            writer.pin(cluster, ids)
             self._terms |= check_last(self._broker, writer)
             publish = partial(self._publish, writer.partition)
             self._stored[writer.partition] = stored = StoredMessages(self._messages.stored, self._broker.messages)

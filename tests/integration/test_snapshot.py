@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 
 import app.apply.staging
-import app.snapshot.snapshots
+import app.snapshot.snapshot_directory
 from app.db.engine import make_engine
 from app.errors import ExitStatus
 from app.ledger.migrations import upgrade
@@ -302,7 +302,7 @@ def test_killed_while_it_is_restored(snapshotting: Snapshotting, driver: str) ->
 
 
 def test_names_of_one_second(snapshotting: Snapshotting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app.snapshot.snapshots, "_name", lambda *_: "orders-now")
+    monkeypatch.setattr(app.snapshot.snapshot_directory, "timed_name", lambda *_: "orders-now")
     made = [snapshotting.json("create")["name"] for _ in range(3)]
     assert made == names(snapshotting) == ["orders-now", "orders-now-2", "orders-now-3"]
 

@@ -10,6 +10,7 @@ import yaml
 from app.errors import ExitStatus
 from app.ledger.migrations import head
 from app.savepoint.folder import SavepointFolder
+from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS
 from tests.fix_cli import Ended
 from tests.fix_doubt import counted
 from tests.fix_lane import ROOT, MakeLane, MakeProcess, merged
@@ -109,19 +110,20 @@ def test_from_the_version_before_the_newest_migration(
 def test_from_this_version_to_itself_and_back(
     new_program: Path, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
 ) -> None:
-    """Nothing is migrated, so the old version may go on."""
+    """Nothing is migrated, so the old version may go on; with the longest name that a savepoint may have."""
     target.create(COUNTER)
+    name = "u" * MAX_NAME_CHARACTERS
     made = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
     config = made.config_file
     process = lane_process(made).start()
     topic.send(changes(0))
     process.until(target.epochs, why="the first epoch")
-    done = called(new_program, "upgrade", "--from", str(new_program), "--name", "up", config=config)
+    done = called(new_program, "upgrade", "--from", str(new_program), "--name", name, config=config)
     assert done.returncode == 0, done.stderr
     assert "the old version may go on, too" in done.stdout
     assert process.wait() == 0
     topic.send(changes(300))
-    back = called(new_program, "run", "--until-caught-up", "--from-savepoint", "up", config=config)
+    back = called(new_program, "run", "--until-caught-up", "--from-savepoint", name, config=config)
     assert back.returncode == 0, back.stderr
     questions(target, topic)
 

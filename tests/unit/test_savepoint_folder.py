@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import RenderableType
 
-from app.cli.rendering import Document, show
+from app.cli.rendering import Document
 from app.cli.savepoint_view import (
     checked_document,
     checked_text,
@@ -22,6 +22,7 @@ from app.cli.savepoint_view import (
     shown_text,
     verified_text,
 )
+from app.cli.upgrade import upgraded_document, upgraded_text
 from app.config.settings import Settings
 from app.errors import Refused
 from app.model.offsets import Offsets, TopicPartition
@@ -29,7 +30,9 @@ from app.savepoint.compatibility import Compatibility, compare
 from app.savepoint.fingerprint import fingerprint, items
 from app.savepoint.folder import CONTENT, SUMS, SavepointFolder
 from app.savepoint.savepoint import SavedLane, Savepoint, Versions
+from app.savepoint.upgrading import Upgraded
 from app.snapshot.manifest import LanePosition
+from tests.documents import check_text
 
 AT = Offsets.of({TopicPartition("shop.cdc", 0): 120})
 RAW: dict[str, Any] = {
@@ -191,6 +194,10 @@ def test_an_item_of_another_version_is_incompatible() -> None:
     assert [one.item for one in found({**ITEMS, "newer": 1}, ITEMS) if one.blocks] == ["newer"]
 
 
+def upgraded(*, before: str) -> Upgraded:
+    return Upgraded(savepoint=savepoint(), old="surelane 1", new="surelane 2", before=before, after="0018")
+
+
 @pytest.mark.parametrize(
     ("document", "text", "has"),
     [
@@ -207,6 +214,13 @@ def test_an_item_of_another_version_is_incompatible() -> None:
         ),
         ({"name": "one", "usable": False, "problem": "half"}, verified_text, "one: cannot be used: half"),
         (checked_document("one", compare(ITEMS, ITEMS)), checked_text, "topics|same"),
+        (
+            upgraded_document(upgraded(before="0017"), Path("a b.yaml")),
+            upgraded_text,
+            "lane orders: surelane 1 stopped it at shop.cdc[0]@120, savepoint one|from revision 0017 to 0018|"
+            "start surelane 2: surelane run --from-savepoint one --config 'a b.yaml'",
+        ),
+        (upgraded_document(upgraded(before="0018"), None), upgraded_text, "as before: the old version may go on, too"),
     ],
 )
 def test_the_text_is_made_from_the_json(
@@ -215,6 +229,4 @@ def test_the_text_is_made_from_the_json(
     has: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show(json.loads(json.dumps(document)), text, as_json=False)
-    shown = capsys.readouterr().out
-    assert [part for part in has.split("|") if part not in shown] == []
+    check_text(document, text, has, capsys)
