@@ -16,6 +16,7 @@ from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.ledger.held_lanes import lanes_there
 from app.ledger.in_flight_rows import InFlightRows
+from app.ledger.pauses import PAUSED, Pause, Pauses
 from app.ledger.store import Ledger
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
@@ -23,7 +24,7 @@ from app.model.in_flight import InFlightView
 from app.model.offsets import Offsets
 
 #: states by urgency: several lanes together have the first that one of them has
-STATES_BY_URGENCY = ("failed", "stopped", "starting", "running")
+STATES_BY_URGENCY = ("failed", "stopped", "starting", "paused", "running")
 #: newest epochs whose plans are counted
 PLANS_OF = 1000
 DIED = "the writer ended without a word (killed?): the next start settles what it left"
@@ -63,6 +64,8 @@ class LaneStatus:
     lag_seconds: float | None
     #: plan -> number of epochs that took it, of the last PLANS_OF
     plans: dict[str, int]
+    #: None: not paused; of all lanes of the configuration
+    pause: Pause | None
     #: gids of this lane's prepared transactions
     in_doubt: tuple[str, ...]
     last_error: str | None
@@ -106,7 +109,7 @@ def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
     row, last, reported = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
     gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
     state, error = (reported.state, reported.last_error) if reported else ("stopped", None)
-    holder, alive = lock_holder(connection, lane), state in ("starting", "running")
+    holder, alive = lock_holder(connection, lane), state in ("starting", "running", PAUSED)
     if alive and holder is None:
         state, error = "failed", error or DIED
     elif holder is not None and not alive:
@@ -120,6 +123,7 @@ def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
         lag_messages=None,
         lag_seconds=None,
         plans=ledger.plans(connection, PLANS_OF),
+        pause=Pauses(ledger.schema, settings.lane).find(connection),
         in_doubt=tuple(map(str, gids)),
         last_error=error,
         writer=_writer(connection, ledger, row.generation if row else None, holder),
@@ -158,6 +162,7 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
         lag_messages=None,
         lag_seconds=None,
         plans=dict(sum((Counter(one.plans) for one in lanes), Counter())),
+        pause=next((one.pause for one in lanes if one.pause), None),
         in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
         last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),
         writer=None,

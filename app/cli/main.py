@@ -17,8 +17,8 @@ from app.installation import version
 
 #: in the order of the help text
 VERBS = (
-    *("run", "status", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "savepoint", "indoubt"),
-    *("guard", "quarantine"),
+    *("run", "status", "pause", "resume", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "savepoint"),
+    *("upgrade", "indoubt", "guard", "quarantine"),
 )
 
 

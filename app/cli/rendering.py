@@ -108,6 +108,10 @@ def position(message: Document) -> str:
     return str(Position(message["topic"], message["partition"], message["offset"]))
 
 
+def pause_text(pause: Document) -> str:
+    return f"paused by {pause['by']}, {moment(pause['at'])}" + (f": {pause['reason']}" if pause["reason"] else "")
+
+
 def _escape(character: str) -> str:
     code = character.encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 
 from app.cli.common_options import ConfigFile, Json
 from app.cli.lane_status import LaneStatus, Report, StageStatus, read_report
-from app.cli.rendering import Document, moment, offsets, printable, show
+from app.cli.rendering import Document, moment, offsets, pause_text, printable, show
 from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
@@ -26,7 +26,7 @@ from app.kafka.broker import Broker
 from app.model.offsets import Offsets
 
 WATCH_SECONDS = 1.0
-COLOURS = {"running": "green", "starting": "yellow", "stopped": "yellow", "failed": "red"}
+COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "stopped": "yellow", "failed": "red"}
 
 app = typer.Typer(add_completion=False)
 
@@ -72,6 +72,7 @@ def status_document(report: Report) -> Document:
 def _lane_document(lane: LaneStatus) -> Document:
     writer = lane.writer and vars(lane.writer) | {"since": lane.writer.since and lane.writer.since.isoformat()}
     shown = {"position": lane.position.nested(), "in_doubt": list(lane.in_doubt), "writer": writer}
+    shown["pause"] = lane.pause and lane.pause.as_json()
     return vars(lane) | shown | {"stage": lane.stage and _stage_document(lane.stage)}
 
 
@@ -115,6 +116,7 @@ def _lane(document: Document) -> Table:
         "lag": _lag(document["lag_messages"], document["lag_seconds"]),
         "plans": f"{plans} of the last {sum(document['plans'].values()):,} epochs" if plans else "none",
         **({"stage": _stage(document["stage"])} if document["stage"] else {}),
+        **({"pause": pause_text(document["pause"])} if document["pause"] else {}),
         "in doubt": "\n".join(document["in_doubt"]) or "none",
         "last error": document["last_error"] or "none",
     }

@@ -512,6 +512,13 @@ class SnapshotSettings(_Section):
     _url_knows = field_validator("url")(_with_password_from)
 
 
+class LimitSettings(_Section):
+    """How fast a lane may be."""
+
+    #: of all lanes of the process together, over a second or more; None: as fast as they can
+    messages_per_second: Annotated[int, Field(ge=1)] | None = None
+
+
 class SavepointSettings(_Section):
     """Where savepoints are kept."""
 
@@ -578,6 +585,7 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     snapshots: SnapshotSettings = SnapshotSettings()
     savepoints: SavepointSettings = SavepointSettings()
+    limits: LimitSettings = LimitSettings()
     #: None: no archive
     archive: ArchiveSettings | None = None
 

@@ -147,6 +147,13 @@ class Broker:
             return _checked(start, marks)
         return Offsets.of({tp: mark.low if start is StartAt.EARLIEST else mark.high for tp, mark in marks.items()})
 
+    def added_offsets(self, start: StartAt | Offsets, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where partitions begin that an existing lane has not read yet: at the offsets that `start` names, else at the
+        first message that Kafka has. Raises ConfigInvalid for offsets that Kafka does not have."""
+        marks = self.watermarks(partitions)
+        named = start if isinstance(start, Offsets) else Offsets()
+        return _checked(Offsets.of({tp: named.get(tp, mark.low) for tp, mark in marks.items()}), marks)
+
     def retention(self, topic: str) -> Retention:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         futures = self._admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)

@@ -198,8 +198,10 @@ class Families:
             "target's tables), refused (by the target, as it was staged), paused (after one of these)",
             "reason",
         )
-        self.state = gauge("state", "1 for the state the lane is in: starting, running, stopped, failed", "state")
-        self.up = gauge("up", "1 while the lane is running")
+        self.state = gauge(
+            "state", "1 for the state the lane is in: starting, running, paused, stopped, failed", "state"
+        )
+        self.up = gauge("up", "1 while the lane runs, also while it is paused")
 
 
 _by_registry: "weakref.WeakKeyDictionary[CollectorRegistry, Families]" = weakref.WeakKeyDictionary()

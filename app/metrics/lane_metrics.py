@@ -18,7 +18,7 @@ from app.model.in_flight import InFlightView, SpanState
 from app.model.offsets import Offsets, TopicPartition
 
 #: as in the ledger's lane_state
-STATES = ("starting", "running", "stopped", "failed")
+STATES = ("starting", "running", "paused", "stopped", "failed")
 OUTCOMES = tuple(outcome for outcome in Counts().as_dict() if outcome != "consumed")
 
 
@@ -192,7 +192,7 @@ class LaneMetrics:
             raise ValueError(f"{state!r} is not a state of a lane")
         for one in STATES:
             self._families.state.labels(self._lane, one).set(one == state)
-        self._families.up.labels(self._lane).set(state == "running")
+        self._families.up.labels(self._lane).set(state in ("running", "paused"))
 
     def restarted(self, cause: str) -> None:
         """Count a restart of the lane; `cause` is a label of low cardinality."""

@@ -88,8 +88,9 @@ class Opened:
 def open_writers(
     writers: Sequence[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
 ) -> Opened:
-    """Open all lanes that share one checkpoint. `begin`: where a lane without a ledger row starts. `anew`: use a new
-    checkpoint, whose epochs end elsewhere than those that the present one has planned."""
+    """Open all lanes that share one checkpoint. `begin`: where partitions start that the ledger has no position of.
+    `anew`: use a new checkpoint: for epochs that end elsewhere than those that the present one has planned, or for
+    partitions that were added and start behind offset 0, where Spark takes the present one's to start."""
     name = configured(writers[0].name)
     identity = checkpoint.identity()
     _check_lane(identity, name, checkpoint.location)
@@ -206,7 +207,7 @@ def _decide(writer: Writer, planned: Planned | None) -> Start:
 
 def _ledger_end(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
     last = _last(writer)
-    return last.span.end if last else _beginning(writer, begin, planned)
+    return writer.mine(begin).updated(last.span.end) if last else _beginning(writer, begin, planned)
 
 
 def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
@@ -215,7 +216,18 @@ def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offse
 
 
 def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
-    """Write the lane's first ledger row, unless it has one."""
-    if writer.ledger.last(_open(writer)) is None:
+    """Write the lane's first ledger row, unless it has one. Partitions that were added later, and start behind offset
+    0, get such a row, too: their start is not the end of any epoch."""
+    last = writer.ledger.last(_open(writer))
+    if last is None:
         start = _beginning(writer, begin, planned)
         writer.ledger.record(_open(writer), EpochRecord.genesis(writer.name, writer.generation, start))
+    elif _added(last.span.end, writer.mine(begin)):
+        start = writer.mine(begin).updated(last.span.end)
+        genesis = EpochRecord.genesis(writer.name, writer.generation, start)
+        writer.ledger.record(_open(writer), replace(genesis, last=last.last))
+
+
+def _added(end: Offsets, begin: Offsets) -> bool:
+    """Whether a partition without a position in `end` starts behind offset 0."""
+    return any(offset for tp, offset in begin.items() if tp not in end)

@@ -46,6 +46,11 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], allowed: Collection[
     return [_allowed(one) if one.item in allowed else one for one in found]
 
 
+def blocking_text(results: Iterable[ItemResult]) -> str:
+    """The items that do not fit, in a sentence; "" for none."""
+    return "; ".join(f"{one.item}: {one.why}" for one in results if one.blocks)
+
+
 def _allowed(one: ItemResult) -> ItemResult:
     if one.compatibility is not Compatibility.LOSES:
         return one
@@ -65,8 +70,16 @@ def _unknown(item: str, before: Any, after: Any) -> Iterable[ItemResult]:
 
 
 def _topics(item: str, before: Any, after: Any) -> Iterable[ItemResult]:
-    why = f"{before} became {after}: the ledger has the positions of the old ones; a new lane name begins elsewhere"
-    yield ItemResult(item=item, compatibility=Compatibility.INCOMPATIBLE, why=why)
+    if isinstance(before, str) or isinstance(after, str):
+        why = f"{before} became {after}: which topics a pattern leaves out is not known before Kafka is asked"
+        yield ItemResult(item=item, compatibility=Compatibility.INCOMPATIBLE, why=why)
+        return
+    for name in sorted({*after} - {*before}):
+        why = "is read from its first message on, or from the offset that source.start names for it"
+        yield ItemResult(item=f"{item}:{name}", compatibility=Compatibility.COMPATIBLE, why=why)
+    for name in sorted({*before} - {*after}):
+        why = "the ledger has its position, which a lane cannot give up; a new lane name begins without it"
+        yield ItemResult(item=f"{item}:{name}", compatibility=Compatibility.INCOMPATIBLE, why=why)
 
 
 def _routes(item: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[ItemResult]:

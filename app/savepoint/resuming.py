@@ -10,7 +10,7 @@ from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.errors import Refused
 from app.model.offsets import Offsets
-from app.savepoint.compatibility import compare
+from app.savepoint.compatibility import blocking_text, compare
 from app.savepoint.fingerprint import items
 from app.savepoint.savepoint import Savepoint
 from app.snapshot.target_info import looking, pinned, seen
@@ -25,10 +25,9 @@ def check_resumable(savepoint: Savepoint, settings: Settings, allowed: Collectio
             f"savepoint {savepoint.name} is of lane {savepoint.lane}, the configuration is of {settings.lane}",
             hint="surelane savepoint list shows those of each lane",
         )
-    if blocking := [one for one in compare(savepoint.items, items(settings), allowed) if one.blocks]:
+    if found := blocking_text(compare(savepoint.items, items(settings), allowed)):
         raise Refused(
-            f"the configuration does not go on from savepoint {savepoint.name}: "
-            + "; ".join(f"{one.item}: {one.why}" for one in blocking),
+            f"the configuration does not go on from savepoint {savepoint.name}: {found}",
             hint=f"surelane savepoint check {savepoint.name} has every item; --allow-non-restored accepts a loss",
         )
     with looking(settings) as connection, translated("savepoint: reading the target"):

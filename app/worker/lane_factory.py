@@ -105,13 +105,16 @@ def make_archive(settings: Settings, lane: str, pool: Pool) -> Archive | None:
     return Archive(folder, partial(messages_to_keep, pool, lane, config.level), config.level, rotation.notice)
 
 
-def any_is_new(writers: list[LaneWriter]) -> bool:
-    """Whether a lane has no ledger row yet, so that `source.start` applies."""
+def known_partitions(writers: Iterable[LaneWriter]) -> set[TopicPartition] | None:
+    """The partitions that the lanes' ledgers have positions of; None: a lane has no row yet, so `source.start`
+    applies."""
+    known: set[TopicPartition] = set()
     for writer in writers:
         with translated(f"lane {writer.name}: reading the ledger"), writer.engine.connect() as connection:
-            if writer.ledger.last(connection) is None:
-                return True
-    return False
+            if (last := writer.ledger.last(connection)) is None:
+                return None
+            known |= set(last.span.end)
+    return known
 
 
 def make_lane(

@@ -17,6 +17,7 @@ from app.errors import SurelaneError, Verdict
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.kafka.replayable import replayable
+from app.ledger.pauses import Pause, Pauses
 from app.ledger.stop_orders import StopOrders
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.gid import Gid
@@ -56,7 +57,7 @@ class Monitor:
         self._settings, self._writers, self._metrics = settings, writers, metrics
         self._broker = Broker(settings.source)
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
-        self._stop_orders = StopOrders(schema, settings.lane)
+        self._stop_orders, self._pauses = StopOrders(schema, settings.lane), Pauses(schema, settings.lane)
         self._verifications = Verifications(settings.target.db_schema)
         self._snapshots = Records(settings.target.db_schema)
         #: the newest snapshot, and the one that was checked last
@@ -69,6 +70,8 @@ class Monitor:
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         #: name of the savepoint for which the lanes have to stop; None: no order
         self.stop_ordered: str | None = None
+        #: None: the lanes may begin epochs
+        self.pause: Pause | None = None
         #: why the lanes have to stop: another writer took one over, or a topic is not the pinned one
         self.failure: SurelaneError | None = None
 
@@ -117,12 +120,22 @@ class Monitor:
                     )
                 if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
-                order = self._stop_orders.find(connection)
-                self.stop_ordered = None if order is None else order.savepoint
+                self._read_orders(connection)
             if last is not None:
                 self._lag(writer, last.span.end, partitions)
             self._metrics[writer.name].monitored(time.time())
         self._snapshot()
+
+    def read_orders(self) -> None:
+        """Read pause and order to stop, before the first round. Raises SurelaneError where the target is away."""
+        lane = next(iter(self._writers))
+        with translated(f"lane {lane}: monitoring"), self._engine(lane).begin() as connection:
+            self._read_orders(connection)
+
+    def _read_orders(self, connection: Connection) -> None:
+        order = self._stop_orders.find(connection)
+        self.stop_ordered = None if order is None else order.savepoint
+        self.pause = self._pauses.find(connection)
 
     def _engine(self, lane: str) -> Engine:
         if lane not in self._engines:

@@ -23,10 +23,11 @@ from app.config.settings import Settings
 from app.db.locks import lock_holder
 from app.dispatch.lane_stage import StagedSpan
 from app.dispatch.pool import Pool
-from app.errors import SurelaneError
+from app.errors import Refused, SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
+from app.ledger.pauses import PAUSED
 from app.metrics.health import Health
 from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
@@ -45,8 +46,9 @@ from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
 from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.epoch_forecast import EpochForecast
+from app.worker.epoch_gate import EpochGate
 from app.worker.epoch_source import EpochSource
-from app.worker.lane_factory import add_writers, any_is_new, check_total, commit_at_once
+from app.worker.lane_factory import add_writers, check_total, commit_at_once, known_partitions
 from app.worker.lane_writer import LaneWriter
 from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
@@ -101,8 +103,12 @@ class StreamingRun:
         self._closing.callback(self._broker.close)
         self._closing.callback(self._lanes.close)
         self._closing.callback(self._messages.close)
-        self._stop = threading.Event()
+        self._stop, self._until_caught_up = threading.Event(), False
         self._in_epoch = threading.Event()
+        self._monitor: Monitor | None = None
+        self._gate = EpochGate(settings.limits, self._is_paused, lambda: self._stop.is_set() or self._size.is_off)
+        #: the state that was recorded last
+        self._state = ""
         #: lock on the lanes: Spark's thread holds it during an epoch, this thread for a release between two epochs
         self._writing = threading.Lock()
         self._query: StreamingQuery | None = None
@@ -121,6 +127,7 @@ class StreamingRun:
 
     def say(self, state: str, error: str | None = None) -> None:
         """Record the lane's state in metrics and target, for `surelane status`; a failure is only logged."""
+        self._state = state
         for writer in self._writers.values():
             self._metrics[writer.name].set_state(state)
             try:
@@ -132,7 +139,9 @@ class StreamingRun:
 
     def run(self, stop: threading.Event, *, until_caught_up: bool) -> None:
         """Run until `stop` is set or, with `until_caught_up`, until all messages that Kafka has now are applied."""
-        self._stop = stop
+        self._stop, self._until_caught_up = stop, until_caught_up
+        if (rate := self._settings.limits.messages_per_second) is not None:
+            self._size.bound(rate)
         start = self._open()
         watch = ServerWatch(self._link, self._writers, self._settings.guard.message_timeout.total_seconds())
         self._closing.callback(watch.stop)
@@ -144,8 +153,9 @@ class StreamingRun:
         self._closing.callback(self._end_pending)
         self._closing.callback(self._watcher.stop)
         self._watcher.start()
-        monitor = Monitor(self._settings, self._writers, self._metrics, self._pool)
+        self._monitor = monitor = Monitor(self._settings, self._writers, self._metrics, self._pool)
         self._closing.callback(monitor.stop)
+        monitor.read_orders()
         monitor.start()
         reached = self._lanes.read
         first = start.updated(self._lanes.position)
@@ -213,12 +223,12 @@ class StreamingRun:
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)
-        begin = self._broker.start_offsets(settings.source.start) if any_is_new(writers) else Offsets()
+        begin, is_later = self._beginnings(writers)
         cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
         for writer in writers:
             if writer.archive is not None:
                 writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
-        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew)
+        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew or is_later)
         ids = {name: info.topic_id for name, info in topics.items()}
         self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, ids)
         self._terms = {}
@@ -229,6 +239,15 @@ class StreamingRun:
             self._stored[writer.partition] = stored = StoredMessages(self._messages.stored, self._broker.messages)
             self._lanes.open(writer, stored, publish, self._death, unread)
         return opened.start
+
+    def _beginnings(self, writers: list[LaneWriter]) -> tuple[Offsets, bool]:
+        """Where partitions begin that the ledger has no position of; whether one was added behind offset 0."""
+        known, start = known_partitions(writers), self._settings.source.start
+        if known is None:
+            return self._broker.start_offsets(start), False
+        added = self._broker.partitions() - known
+        begin = self._broker.added_offsets(start, added) if added else Offsets()
+        return begin, any(begin.values())
 
     def _open_again(self) -> Offsets:
         """Open the lanes with a new checkpoint: after filling, or for smaller epochs than the planned one."""
@@ -277,11 +296,8 @@ class StreamingRun:
     def _on_epoch(self, frame: DataFrame, number: int) -> None:
         """Spark's callback, on a thread of Py4J. Any error ends the query."""
         try:
-            if self._stop.is_set() or self._size.is_off:
-                raise StopRequested
-            self._in_epoch.set()
-            with self._writing:
-                self._process(number)
+            while not self._begun(number):
+                pass  # paused between the gate and the lock
             self.epochs += 1
             self._watcher.notice()
         except BaseException as error:
@@ -290,8 +306,20 @@ class StreamingRun:
         finally:
             self._in_epoch.clear()
 
+    def _begun(self, number: int) -> bool:
+        """Process the epoch once it may begin; False: a pause began before it. Raises StopRequested."""
+        if not self._gate.wait():
+            raise StopRequested
+        with self._writing:
+            if self._is_paused():
+                return False
+            self._in_epoch.set()
+            self._process(number)
+            return True
+
     def _process(self, number: int) -> None:
         span = self._checkpoint.span(number)
+        self._gate.begin(span.size)
         request = self._identity.of(span)
 
         def planned() -> pa.Table:
@@ -337,6 +365,25 @@ class StreamingRun:
             self._size.begin()
             lane.stage.ask(self._foresight.first(start, read))
 
+    def _is_paused(self) -> bool:
+        return self._monitor is not None and self._monitor.pause is not None
+
+    def _show_pause(self, monitor: Monitor) -> None:
+        """Record that the lanes are paused, once no epoch is in process or prepared, and the end of that."""
+        if monitor.pause is None:
+            if self._state == PAUSED:
+                log.info("resumed")
+                self.say("running")
+        elif self._until_caught_up:
+            raise Refused(f"the lane is {monitor.pause}: it cannot catch up", hint="surelane resume, then this again")
+        elif self._state != PAUSED and self._writing.acquire(blocking=False):
+            try:
+                if not self._pending.waiting:
+                    log.info("paused", because=str(monitor.pause))
+                    self.say(PAUSED)
+            finally:
+                self._writing.release()
+
     def _is_suspicious(self) -> bool:
         return any(writer.guard.is_suspicious for writer in self._writers.values())
 
@@ -365,6 +412,7 @@ class StreamingRun:
             if (self._stop.is_set() and self._at_rest()) or (self._size.is_off and self._is_settled()):
                 query.stop()
                 break
+            self._show_pause(monitor)
             self._release()
             time.sleep(LOOK_SECONDS)
         if failure := self._watcher.failure or monitor.failure:
@@ -377,7 +425,7 @@ class StreamingRun:
     def _release(self) -> None:
         """Apply requested releases between two epochs, without waiting for the next message."""
         wanting = [lane for lane in self._lanes if lane.wants_release]
-        if not wanting or self._stop.is_set() or not self._writing.acquire(blocking=False):
+        if not wanting or self._stop.is_set() or self._is_paused() or not self._writing.acquire(blocking=False):
             return
         try:
             if self._is_settled():

@@ -1,15 +1,20 @@
 """Where a lane begins and in which order it applies, with one topic and with several."""
 
+from typing import Any
+
 import pytest
 
+from app.config.settings import CommitMode
 from app.errors import ConfigInvalid, EnvironmentMissing
 from app.model.offsets import Offsets, TopicPartition
 from tests import messages as m
 from tests.fix_lane import MakeLane
+from tests.fix_recover import forget
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.messages import Debezium, Table
 from tests.oracle import equals_oracle, questions
+from tools.devstack import Kafka
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 PARENT = Table("parent", {"id": m.INT, "v": m.TEXT})
@@ -141,6 +146,36 @@ def test_a_topic_that_comes_while_the_lane_runs(lane: MakeLane, target: Target, 
     made.until_caught_up(first, later)
     made.stop()
     questions(target, first, later)
+
+
+@pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize(("deleted", "start"), [(0, None), (2, None), (0, 3)], ids=["whole", "deleted", "named"])
+def test_a_topic_that_is_added(
+    mode: CommitMode, deleted: int, start: int | None, lane: MakeLane, target: Target, kafka: Kafka, new_topic: NewTopic
+) -> None:
+    """Its first messages are gone, or an offset is named: a new checkpoint begins there. An epoch is pending then."""
+    target.create(FLAT, PARENT)
+    d, first, later = Debezium(), new_topic(), new_topic()
+    first.send(five(d))
+    later.send([d.create(PARENT, {"id": number, "v": "a"}) for number in range(5)])
+    made = lane(mode, topics=(first,))
+    made.run_until_caught_up()
+    first.send([d.create(FLAT, {"id": 6, "v": "a"})])
+    if deleted:
+        forget(kafka, later.name, deleted)
+    source: dict[str, Any] = {"topics": [first.name, later.name]}
+    if start is not None:
+        source["start"] = {first.name: {0: 0}, later.name: {0: start}}
+    made = made.changed(source=source)
+    made.run_until_caught_up()
+    first.send([d.create(FLAT, {"id": 7, "v": "a"})])
+    later.send([d.create(PARENT, {"id": 7, "v": "a"})])
+    made.run_until_caught_up()
+    assert len(target.rows("public.flat")) == 7
+    assert sorted(target.rows("public.parent")) == [(number,) for number in (*range(start or deleted, 5), 7)]
+    assert target.prepared() == []
+    ((consumed,),) = target.execute("select sum(consumed) from surelane.ledger")
+    assert consumed == 7 + 6 - (start or deleted)
 
 
 def test_the_ledger_knows_both_ends_of_every_epoch(lane: MakeLane, target: Target, topic: Topic) -> None:

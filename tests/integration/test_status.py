@@ -22,6 +22,7 @@ KEYS = [
     "lag_messages",
     "lag_seconds",
     "plans",
+    "pause",
     "in_doubt",
     "last_error",
     "writer",
@@ -72,6 +73,15 @@ def test_a_lane_that_never_started(migrated: Site) -> None:
     assert ended.json["position"] == {}
     assert ended.json["lag_messages"] == 3
     assert ended.json["lag_seconds"] > 0
+    assert ended.json["pause"] is None
+
+
+def test_a_pause(migrated: Site) -> None:
+    placed = migrated.surelane("pause", "--reason", "REINDEX", "--json").json
+    found = migrated.surelane("status", "--json").json
+    assert (found["state"], found["pause"]) == ("stopped", placed["pause"])
+    assert found["pause"]["reason"] == "REINDEX"
+    assert f"paused by {found['pause']['by']}" in migrated.surelane("status").out
 
 
 def test_before_the_migration(site: Site) -> None:

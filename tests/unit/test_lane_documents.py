@@ -1,4 +1,4 @@
-"""The text of status, doctor, migrate, recover, snapshot and replay is made from what their `--json` prints alone."""
+"""The text of a verb that is about a lane as a whole is made from what its `--json` prints alone."""
 
 import datetime
 import math
@@ -17,6 +17,7 @@ from app.cli.doctor_checks.finding import fault, ok
 from app.cli.gap_view import gaps_document, gaps_text
 from app.cli.lane_status import LaneStatus, Report, StageStatus, WriterStatus
 from app.cli.migrate import migrated_text
+from app.cli.pause import paused_text
 from app.cli.recover_view import (
     course_text,
     plan_document,
@@ -28,6 +29,7 @@ from app.cli.recover_view import (
 )
 from app.cli.rendering import Document
 from app.cli.replay_view import SHOWN, replayed_document, replayed_text
+from app.cli.resume import resumed_text as pause_ended_text
 from app.cli.snapshot_view import (
     listing_document,
     listing_text,
@@ -41,6 +43,7 @@ from app.cli.snapshot_view import (
 from app.cli.status import status_document, status_text
 from app.config.settings import SnapshotDriver
 from app.errors import Unreachable
+from app.ledger.pauses import Pause
 from app.model.counts import Counts
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Position, Span, TopicPartition
@@ -80,6 +83,7 @@ SEEN = InFlightView(
         in_flight(OTHER, SpanState.STAGED),
     ),
 )
+PAUSE = Pause(by="me@here", at=AT, reason="why")
 LANE = LaneStatus(
     lane="orders",
     state="running",
@@ -89,6 +93,7 @@ LANE = LaneStatus(
     lag_messages=12_345,
     lag_seconds=1_234.56,
     plans={"deletes-first": 1_200, "faithful": 3},
+    pause=PAUSE,
     in_doubt=("surelane:orders:1:3",),
     last_error="no table [shop.orders] \x1b[2J",
     writer=WriterStatus(host="h", pid=4, since=AT, backend=77, client=None),
@@ -103,6 +108,7 @@ NEW = LaneStatus(
     lag_messages=None,
     lag_seconds=None,
     plans={},
+    pause=None,
     in_doubt=(),
     last_error=None,
     writer=None,
@@ -206,13 +212,25 @@ def gaps(*found: Gap, done: bool = False) -> Document:
             status_document(Report(status=LANE, lanes=(), trouble=None)),
             status_text,
             "1 on h1, 1 on h2; 1 idle|5.0 of 64.0 MiB|no table [shop.orders] \\u001b[2J|since 2024-02-03 02:05:06 UTC|"
-            "12,345 messages, oldest 1,234.6 s|kept messages|11 on h1, slot 0|shop[0] 3 to 9",
+            "12,345 messages, oldest 1,234.6 s|kept messages|11 on h1, slot 0|shop[0] 3 to 9|"
+            "paused by me@here, 2024-02-03 02:05:06 UTC: why",
         ),
         (
             status_document(Report(status=NEW, lanes=(LANE, NEW), trouble=Unreachable("no broker"))),
             status_text,
             "never started|shop[0]@5, shop[1]@7|the lag is not known: no broker",
         ),
+        (
+            {"lane": "orders", "pause": PAUSE.as_json(), "running": []},
+            paused_text,
+            "lane orders is paused by me@here, 2024-02-03 02:05:06 UTC: why|it does not run now",
+        ),
+        (
+            {"lane": "orders", "pause": replace(PAUSE, reason=None).as_json()},
+            pause_ended_text,
+            "lane orders goes on: it was paused by me@here, 2024-02-03 02:05:06 UTC\n",
+        ),
+        ({"lane": "orders", "pause": None}, pause_ended_text, "lane orders has no pause"),
         (
             findings_document("orders", [ok("a", "fine"), fault("b", "bad [x]", "do that")]),
             findings_text,

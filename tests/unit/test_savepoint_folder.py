@@ -22,6 +22,7 @@ from app.cli.savepoint_view import (
     shown_text,
     verified_text,
 )
+from app.cli.upgrade import upgraded_document, upgraded_text
 from app.config.settings import Settings
 from app.errors import Refused
 from app.model.offsets import Offsets, TopicPartition
@@ -29,6 +30,7 @@ from app.savepoint.compatibility import Compatibility, compare
 from app.savepoint.fingerprint import fingerprint, items
 from app.savepoint.folder import CONTENT, SUMS, SavepointFolder
 from app.savepoint.savepoint import SavedLane, Savepoint, Versions
+from app.savepoint.upgrading import Upgraded
 from app.snapshot.manifest import LanePosition
 from tests.documents import check_text
 
@@ -150,7 +152,11 @@ def test_the_same_configuration() -> None:
 
 
 CASES: list[tuple[dict[str, dict[str, Any]], dict[str, Compatibility]]] = [
-    ({"source": {"topics": ["shop.cdc", "more"]}}, {"topics": Compatibility.INCOMPATIBLE}),
+    ({"source": {"topics": ["shop.cdc", "more"]}}, {"topics:more": Compatibility.COMPATIBLE}),
+    (
+        {"source": {"topics": ["more"]}},
+        {"topics:more": Compatibility.COMPATIBLE, "topics:shop.cdc": Compatibility.INCOMPATIBLE},
+    ),
     ({"source": {"order": "partition"}}, {"order": Compatibility.INCOMPATIBLE}),
     ({"target": {"schema": "other"}}, {"schema": Compatibility.INCOMPATIBLE}),
     ({"epoch": {"align": "source-transaction"}}, {"align": Compatibility.COMPATIBLE}),
@@ -188,6 +194,10 @@ def test_an_item_of_another_version_is_incompatible() -> None:
     assert [one.item for one in found({**ITEMS, "newer": 1}, ITEMS) if one.blocks] == ["newer"]
 
 
+def upgraded(*, before: str) -> Upgraded:
+    return Upgraded(savepoint=savepoint(), old="surelane 1", new="surelane 2", before=before, after="0018")
+
+
 @pytest.mark.parametrize(
     ("document", "text", "has"),
     [
@@ -204,6 +214,13 @@ def test_an_item_of_another_version_is_incompatible() -> None:
         ),
         ({"name": "one", "usable": False, "problem": "half"}, verified_text, "one: cannot be used: half"),
         (checked_document("one", compare(ITEMS, ITEMS)), checked_text, "topics|same"),
+        (
+            upgraded_document(upgraded(before="0017"), Path("a b.yaml")),
+            upgraded_text,
+            "lane orders: surelane 1 stopped it at shop.cdc[0]@120, savepoint one|from revision 0017 to 0018|"
+            "start surelane 2: surelane run --from-savepoint one --config 'a b.yaml'",
+        ),
+        (upgraded_document(upgraded(before="0018"), None), upgraded_text, "as before: the old version may go on, too"),
     ],
 )
 def test_the_text_is_made_from_the_json(
