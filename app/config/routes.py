@@ -66,6 +66,10 @@ class Routes:
         halves = [(route.target_schema, route.target_table) for route in self._routes]
         return [(schema, table) for schema, table in halves if "*" not in schema + table]
 
+    def schemas(self) -> set[str]:
+        """Schemas that a route names without `*`."""
+        return {route.target_schema for route in self._routes if "*" not in route.target_schema}
+
     def __repr__(self) -> str:
         return f"Routes({self._tables!r})"
 

@@ -317,6 +317,17 @@ class TargetSettings(_Section):
     def _routes_make_sense(cls, tables: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         return values.routes(tables, info.data.get("db_schema"))
 
+    def in_schema(self, schema: str) -> Self:
+        """The same with all of its tables in one schema."""
+
+        def moved(table: str) -> str:
+            return f"{schema}.{table.partition('.')[2]}"
+
+        tables = {source: moved(table) for source, table in self.tables.items()}
+        return self.model_copy(
+            update={"tables": tables, "keys": {moved(table): key for table, key in self.keys.items()}}
+        )
+
 
 class Align(enum.StrEnum):
     """Where epochs end."""

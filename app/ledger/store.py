@@ -269,6 +269,12 @@ class Ledger:
         values = [{"lane": self.lane, "topic": name, "topic_id": topic_id} for name, topic_id in topic_ids.items()]
         connection.execute(insert(topic), values)
 
+    def forget(self, connection: Connection) -> None:
+        """Delete position, pins and state of a lane that was given up. Its generations stay: they fence its writers."""
+        tables = self._tables
+        for table in (tables.ledger, tables.topic, tables.lane, tables.state):
+            connection.execute(delete(table).where(table.c.lane == self.lane))
+
     def set_state(self, connection: Connection, state: str, last_error: str | None = None) -> None:
         """Record the writer's state, for `surelane status` only."""
         values = {"state": state, "last_error": last_error, "changed_at": func.clock_timestamp()}

@@ -35,9 +35,10 @@ class EpochRecord:
     last: LastMessages = field(default_factory=dict, hash=False)
 
     @classmethod
-    def genesis(cls, lane: str, generation: int, start: Offsets) -> Self:
+    def genesis(cls, lane: str, generation: int, start: Offsets, last: LastMessages | None = None) -> Self:
         """A lane's first row: its start position, against which the first epoch's start is checked."""
-        return cls(lane=lane, generation=generation, epoch=GENESIS, span=Span(start=start, end=start))
+        span = Span(start=start, end=start)
+        return cls(lane=lane, generation=generation, epoch=GENESIS, span=span, last=last or {})
 
     @property
     def read(self) -> Offsets:

@@ -15,6 +15,7 @@ from app.db.direct import check_direct
 from app.db.locks import TRY_SECONDS, lock_holder, terminate, try_lock
 from app.db.sqlstate import translated
 from app.errors import Diverged, Unreachable
+from app.ledger.shadow_copies import ShadowCopies
 from app.ledger.stop_orders import StopOrders
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.epoch import EpochRecord
@@ -147,9 +148,10 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
     with translated(f"lane {writer.name}: connecting to the target"):
         writer.connection = connection = writer.engine.connect()
         check_direct(writer.engine, connection)
-        orders = StopOrders(writer.ledger.schema, configured(writer.name))
+        orders, copies = StopOrders(writer.ledger.schema, configured(writer.name)), ShadowCopies(writer.ledger.schema)
         with connection.begin():
             orders.check(connection)
+            copies.check_original(connection, configured(writer.name))
             newest = writer.ledger.newest_checkpoint(connection)
             wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint
             if writer.generation:
@@ -159,6 +161,7 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
         _lock(writer, connection)
         with connection.begin():
             orders.check(connection)  # again: an order waits for a free lock, and no epoch follows it
+            copies.check_original(connection, configured(writer.name))
         return wanted
 
 

@@ -83,8 +83,7 @@ class RebuildPlace:
             breaker = BreakerSettings(messages=breaker.messages + known_skips, minutes=breaker.minutes)
         target = {"url": self.url, "owner_role": self.owner_role, "db_schema": self.own}
         if self.schema is not None:
-            target["tables"] = {source: self._moved(table) for source, table in original.tables.items()}
-            target["keys"] = {self._moved(table): key for table, key in original.keys.items()}
+            original = original.in_schema(self.schema)
         return self.settings.model_copy(
             update={
                 "target": original.model_copy(update=target),
@@ -94,7 +93,3 @@ class RebuildPlace:
                 "commit": Commit.LEDGER,
             }
         )
-
-    def _moved(self, table: str) -> str:
-        """`schema.table` in the replay for one of the target."""
-        return f"{self.schema}.{table.partition('.')[2]}"

@@ -9,8 +9,10 @@ from sqlalchemy import Connection, text
 from app.db.sql import literal, quoted, run
 from app.errors import Refused
 from app.model.offsets import Offsets, Span
-from app.verify.pairs import REPLAY_MARK
+from app.verify.pairs import OWN_MARK
 
+#: prefix of the comment on a replay's schema
+_MARK = f"{OWN_MARK}replay "
 _COMMENT = text("select obj_description(oid, 'pg_namespace') from pg_namespace where nspname = :schema")
 
 
@@ -45,7 +47,7 @@ def exists(connection: Connection, schema: str) -> bool:
 def is_marked(connection: Connection, schema: str) -> bool:
     """Whether the schema was made for a replay."""
     found = connection.execute(_COMMENT, {"schema": schema}).scalar_one_or_none()
-    return bool(found and found.startswith(REPLAY_MARK))
+    return bool(found and found.startswith(_MARK))
 
 
 def find(connection: Connection, own: str) -> ReplayMetadata | None:
@@ -54,7 +56,7 @@ def find(connection: Connection, own: str) -> ReplayMetadata | None:
     if row is None:
         return None
     try:
-        fields = json.loads((row[0] or "").removeprefix(REPLAY_MARK))
+        fields = json.loads((row[0] or "").removeprefix(_MARK))
         start, goal = Offsets.from_nested(fields.pop("start")), Offsets.from_nested(fields.pop("goal"))
         return ReplayMetadata(**fields, start=start, goal=goal)
     except (ValueError, TypeError, KeyError):
@@ -72,4 +74,4 @@ def write(connection: Connection, own: str, mark: ReplayMetadata) -> None:
 
 def comment(connection: Connection, schema: str, words: str) -> None:
     """Mark a schema as one of a replay."""
-    run(connection, f"comment on schema {quoted(schema)} is {literal(f'{REPLAY_MARK}{words}')}")
+    run(connection, f"comment on schema {quoted(schema)} is {literal(f'{_MARK}{words}')}")

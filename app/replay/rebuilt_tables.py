@@ -23,7 +23,7 @@ from app.snapshot import postgres_programs as programs
 from app.snapshot.postgres_programs import Connecting, Programs
 from app.snapshot.snapshot_directory import Progress
 from app.snapshot.target_info import server
-from app.verify.pairs import REPLAY_MARK, table_names
+from app.verify.pairs import OWN_MARK, table_names
 
 _MARKED = text("""
     select nspname from pg_namespace where starts_with(obj_description(oid, 'pg_namespace'), :mark) order by 1
@@ -167,7 +167,7 @@ def copy_there(target: Connection, place: RebuildPlace, progress: Progress) -> N
     found = Programs(Path(folder) if folder else None)
     dump, restore = (found.find(name, at_least=major) for name in ("pg_dump", "pg_restore"))
     programs.restores_into(restore, major)
-    marked = target.execute(_MARKED, {"mark": REPLAY_MARK}).scalars().all()
+    marked = target.execute(_MARKED, {"mark": OWN_MARK}).scalars().all()
     role = settings.target.owner_role
     with tempfile.TemporaryDirectory(prefix="surelane-") as there:
         file = str(Path(there) / "schema.dump")

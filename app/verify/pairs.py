@@ -16,8 +16,8 @@ from app.verify.pair import Pair
 
 Name = tuple[str, str]
 
-#: prefix of the comment on a replay's schema, whose tables are not the lane's
-REPLAY_MARK = "Surelane: replay "
+#: prefix of the comment on a schema whose tables are not the lane's: a replay's, a shadow copy's
+OWN_MARK = "Surelane: "
 #: a partitioned table is compared as a whole where that is possible
 _TABLES = text("""
     select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -32,8 +32,9 @@ _PATTERN = 'write it like "public.orders" or "public.*"'
 
 
 def table_names(connection: Connection, own: str, *, only: str | None = None, partitions: bool = False) -> list[Name]:
-    """Tables that belong neither to Postgres, nor to the schema `own`, nor to a replay; `only`: those of one schema."""
-    values = {"own": own, "only": only, "partitions": partitions, "mark": REPLAY_MARK}
+    """Tables that belong neither to Postgres, nor to the schema `own`, nor to a replay or a shadow copy; `only`: of one
+    schema."""
+    values = {"own": own, "only": only, "partitions": partitions, "mark": OWN_MARK}
     return [(row[0], row[1]) for row in connection.execute(_TABLES, values)]
 
 

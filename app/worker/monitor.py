@@ -18,6 +18,7 @@ from app.kafka.broker import Broker
 from app.kafka.lag import measure
 from app.kafka.replayable import replayable
 from app.ledger.pauses import Pause, Pauses
+from app.ledger.shadow_copies import ShadowCopies
 from app.ledger.stop_orders import StopOrders
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.gid import Gid
@@ -57,6 +58,7 @@ class Monitor:
         self._settings, self._writers, self._metrics = settings, writers, metrics
         self._broker = Broker(settings.source)
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
+        self._copies = ShadowCopies(schema)
         self._stop_orders, self._pauses = StopOrders(schema, settings.lane), Pauses(schema, settings.lane)
         self._verifications = Verifications(settings.target.db_schema)
         self._snapshots = Records(settings.target.db_schema)
@@ -68,8 +70,10 @@ class Monitor:
         self._rounds = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
-        #: name of the savepoint for which the lanes have to stop; None: no order
-        self.stop_ordered: str | None = None
+        #: why the lanes have to stop at the epoch's end; None: they go on
+        self.stop_because: str | None = None
+        #: schema of the shadow copy that the lanes have to write; None: the configured tables
+        self.copy_schema: str | None = None
         #: None: the lanes may begin epochs
         self.pause: Pause | None = None
         #: why the lanes have to stop: another writer took one over, or a topic is not the pinned one
@@ -133,9 +137,16 @@ class Monitor:
             self._read_orders(connection)
 
     def _read_orders(self, connection: Connection) -> None:
+        pause = self._pauses.find(connection)  # before the copies: a switch changes them, and ends the pause
         order = self._stop_orders.find(connection)
-        self.stop_ordered = None if order is None else order.savepoint
-        self.pause = self._pauses.find(connection)
+        successor = self._copies.successor(connection, self._settings.lane)
+        if order is not None:
+            self.stop_because = f"savepoint {order.savepoint}"
+        elif successor is not None:
+            self.stop_because = f"lane {successor.lane} writes the tables"
+        copy = self._copies.find(connection, self._settings.lane)
+        self.copy_schema = copy.schema_now if copy is not None else None
+        self.pause = pause
 
     def _engine(self, lane: str) -> Engine:
         if lane not in self._engines:

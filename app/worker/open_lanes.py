@@ -21,7 +21,9 @@ class OpenLanes:
     """Opens lanes and closes them; divides an epoch among them. Their writers are the caller's."""
 
     def __init__(self, settings: Settings, metrics: Mapping[str, LaneMetrics], pool: Pool, link: Link) -> None:
-        self._settings, self._metrics, self._pool, self._link = settings, metrics, pool, link
+        #: `target.tables` as they are now, see `app.shadow`
+        self.settings = settings
+        self._metrics, self._pool, self._link = metrics, pool, link
         self._lanes: dict[TopicPartition | None, Lane] = {}
 
     def __iter__(self) -> Iterator[Lane]:
@@ -38,7 +40,7 @@ class OpenLanes:
         """Make the lane of an opened writer, in place of its earlier one. The parameters are `make_lane`'s."""
         metrics, pool, link = self._metrics[writer.name], self._pool, self._link
         self._lanes[writer.partition] = make_lane(
-            self._settings, writer, metrics, stored, publish, pool, link, death, unread
+            self.settings, writer, metrics, stored, publish, pool, link, death, unread
         )
 
     def close(self) -> None:

@@ -21,13 +21,15 @@ from sqlalchemy.exc import SQLAlchemyError
 from app.archive.reader import ArchiveReader
 from app.config.settings import Settings
 from app.db.locks import lock_holder
+from app.db.sqlstate import translated
 from app.dispatch.lane_stage import StagedSpan
 from app.dispatch.pool import Pool
-from app.errors import Refused, SurelaneError
+from app.errors import Contended, Refused, SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
 from app.ledger.pauses import PAUSED
+from app.ledger.shadow_copies import ShadowCopies, in_copy
 from app.metrics.health import Health
 from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
@@ -109,6 +111,8 @@ class StreamingRun:
         self._gate = EpochGate(settings.limits, self._is_paused, lambda: self._stop.is_set() or self._size.is_off)
         #: the state that was recorded last
         self._state = ""
+        #: schema that the lanes write in place of the configured ones
+        self._copy_schema: str | None = None
         #: lock on the lanes: Spark's thread holds it during an epoch, this thread for a release between two epochs
         self._writing = threading.Lock()
         self._query: StreamingQuery | None = None
@@ -223,6 +227,7 @@ class StreamingRun:
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)
+        self._copy_schema = self._find_copy(writers[0])
         begin, is_later = self._beginnings(writers)
         cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
         for writer in writers:
@@ -239,6 +244,14 @@ class StreamingRun:
             self._stored[writer.partition] = stored = StoredMessages(self._messages.stored, self._broker.messages)
             self._lanes.open(writer, stored, publish, self._death, unread)
         return opened.start
+
+    def _find_copy(self, writer: LaneWriter) -> str | None:
+        """Let the lanes write the shadow copy that is theirs; returns its schema, None: the configured tables."""
+        settings = self._settings
+        with translated(f"lane {writer.name}: looking for a shadow copy"), writer.engine.connect() as connection:
+            copy = ShadowCopies(settings.target.db_schema).find(connection, settings.lane)
+        self._lanes.settings = in_copy(settings, copy)
+        return copy.schema_now if copy is not None else None
 
     def _beginnings(self, writers: list[LaneWriter]) -> tuple[Offsets, bool]:
         """Where partitions begin that the ledger has no position of; whether one was added behind offset 0."""
@@ -313,9 +326,21 @@ class StreamingRun:
         with self._writing:
             if self._is_paused():
                 return False
+            self._check_tables()
             self._in_epoch.set()
             self._process(number)
             return True
+
+    def _check_tables(self) -> None:
+        """Raises StopRequested where another lane writes the tables now, Contended where a switch has moved them."""
+        if self._monitor is None:
+            return
+        if self._monitor.stop_because is not None:
+            raise StopRequested
+        if self._monitor.copy_schema != self._copy_schema:
+            raise Contended(
+                f"lane {self._settings.lane}: its tables have changed their schema", hint="nothing: it opens them anew"
+            )
 
     def _process(self, number: int) -> None:
         span = self._checkpoint.span(number)
@@ -406,8 +431,8 @@ class StreamingRun:
             if self._watcher.failure or monitor.failure:
                 query.stop()
                 break
-            if monitor.stop_ordered is not None and not self._stop.is_set():
-                log.info("stopping at the end of the epoch", because=f"savepoint {monitor.stop_ordered}")
+            if monitor.stop_because is not None and not self._stop.is_set():
+                log.info("stopping at the end of the epoch", because=monitor.stop_because)
                 self._stop.set()
             if (self._stop.is_set() and self._at_rest()) or (self._size.is_off and self._is_settled()):
                 query.stop()

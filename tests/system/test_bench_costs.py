@@ -43,6 +43,12 @@ def test_each_command_measures_and_checks(tmp_path: Path, stack_name: str) -> No
     assert 0 < killed["first_epoch_seconds"] <= killed["caught_up_seconds"] + 0.1
     assert "not judged" not in verdicts(judged)
 
+    options = ("--rates=200", "--triggers=0 seconds,1 second", "--before=4", "--after=2")
+    *curve, judged = measure(tmp_path, "bench-recovery", *options, stack)
+    assert [(one["trigger"], one["correct"]) for one in curve] == [("0 seconds", True), ("1 second", True)]
+    assert curve[0]["epochs_before_kill"] > curve[1]["epochs_before_kill"]
+    assert judged["correct"]
+
     *samples, soak = measure(tmp_path, "bench-soak", "--minutes=0.1", "--rate=200", "--every=1", stack)
     assert soak["correct"]
     assert len(samples) >= 3

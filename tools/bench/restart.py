@@ -21,6 +21,7 @@ from tools.bench.drain import LIMIT_SECONDS, RUNNING
 from tools.bench.goals import Goal
 from tools.bench.lane import LaneFailed
 from tools.bench.latency import LOOK_SECONDS, MODE, Sightings, is_true, quantiles, until, visible
+from tools.bench.machine import Snapshot
 from tools.bench.pacer import Paced, pace
 from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
 from tools.bench.shape import Shape
@@ -46,6 +47,8 @@ class Load:
     #: seconds before the kill, and after it
     before: int
     after: int
+    #: `epoch.trigger`: how long an epoch's messages are gathered
+    trigger: str = "0 seconds"
 
     @property
     def messages(self) -> int:
@@ -62,11 +65,17 @@ def measure(servers: Servers, load: Load) -> dict[str, object]:
         probe.cursor() as cursor,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
     ):
-        with lane.running(servers, MODE, TOPIC, until_caught_up=False) as first:
+        settings = {"epoch": {"trigger": load.trigger}}
+        with lane.running(servers, MODE, TOPIC, until_caught_up=False, settings=settings) as first:
             until(lambda: is_true(cursor, RUNNING), first, "the lane to run", LIMIT_SECONDS)
             pacing = source.submit(pace, servers.bootstrap, TOPIC, load.rate, load.messages, SHAPE)
+            warm = round(load.rate * load.before * WARM_UP_SHARE)
+            until(lambda: sightings.look(cursor) >= warm, first, "the warm-up", LIMIT_SECONDS)
+            start, warmed = Snapshot.of({**servers.cpu(), **first.cpu()}), time.time()
             seen = load.rate * load.before
             until(lambda: sightings.look(cursor) >= seen, first, "the load before the kill", LIMIT_SECONDS)
+            used = Snapshot.of({**servers.cpu(), **first.cpu()}).since(start)
+            epochs = [epoch for epoch in first.epochs() if epoch.at >= warmed]
             generation = _generation(cursor)
             first.kill()
         in_doubt = servers.prepared()
@@ -89,6 +98,9 @@ def measure(servers: Servers, load: Load) -> dict[str, object]:
         "caught_up_seconds": back.caught_up,
         "as_before_seconds": back.as_before,
         **{f"before_{name}": value for name, value in back.before.items()},
+        **used,
+        "epochs_before_kill": len(epochs),
+        "messages_before_kill": seen - warm,
         "in_doubt_at_kill": in_doubt,
         "prepared_left": prepared,
         "exit_status": status,

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tools.bench import burst, goals, page, restart, results, servers
 from tools.bench.goals import Goal
+from tools.bench.lane import PARTS
 from tools.bench.page import Section, Table
 from tools.bench.report import console, say
 from tools.bench.servers import Servers
@@ -52,6 +54,56 @@ def restarts(wanted: Wanted, load: restart.Load) -> bool:
         "ends, nothing is left prepared."
     )
     return _finished(wanted, "restart", "Killed under load", text, _restarts(done), restart.goals(done), done)
+
+
+def recoveries(wanted: Wanted, loads: Sequence[restart.Load]) -> bool:
+    """Run bench-recovery; returns False if a lane failed, or left a wrong table or a prepared transaction."""
+    done: list[_Result] = []
+    say("starting Kafka and Postgres")
+    with servers.running(wanted.stack) as up:
+        for load in loads:
+            for run in range(1, wanted.runs + 1):
+                say(f"recovery: {load.rate:,} messages/s, an epoch each {load.trigger}, run {run} of {wanted.runs}")
+                what = {"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger, "run": run}
+                measure = partial(restart.measure, up, load)
+                result = results.stamped("recovery", results.tried(what, measure))
+                results.emit(result)
+                say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
+                done.append(result)
+    text = (
+        "What larger epochs cost and save. A lane, mode two-phase, at a steady rate, with `epoch.trigger` as in the "
+        f"table: an epoch gathers what came meanwhile. Latency and CPU of the second half of {loads[0].before} s; then "
+        "SIGKILL to all of its processes, started again at once. CPU is of the lane's processes and of Postgres, in "
+        "milliseconds for 1,000 messages. The rest is measured as under *Killed under load*; a lag under a second is "
+        "reached late or never where epochs gather for longer."
+    )
+    return _finished(wanted, "recovery", "Epoch size and recovery", text, _curve(done), (), done)
+
+
+def _curve(done: Sequence[Mapping[str, Any]]) -> Table:
+    columns = (
+        *("messages/s", "trigger", "messages an epoch", "p50 ms", "p99 ms", "CPU ms for 1,000"),
+        *("first new epoch, s", "lag under 1 s, s", "in doubt at the kill", "state"),
+    )
+    rows = [
+        (
+            f"{one['asked_rate']:,}",
+            str(one["trigger"]),
+            f"{one['messages_before_kill'] / max(1, one['epochs_before_kill']):,.0f}" if one["correct"] else "",
+            *[_seconds(one.get(f"before_{name}_milliseconds"), 0) for name in ("p50", "p99")],
+            _cpu(one) if one["correct"] else "",
+            *[_seconds(one.get(figure)) for figure in restart.FIGURES[:2]],
+            str(one.get("in_doubt_at_kill", "")),
+            state(one),
+        )
+        for one in done
+    ]
+    return Table(title="Recovery", columns=columns, rows=rows)
+
+
+def _cpu(one: Mapping[str, Any]) -> str:
+    seconds = sum(used for name, used in one["cpu_seconds"].items() if name in (*PARTS, "tasks", "postgres"))
+    return f"{seconds * 1e6 / one['messages_before_kill']:,.0f}"
 
 
 def _measured(name: str, wanted: Wanted, what: _Result, measure: Callable[[Servers], _Result]) -> list[_Result]:

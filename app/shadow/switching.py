@@ -1,0 +1,312 @@
+"""Switches a lane's tables and its shadow copy, back again, and drops what is not in use."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from app.config.settings import Settings
+from app.db.prepared import prepared
+from app.db.sql import literal, quoted, run
+from app.db.sqlstate import translated
+from app.errors import Refused
+from app.ledger.held_lanes import held_lanes
+from app.ledger.migrations import check_revision
+from app.ledger.pauses import Pauses
+from app.ledger.shadow_copies import ShadowCopies, ShadowCopy, ShadowState, TableName
+from app.ledger.store import Ledger
+from app.model.gid import Gid
+from app.model.offsets import Offsets
+from app.recover.pausing import pause
+from app.shadow.connection import connected
+from app.verify.pairs import OWN_MARK
+
+#: seconds between two looks at the position of the copy
+LOOK_SECONDS = 0.1
+#: offsets that the copy may be behind when the original is paused: what it reads in a moment
+NEAR = 10_000
+#: milliseconds to wait for the locks of the tables
+LOCK_MS = 3_000
+#: views, and foreign keys from other tables, know a table by its oid: they go where it goes
+_DEPENDENTS = text("""
+    select distinct case v.relkind when 'v' then 'view ' else 'materialized view ' end || v.oid::regclass as name
+    from pg_depend d join pg_rewrite r on r.oid = d.objid and d.classid = 'pg_rewrite'::regclass
+    join pg_class v on v.oid = r.ev_class and v.relkind in ('v', 'm')
+    where d.refclassid = 'pg_class'::regclass and d.refobjid = any(:oids)
+    union
+    select 'foreign key ' || conname || ' of ' || conrelid::regclass from pg_constraint
+    where contype = 'f' and confrelid = any(:oids) and conrelid <> all(:oids)
+    order by 1
+""")
+_OIDS = text("""
+    select c.oid from unnest(cast(:schemas as text[]), cast(:tables as text[])) as t(schema_name, table_name)
+    join pg_namespace n on n.nspname = t.schema_name
+    join pg_class c on c.relnamespace = n.oid and c.relname = t.table_name
+""")
+#: sequences of the two tables' columns, by column
+_SEQUENCES = text("""
+    select a.attname, pg_get_serial_sequence(cast(:old as text), a.attname) as old,
+           pg_get_serial_sequence(cast(:new as text), a.attname) as new
+    from pg_attribute a join pg_attribute b on b.attname = a.attname and b.attrelid = cast(:old as regclass)
+    where a.attrelid = cast(:new as regclass) and a.attnum > 0 and not a.attisdropped
+""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switched:
+    copy: ShadowCopy
+    #: where both lanes were
+    original: Offsets
+    position: Offsets
+    #: seconds in which no lane wrote the tables
+    paused_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowStatus:
+    copy: ShadowCopy
+    original: Offsets
+    position: Offsets
+
+    @property
+    def behind(self) -> int:
+        """Offsets that the original has applied and the copy has not."""
+        return self.position.left_to(self.original)
+
+
+def status(settings: Settings) -> ShadowStatus | None:
+    """The copy in which the lane of `settings` has a part."""
+    with _looking(settings) as connection, connection.begin():
+        copy = ShadowCopies(settings.target.db_schema).of(connection, settings.lane)
+        return None if copy is None else _status(connection, settings, copy)
+
+
+def switch(settings: Settings, by: str, *, seconds: float, progress: Callable[[str], None]) -> Switched:
+    """Give the copy the original tables' names. `settings`: of the second lane; `seconds`: how long the original may be
+    paused. Raises Refused, with both lanes going on as before."""
+    with _looking(settings) as connection:
+        copy = _found(connection, settings, ShadowState.FOLLOWING)
+        _check_dependents(connection, copy)
+        _near(connection, settings, copy, progress)
+        begun = time.monotonic()
+        reason = f"shadow switch to {copy.lane}"
+        with _paused(connection, settings, (copy.original,), by, reason, seconds, progress):
+            found = _caught_up(connection, settings, copy, begun + seconds, progress)
+            with _paused(connection, settings, (copy.lane,), by, reason, seconds, progress), connection.begin():
+                _lock(connection, settings, copy, ShadowState.FOLLOWING)
+                _sequences(connection, copy)
+                _move(connection, copy.old_tables, copy.old_schema, back=False)
+                _move(connection, copy.new_tables, copy.copy_schema, back=True)
+                if (found := _status(connection, settings, copy)).behind:  # an epoch that a lane had begun before
+                    raise Refused(f"lane {copy.original} has applied more meanwhile", hint="call it again")
+                ShadowCopies(settings.target.db_schema).set_state(connection, copy.lane, ShadowState.SWITCHED)
+                _resume(connection, settings, copy)
+        return Switched(
+            copy=copy,
+            original=found.original,
+            position=found.position,
+            paused_seconds=time.monotonic() - begun,
+        )
+
+
+def undo(settings: Settings, by: str, *, seconds: float, progress: Callable[[str], None]) -> Switched:
+    """Give the original tables their names back. The original lane may start again, at its own ledger's end; the second
+    one goes on with its copy."""
+    with _looking(settings) as connection:
+        copy = _found(connection, settings, ShadowState.SWITCHED)
+        begun = time.monotonic()
+        with (
+            _paused(connection, settings, (copy.lane,), by, f"shadow undo of {copy.lane}", seconds, progress),
+            connection.begin(),
+        ):
+            _lock(connection, settings, copy, ShadowState.SWITCHED)
+            _move(connection, copy.new_tables, copy.copy_schema, back=False)
+            _move(connection, copy.old_tables, copy.old_schema, back=True)
+            ShadowCopies(settings.target.db_schema).set_state(connection, copy.lane, ShadowState.FOLLOWING)
+            found = _status(connection, settings, copy)
+            _resume(connection, settings, copy)
+        return Switched(
+            copy=copy,
+            original=found.original,
+            position=found.position,
+            paused_seconds=time.monotonic() - begun,
+        )
+
+
+def dispose(settings: Settings) -> tuple[ShadowCopy, list[str]]:
+    """Drop the original tables after a switch, the copy and the second lane's ledger before one. Returns the copy, and
+    the names of the dropped tables."""
+    with _looking(settings) as connection, connection.begin():
+        schema = settings.target.db_schema
+        copies = ShadowCopies(schema)
+        copy = copies.lock(connection, settings.lane)
+        if copy is None or copy.state is ShadowState.DISPOSED:
+            raise _no_copy(settings)
+        if copy.state is ShadowState.SWITCHED:
+            gone, tables = copy.old_schema, copy.old_tables
+        else:
+            gone, tables = copy.copy_schema, copy.new_tables
+            if held := held_lanes(connection, schema, copy.lane, several=False):
+                raise Refused(f"lane {copy.lane} runs (backend {held[copy.lane]})", hint="stop it first")
+            _check_settled(connection, (copy.lane,))
+            Ledger(schema, copy.lane).forget(connection)
+        names = [f"{quoted(gone)}.{quoted(table)}" for _, table in tables]
+        run(connection, f"set local lock_timeout = '{LOCK_MS}ms'")
+        run(connection, f"drop table if exists {', '.join(names)}")
+        run(connection, f"drop schema if exists {quoted(gone)} restrict")
+        if copy.state is ShadowState.SWITCHED:
+            copies.set_state(connection, copy.lane, ShadowState.DISPOSED)
+        else:
+            copies.remove(connection, copy.lane)
+        return copy, names
+
+
+@contextmanager
+def _looking(settings: Settings) -> Iterator[Connection]:
+    with translated("shadow: the target"), connected(settings) as connection:
+        with connection.begin():
+            check_revision(connection, settings.target.db_schema)
+        yield connection
+
+
+def _no_copy(settings: Settings) -> Refused:
+    return Refused(
+        f"lane {settings.lane} has no shadow copy",
+        hint="--config names the new configuration, of the lane that fills the copy; surelane shadow create makes one",
+    )
+
+
+def _found(connection: Connection, settings: Settings, state: ShadowState) -> ShadowCopy:
+    with connection.begin():
+        copy = ShadowCopies(settings.target.db_schema).find(connection, settings.lane)
+    if copy is None or copy.state is ShadowState.DISPOSED:
+        raise _no_copy(settings)
+    if copy.state is not state:
+        was = "has been switched to" if copy.state is ShadowState.SWITCHED else "has not been switched to"
+        hint = "surelane shadow undo goes back" if copy.state is ShadowState.SWITCHED else "surelane shadow switch"
+        raise Refused(f"the copy of lane {copy.lane} {was}", hint=hint)
+    return copy
+
+
+def _status(connection: Connection, settings: Settings, copy: ShadowCopy) -> ShadowStatus:
+    lasts = [Ledger(settings.target.db_schema, lane).last(connection) for lane in (copy.original, copy.lane)]
+    original, mine = (one.span.end if one else Offsets() for one in lasts)
+    return ShadowStatus(copy=copy, original=original, position=mine)
+
+
+def _near(connection: Connection, settings: Settings, copy: ShadowCopy, progress: Callable[[str], None]) -> None:
+    """Wait until the copy is not far behind. The lanes run; Ctrl-C ends the wait, and changes nothing."""
+    while True:
+        with connection.begin():
+            behind = _status(connection, settings, copy).behind
+        if behind <= NEAR:
+            return
+        progress(f"lane {copy.lane} is {behind:,} offsets behind lane {copy.original}")
+        time.sleep(LOOK_SECONDS)
+
+
+def _caught_up(
+    connection: Connection,
+    settings: Settings,
+    copy: ShadowCopy,
+    deadline: float,
+    progress: Callable[[str], None],
+) -> ShadowStatus:
+    while True:
+        with connection.begin():
+            found = _status(connection, settings, copy)
+        if not found.behind:
+            return found
+        if time.monotonic() > deadline:
+            raise Refused(
+                f"lane {copy.lane} is still {found.behind:,} offsets behind lane {copy.original}: does it run?",
+                hint="nothing was changed, both lanes go on; --max-pause gives it more",
+            )
+        progress(f"lane {copy.lane} is {found.behind:,} offsets behind")
+        time.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def _paused(
+    connection: Connection,
+    settings: Settings,
+    lanes: tuple[str, ...],
+    by: str,
+    reason: str,
+    seconds: float,
+    progress: Callable[[str], None],
+) -> Iterator[None]:
+    """The lanes are paused. They go on where the block raises; else its transaction has ended the pauses."""
+    schema = settings.target.db_schema
+    with connection.begin():
+        for lane in lanes:
+            if (found := Pauses(schema, lane).find(connection)) and found.reason != reason:
+                raise Refused(f"lane {lane} is {found}", hint="surelane resume first")
+    try:
+        for lane in lanes:
+            pause(settings.model_copy(update={"lane": lane}), by, reason, seconds, progress)
+        yield
+    except BaseException:
+        with connection.begin():
+            for lane in lanes:
+                Pauses(schema, lane).withdraw(connection)
+        raise
+
+
+def _resume(connection: Connection, settings: Settings, copy: ShadowCopy) -> None:
+    for lane in (copy.original, copy.lane):
+        Pauses(settings.target.db_schema, lane).withdraw(connection)
+
+
+def _lock(connection: Connection, settings: Settings, copy: ShadowCopy, state: ShadowState) -> None:
+    """Lock the copy's row and check that it is still in this state, and that no lane has a prepared transaction."""
+    locked = ShadowCopies(settings.target.db_schema).lock(connection, copy.lane)
+    if locked is None or locked.state is not state:
+        raise Refused("another command has changed the copy meanwhile", hint="surelane shadow status")
+    _check_settled(connection, (copy.lane, copy.original))
+    run(connection, f"set local lock_timeout = '{LOCK_MS}ms'")
+
+
+def _check_settled(connection: Connection, lanes: tuple[str, ...]) -> None:
+    gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
+    if left := [str(gid) for gid in gids if any(gid.is_of(lane) for lane in lanes)]:
+        raise Refused(
+            f"a lane has left prepared transactions: {', '.join(left)}",
+            hint="its next start settles them: surelane run --until-caught-up, then this again",
+        )
+
+
+def _check_dependents(connection: Connection, copy: ShadowCopy) -> None:
+    """Raises Refused for views and foreign keys that would go on with the original tables."""
+    schemas, tables = zip(*copy.old_tables, strict=True)
+    with connection.begin():
+        oids = connection.execute(_OIDS, {"schemas": list(schemas), "tables": list(tables)}).scalars().all()
+        found = connection.execute(_DEPENDENTS, {"oids": list(oids)}).scalars().all()
+    if found:
+        raise Refused(
+            f"these would go on reading the original tables: {', '.join(found)}",
+            hint="drop them, and make them anew after the switch",
+        )
+
+
+def _sequences(connection: Connection, copy: ShadowCopy) -> None:
+    """Give the sequences of the copy's columns the originals' values."""
+    for schema, table in copy.new_tables:
+        if (schema, table) not in copy.old_tables:
+            continue
+        old, new = (f"{quoted(where)}.{quoted(table)}" for where in (schema, copy.copy_schema))
+        for row in connection.execute(_SEQUENCES, {"old": old, "new": new}).all():
+            if row.old is not None and row.new is not None:
+                run(connection, f"select setval({literal(row.new)}, last_value, is_called) from {row.old}")  # noqa: S608
+
+
+def _move(connection: Connection, tables: Iterable[TableName], other: str, *, back: bool) -> None:
+    """Move tables from their schemas to `other`; `back`: from there."""
+    if not back:
+        run(connection, f"create schema if not exists {quoted(other)}")
+        run(connection, f"comment on schema {quoted(other)} is {literal(f'{OWN_MARK}tables of a shadow copy')}")
+    for schema, table in tables:
+        here, there = (other, schema) if back else (schema, other)
+        run(connection, f"alter table {quoted(here)}.{quoted(table)} set schema {quoted(there)}")
