@@ -1,6 +1,5 @@
 """`surelane savepoint`: keeps what a lane is at a position, and says whether a configuration goes on from there."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -56,8 +55,8 @@ def create(
 ) -> None:
     """Write a savepoint of the lane's position in the target. The lane runs on, and waits for nothing.
 
-    A savepoint exists when it is whole, or not at all, and may be moved: no path is inside. A snapshot stays in
-    snapshots.directory, under the savepoint's name.
+    A savepoint exists when it is whole, or not at all, and may be moved, to another kind of place, too: no path is
+    inside. A snapshot stays in snapshots.directory, under the savepoint's name.
     """
     settings = load(config)
     folder = _folder(settings)
@@ -71,8 +70,7 @@ def create(
             made, _ = picture_with_dump(settings, name, say)
         else:
             made = picture(settings, name)
-    folder.write(made)
-    document = {**savepoint_document(made), "folder": str(folder.root / name)}
+    document = {**savepoint_document(made), "folder": folder.write(made)}
     show(document, created_text, as_json=json_)
 
 
@@ -91,7 +89,7 @@ def list_savepoints(config: ConfigFile = None, json_: Json = False) -> None:
     """Show the savepoints, and why one cannot be used."""
     folder = _folder(load(config))
     found, broken = folder.listing()
-    document = {"directory": str(folder.root), "savepoints": list(map(savepoint_document, found)), "broken": broken}
+    document = {"directory": folder.root, "savepoints": list(map(savepoint_document, found)), "broken": broken}
     show(document, listed_text, as_json=json_)
 
 
@@ -161,4 +159,4 @@ def check(
 
 
 def _folder(settings: Settings) -> SavepointFolder:
-    return SavepointFolder(Path(settings.savepoints.directory))
+    return SavepointFolder(settings.savepoints.directory)

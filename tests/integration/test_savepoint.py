@@ -7,10 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from prometheus_client import REGISTRY
 
 from app.errors import ExitStatus
@@ -23,26 +21,9 @@ from tests.fix_snapshot import Snapshotting
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
+from tests.savepoints import called, configure
 from tests.waiting import eventually
 from tests.workload import COUNTER
-
-
-def called(site: Snapshotting, *arguments: str, status: int = 0) -> Any:
-    """What the verb prints as JSON."""
-    ended = site.surelane("savepoint", *arguments, "--json")
-    assert ended.status == status, ended.err
-    (line,) = (line for line in ended.out.splitlines() if line.startswith("{"))  # beside what the writer logs
-    return json.loads(line)
-
-
-def configure(site: Snapshotting, **sections: dict[str, Any]) -> None:
-    """Savepoints in a folder of the test; `sections` go on top."""
-    site.configure()
-    file = site.folder / "surelane.yaml"
-    plain = yaml.safe_load(file.read_text()) | {"savepoints": {"directory": str(site.folder / "savepoints")}}
-    for name, keys in sections.items():
-        plain[name] = plain.get(name, {}) | keys
-    file.write_text(yaml.safe_dump(plain))
 
 
 def test_one_of_a_lane_that_writes(snapshotting: Snapshotting) -> None:
