@@ -20,10 +20,9 @@ from app.cli.terminal import confirm, progress
 from app.config.loader import load
 from app.config.settings import Settings
 from app.errors import ExitStatus
-from app.savepoint.compatibility import compare
-from app.savepoint.fingerprint import items
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture, picture_with_dump
+from app.savepoint.resuming import compared
 from app.savepoint.stopping import resume as withdraw_stop
 from app.savepoint.stopping import stop as stop_lane
 
@@ -152,7 +151,7 @@ def check(
     """
     settings = load(config)
     found = _folder(settings).get(name)
-    results = compare(found.items, items(settings), allow or ())
+    results = compared(found, settings, allow or ())
     show(checked_document(name, results), checked_text, as_json=json_)
     if any(one.blocks for one in results):
         raise typer.Exit(ExitStatus.DIFFERENT)
