@@ -33,6 +33,7 @@ pytest_plugins = [
     "tests.fix_doubt",
     "tests.fix_snapshot",
     "tests.fix_rds",
+    "tests.fix_s3",
     "tests.fix_recover",
     "tests.fix_runbook",
     "tests.fix_clusters",

@@ -168,9 +168,10 @@ class LaneProcess:
         until_caught_up: bool = False,
         failpoint: str | None = None,
         env: Mapping[str, str] | None = None,
+        from_savepoint: str | None = None,
     ) -> None:
         self.config_file, self.log_file = config_file, log_file
-        self.until_caught_up = until_caught_up
+        self.until_caught_up, self.from_savepoint = until_caught_up, from_savepoint
         own = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(env or {})}
         self.env = {**os.environ, **own} | ({_FAILPOINT: failpoint} if failpoint else {})
         if not failpoint:
@@ -181,6 +182,7 @@ class LaneProcess:
         """Start; returns at once."""
         command = [sys.executable, "-m", "app.cli", "run", "--config", str(self.config_file)]
         command += ["--until-caught-up"] if self.until_caught_up else []
+        command += ["--from-savepoint", self.from_savepoint] if self.from_savepoint else []
         folder = self.log_file.parent
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
@@ -393,12 +395,18 @@ def lane_process(lane: MakeLane, tmp_path: Path) -> Iterator[MakeProcess]:
         until_caught_up: bool = False,
         failpoint: str | None = None,
         env: Mapping[str, str] | None = None,
+        from_savepoint: str | None = None,
         **overrides: Any,
     ) -> LaneProcess:
         configured = what if isinstance(what, LaneUnderTest) else lane(what, **overrides)
         log_file = tmp_path / f"process-{len(made)}.log"
         process = LaneProcess(
-            configured.config_file, log_file, until_caught_up=until_caught_up, failpoint=failpoint, env=env
+            configured.config_file,
+            log_file,
+            until_caught_up=until_caught_up,
+            failpoint=failpoint,
+            env=env,
+            from_savepoint=from_savepoint,
         )
         made.append(process)
         return process

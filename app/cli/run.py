@@ -2,7 +2,6 @@
 
 import gc
 from collections.abc import Collection
-from pathlib import Path
 from typing import Annotated
 
 import structlog
@@ -71,9 +70,9 @@ def run(
 
 def _check(settings: Settings, name: str, allowed: Collection[str]) -> None:
     # what every start imports, the worker has as well: these are for this option only
-    from app.savepoint.folder import SavepointFolder
+    from app.savepoint.reading import read_apart
     from app.savepoint.resuming import check_resumable
     from app.savepoint.stopping import resume
 
-    log.info(check_resumable(SavepointFolder(Path(settings.savepoints.directory)).get(name), settings, allowed))
+    log.info(check_resumable(read_apart(settings.savepoints.directory, name), settings, allowed))
     resume(settings)

@@ -1,6 +1,5 @@
 """`surelane savepoint`: keeps what a lane is at a position, and says whether a configuration goes on from there."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,10 +20,9 @@ from app.cli.terminal import confirm, progress
 from app.config.loader import load
 from app.config.settings import Settings
 from app.errors import ExitStatus
-from app.savepoint.compatibility import compare
-from app.savepoint.fingerprint import items
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture, picture_with_dump
+from app.savepoint.resuming import compared
 from app.savepoint.stopping import resume as withdraw_stop
 from app.savepoint.stopping import stop as stop_lane
 
@@ -56,8 +54,8 @@ def create(
 ) -> None:
     """Write a savepoint of the lane's position in the target. The lane runs on, and waits for nothing.
 
-    A savepoint exists when it is whole, or not at all, and may be moved: no path is inside. A snapshot stays in
-    snapshots.directory, under the savepoint's name.
+    A savepoint exists when it is whole, or not at all, and may be moved, to another kind of place, too: no path is
+    inside. A snapshot stays in snapshots.directory, under the savepoint's name.
     """
     settings = load(config)
     folder = _folder(settings)
@@ -71,8 +69,7 @@ def create(
             made, _ = picture_with_dump(settings, name, say)
         else:
             made = picture(settings, name)
-    folder.write(made)
-    document = {**savepoint_document(made), "folder": str(folder.root / name)}
+    document = {**savepoint_document(made), "folder": folder.write(made)}
     show(document, created_text, as_json=json_)
 
 
@@ -91,7 +88,7 @@ def list_savepoints(config: ConfigFile = None, json_: Json = False) -> None:
     """Show the savepoints, and why one cannot be used."""
     folder = _folder(load(config))
     found, broken = folder.listing()
-    document = {"directory": str(folder.root), "savepoints": list(map(savepoint_document, found)), "broken": broken}
+    document = {"directory": folder.root, "savepoints": list(map(savepoint_document, found)), "broken": broken}
     show(document, listed_text, as_json=json_)
 
 
@@ -154,11 +151,11 @@ def check(
     """
     settings = load(config)
     found = _folder(settings).get(name)
-    results = compare(found.items, items(settings), allow or ())
+    results = compared(found, settings, allow or ())
     show(checked_document(name, results), checked_text, as_json=json_)
     if any(one.blocks for one in results):
         raise typer.Exit(ExitStatus.DIFFERENT)
 
 
 def _folder(settings: Settings) -> SavepointFolder:
-    return SavepointFolder(Path(settings.savepoints.directory))
+    return SavepointFolder(settings.savepoints.directory)

@@ -46,7 +46,7 @@ def upgrade(
     changed. Both versions need the same savepoints.directory.
     """
     settings = load(config)
-    name = name or SavepointFolder(Path(settings.savepoints.directory)).free_name(settings.lane)
+    name = name or SavepointFolder(settings.savepoints.directory).free_name(settings.lane)
     old = OldVersion(program=shlex.split(program), config=old_config or config)
     with progress("upgrade") as say:
         done = upgrade_lane(

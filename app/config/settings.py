@@ -533,8 +533,8 @@ class LimitSettings(_Section):
 class SavepointSettings(_Section):
     """Where savepoints are kept."""
 
-    #: folder of the savepoints
-    directory: Annotated[str, AfterValidator(values.folder)] = "./var/savepoints"
+    #: folder of the savepoints: a path, or a URI of S3, Google Cloud Storage or HDFS
+    directory: Annotated[str, AfterValidator(values.place)] = "./var/savepoints"
     #: time between two savepoints that the lane makes by itself; None: it makes none
     every: _SomeTime | None = None
     #: how many of those are kept

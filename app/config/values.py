@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic_core import PydanticCustomError
 from sqlalchemy import URL, make_url
@@ -290,11 +291,57 @@ def location(text: str) -> str:
     return text if _SCHEME.match(text) else str(Path(text).expanduser().absolute())
 
 
+#: file systems of savepoints, and the options that a URI may have
+_PLACES = {
+    "s3": {"endpoint_override", "region", "scheme"},
+    "gs": {"endpoint_override", "retry_limit_seconds", "scheme"},
+    "hdfs": {"kerb_ticket", "replication", "user"},
+    "file": set[str](),
+}
+_PLACE_EXAMPLES = {
+    "s3": "s3://bucket/savepoints?region=eu-central-1",
+    "gs": "gs://bucket/savepoints",
+    "hdfs": "hdfs://namenode:8020/savepoints",
+    "file": "file:///var/lib/surelane/savepoints",
+}
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+#: of a URI, between its slashes
+_AUTHORITY = {
+    "s3": _BUCKET,
+    "gs": _BUCKET,
+    "hdfs": re.compile(r"[a-zA-Z0-9._-]+(:\d{1,5})?"),
+    "file": re.compile("(?!)"),
+}
+
+
 def folder(text: str) -> str:
     """A folder of this machine, made absolute."""
     if _SCHEME.match(text):
         raise fault(f"{text!r} is no folder of this machine", "write a path like /var/lib/surelane/snapshots")
     return str(Path(text).expanduser().absolute())
+
+
+def place(text: str) -> str:
+    """A folder of this machine, made absolute, or a URI of a file system that PyArrow opens. A URI is shown in errors
+    and documents, so it must not contain a login; faults show no part of it."""
+    scheme, colon, _ = text.partition(":")
+    if not colon or not (_SCHEME.match(text) or scheme.lower() in _PLACES):
+        return str(Path(text).expanduser().absolute())
+    if "@" in text:
+        hint = "the environment has the login: AWS_ACCESS_KEY_ID, a profile, the machine's role, a Kerberos ticket"
+        raise fault("a URI with a login (not shown) would be shown", hint)
+    if scheme not in _PLACES:
+        raise fault(
+            f"{scheme}: is no file system for savepoints", f"write a path, or a URI of one of {', '.join(_PLACES)}"
+        )
+    parts, options = urlsplit(text), _PLACES[scheme]
+    if scheme == "file" and parts.netloc in ("", "localhost") and not (parts.query or parts.fragment):
+        return unquote(parts.path)
+    if not _AUTHORITY[scheme].fullmatch(parts.netloc) or parts.fragment:
+        raise fault(f"not a URI of {scheme}:", f"write it like {_PLACE_EXAMPLES[scheme]}")
+    if other := sorted({name for name, _ in parse_qsl(parts.query, keep_blank_values=True)} - options):
+        raise fault(f"{', '.join(map(repr, other))} cannot be set in it", f"after ?: {', '.join(sorted(options))}")
+    return text
 
 
 def function(text: str) -> str:

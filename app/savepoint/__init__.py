@@ -2,6 +2,8 @@
 
     savepoint         the values, and their JSON
     folder            savepoints in a directory: whole or not there, with a checksum
+    place             where the directory is: `local_place` a folder, `remote_place` S3, Google Cloud Storage, HDFS
+    reading           reads one for a process that forks
     picture           reads a savepoint from target, guard and configuration, while the lane runs
     fingerprint       the part of a configuration that decides what a message becomes
     compatibility     compares two configurations item by item

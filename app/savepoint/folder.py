@@ -1,38 +1,33 @@
 """Savepoints in a directory, each a folder of its name: whole, or not there.
 
-A folder has `savepoint.json` and `SHA256SUMS`, which `sha256sum --check` reads. No path is inside, so a folder may be
-moved or copied to another machine; its name is part of the content.
+A folder has `savepoint.json` and `SHA256SUMS`, which `sha256sum --check` reads, and which makes it whole. No path is
+inside, so a folder may be moved or copied to another machine or place; its name is part of the content.
 """
 
 import datetime
-import errno
 import hashlib
 import json
-import os
-import shutil
-import uuid
 from pathlib import Path
 
-from app import failpoint
 from app.errors import ConfigInvalid, Refused
-from app.private import FOLDER_MODE, write_text
+from app.savepoint.place import SEAL, place_of
 from app.savepoint.savepoint import Savepoint
-from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS, NAME, free_name, sync
+from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS, NAME, free_name
 
-CONTENT, SUMS = "savepoint.json", "SHA256SUMS"
-_PART, _DISPOSED = ".part-", ".disposed-"
+CONTENT, SUMS = "savepoint.json", SEAL
 
 
 class SavepointFolder:
-    """The directory `savepoints.directory`."""
+    """The directory `savepoints.directory`, wherever it is. Its calls raise ConfigInvalid where it cannot be used."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: str | Path) -> None:
+        #: a path, or a URI without a login
+        self.root = str(root)
+        self._place = place_of(root)
 
     def names(self) -> list[str]:
         """Those of all folders that may be savepoints."""
-        found = self.root.iterdir() if self.root.is_dir() else ()
-        return sorted(one.name for one in found if one.is_dir() and NAME.fullmatch(one.name))
+        return sorted(filter(NAME.fullmatch, self._place.names()))
 
     def listing(self) -> tuple[list[Savepoint], dict[str, str]]:
         """The savepoints, the oldest first; and why others cannot be used, by name."""
@@ -43,8 +38,7 @@ class SavepointFolder:
 
     def get(self, name: str) -> Savepoint:
         """The savepoint of this name. Raises Refused where there is none, or it is not what was written."""
-        if not NAME.fullmatch(name) or not (self.root / name).is_dir():
-            raise Refused(f"there is no savepoint {name} in {self.root}", hint="surelane savepoint list")
+        self._check_there(name)
         found = self._read(name)
         if isinstance(found, str):
             raise Refused(f"savepoint {name} cannot be used: {found}", hint="use another one: surelane savepoint list")
@@ -52,16 +46,21 @@ class SavepointFolder:
 
     def problem(self, name: str) -> str | None:
         """Why a savepoint cannot be used; None: it can."""
+        if name not in self.names():
+            return f"there is no savepoint {name} in {self.root}"
         found = self._read(name)
         return found if isinstance(found, str) else None
 
+    def _check_there(self, name: str) -> None:
+        if name not in self.names():
+            raise Refused(f"there is no savepoint {name} in {self.root}", hint="surelane savepoint list")
+
     def _read(self, name: str) -> Savepoint | str:
         """The savepoint, or why it cannot be used."""
-        folder = self.root / name
         try:
-            content, sums = (folder / CONTENT).read_bytes(), (folder / SUMS).read_text()
+            content, sums = self._place.read(name, CONTENT), self._place.read(name, SUMS).decode()
         except OSError as error:
-            return f"{Path(error.filename or folder).name}: {error.strerror}"
+            return f"{Path(error.filename or name).name}: {error.strerror}"
         except UnicodeDecodeError:
             return f"{SUMS}: is not what was written"
         if sums != _sums(content):
@@ -74,7 +73,7 @@ class SavepointFolder:
 
     def free_name(self, lane: str) -> str:
         """A name of lane and time that no other savepoint has."""
-        return free_name(self.root, lane, datetime.datetime.now(datetime.UTC))
+        return free_name(self._place.has, lane, datetime.datetime.now(datetime.UTC))
 
     def check_free(self, name: str) -> None:
         """Raises ConfigInvalid for a name that no savepoint may have, Refused for one that is taken."""
@@ -83,54 +82,26 @@ class SavepointFolder:
                 f"{name!r} is no name for a savepoint",
                 hint=f"small letters, digits and single hyphens, at most {MAX_NAME_CHARACTERS}",
             )
-        if (self.root / name).exists():
-            raise Refused(f"there is a savepoint {name} already", hint="choose another name")
+        if self._place.has(name):
+            raise _taken(name)
 
-    def write(self, savepoint: Savepoint) -> Path:
-        """Write a savepoint; it exists from the rename on. Raises Refused where the name is taken."""
-        self._make_root()
-        part = self.root / f"{_PART}{savepoint.name}-{uuid.uuid4().hex}"
-        content = json.dumps(savepoint.as_json(), indent=1, sort_keys=True).encode()
+    def write(self, savepoint: Savepoint) -> str:
+        """Write a savepoint; returns its folder. Raises Refused where the name is taken."""
+        content = json.dumps(savepoint.as_json(), indent=1, sort_keys=True)
         try:
-            part.mkdir(mode=FOLDER_MODE)
-            write_text(part / CONTENT, content.decode())
-            failpoint.reach("savepoint-before-sums")
-            write_text(part / SUMS, _sums(content))
-            for one in (part / CONTENT, part / SUMS, part):
-                sync(one)
-            failpoint.reach("savepoint-before-rename")
-            folder = self.root / savepoint.name
-            try:
-                part.rename(folder)  # over an empty folder only
-            except OSError as error:
-                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                    raise
-                raise Refused(f"there is a savepoint {savepoint.name} already", hint="choose another name") from None
-            sync(self.root)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
-        return folder
+            self._place.write(savepoint.name, {CONTENT: content, SUMS: _sums(content.encode())})
+        except FileExistsError:
+            raise _taken(savepoint.name) from None
+        return self._place.folder(savepoint.name)
 
     def dispose(self, name: str) -> None:
         """Remove a savepoint, also one that cannot be used. Raises Refused where there is none."""
-        if not NAME.fullmatch(name) or not (self.root / name).is_dir():
-            raise Refused(f"there is no savepoint {name} in {self.root}", hint="surelane savepoint list")
-        doomed = self.root / f"{_DISPOSED}{name}-{uuid.uuid4().hex}"
-        (self.root / name).rename(doomed)
-        sync(self.root)
-        failpoint.reach("savepoint-disposed")
-        for one in self.root.glob(f"{_DISPOSED}*"):  # also what an earlier call has left
-            shutil.rmtree(one, ignore_errors=True)
+        self._check_there(name)
+        self._place.remove(name)
 
-    def _make_root(self) -> None:
-        try:
-            self.root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        except OSError as error:
-            hint = "let this user write there, or choose another savepoints.directory"
-            raise ConfigInvalid(f"savepoints.directory: {self.root} cannot be made: {error}", hint=hint) from None
-        if not os.access(self.root, os.W_OK):
-            hint = "let this user write there, or choose another savepoints.directory"
-            raise ConfigInvalid(f"savepoints.directory: {self.root} cannot be written to", hint=hint)
+
+def _taken(name: str) -> Refused:
+    return Refused(f"there is a savepoint {name} already", hint="choose another name")
 
 
 def _sums(content: bytes) -> str:

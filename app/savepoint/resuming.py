@@ -10,22 +10,26 @@ from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.errors import Refused
 from app.model.offsets import Offsets
-from app.savepoint.compatibility import blocking_text, compare
+from app.savepoint.compatibility import Compatibility, ItemResult, blocking_text, compare
 from app.savepoint.fingerprint import items
 from app.savepoint.savepoint import Savepoint
 from app.snapshot.target_info import looking, pinned, seen
+
+
+def compared(savepoint: Savepoint, settings: Settings, allowed: Collection[str] = ()) -> list[ItemResult]:
+    """The lane, and all items of both configurations. `allowed`: items whose loss is accepted."""
+    lane = ItemResult(item="lane", compatibility=Compatibility.SAME)
+    if savepoint.lane != settings.lane:
+        why = f"it is of lane {savepoint.lane}, the configuration of {settings.lane}: each has a position of its own"
+        lane = ItemResult(item="lane", compatibility=Compatibility.INCOMPATIBLE, why=why)
+    return [lane, *compare(savepoint.items, items(settings), allowed)]
 
 
 def check_resumable(savepoint: Savepoint, settings: Settings, allowed: Collection[str] = ()) -> str:
     """Says what was found, in a sentence. `allowed`: items whose loss is accepted. Reads the target, writes nothing.
 
     Raises Refused, with the ways that lead to the savepoint's position, and Unreachable where the target is away."""
-    if savepoint.lane != settings.lane:
-        raise Refused(
-            f"savepoint {savepoint.name} is of lane {savepoint.lane}, the configuration is of {settings.lane}",
-            hint="surelane savepoint list shows those of each lane",
-        )
-    if found := blocking_text(compare(savepoint.items, items(settings), allowed)):
+    if found := blocking_text(compared(savepoint, settings, allowed)):
         raise Refused(
             f"the configuration does not go on from savepoint {savepoint.name}: {found}",
             hint=f"surelane savepoint check {savepoint.name} has every item; --allow-non-restored accepts a loss",

@@ -96,7 +96,7 @@ def upgrade(
 ) -> Upgraded:
     """Upgrade the lane of `settings`, the new version's configuration. `seconds`: for the lane to end. Raises Refused,
     with the lane running as before, unless the configuration fits."""
-    folder = SavepointFolder(Path(settings.savepoints.directory))
+    folder = SavepointFolder(settings.savepoints.directory)
     folder.check_free(name)
     words = old.call("--version").strip()
     progress("checking the configuration")

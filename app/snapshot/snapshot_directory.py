@@ -88,13 +88,17 @@ class Directory:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise Refused(f"{folder / MANIFEST} cannot be read: {error}", hint="surelane snapshot delete it") from None
 
+    def has(self, name: str) -> bool:
+        """Whether the name is taken."""
+        return (self.root / name).exists()
+
     @contextmanager
     def begun(self, name: str) -> Iterator[Path]:
         """A locked folder to make the snapshot in; it is removed on exit unless `keep` has renamed it.
 
         Raises Refused if the name is taken, ConfigInvalid if the directory cannot be made.
         """
-        if (self.root / name).exists():
+        if self.has(name):
             raise Refused(f"there is a snapshot {name} already", hint="choose another --name, or delete it")
         self._make_root()
         part = self.root / f"{_PART}{name}"
@@ -232,11 +236,11 @@ def _write(path: Path, text: str) -> None:
     sync(path)
 
 
-def free_name(root: Path, lane: str, at: datetime.datetime) -> str:
-    """A name of lane and time that nothing in `root` has: two may begin within a second."""
+def free_name(is_taken: Callable[[str], bool], lane: str, at: datetime.datetime) -> str:
+    """A name of lane and time that is free: two may begin within a second."""
     name = timed_name(lane, at)
     numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
-    return next(one for one in numbered if not (root / one).exists())
+    return next(one for one in numbered if not is_taken(one))
 
 
 def timed_name(lane: str, at: datetime.datetime) -> str:

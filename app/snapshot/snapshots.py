@@ -70,7 +70,7 @@ class Snapshots:
         """Take a snapshot. `keep`: keep so many of the lane's snapshots by this driver, delete the oldest; `beside`:
         see `Dump`, which is the driver then."""
         begun = datetime.datetime.now(datetime.UTC)
-        name = _checked(name) if name else free_name(self.directory.root, self._settings.lane, begun)
+        name = _checked(name) if name else free_name(self.directory.has, self._settings.lane, begun)
         kind = driver or self._driver
         with translated("snapshot: reading the ledger"), self._engine().connect() as connection:
             cluster_id, topics = pinned(connection, self._settings)

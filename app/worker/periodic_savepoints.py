@@ -8,7 +8,6 @@ tried again: the lanes do not depend on savepoints.
 import datetime
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 
 import structlog
 
@@ -30,7 +29,7 @@ class PeriodicSavepoints:
 
     def __init__(self, settings: Settings, every: datetime.timedelta, metrics: Mapping[str, LaneMetrics]) -> None:
         self._settings, self._every, self._metrics = settings, every, metrics
-        self._folder = SavepointFolder(Path(settings.savepoints.directory))
+        self._folder = SavepointFolder(settings.savepoints.directory)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="savepoints", daemon=True)
 

@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from prometheus_client import REGISTRY
 
+from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from app.failpoint import SAVEPOINT_NAMES, VARIABLE
 from app.model.offsets import Offsets
@@ -23,26 +22,9 @@ from tests.fix_snapshot import Snapshotting
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
+from tests.savepoints import called, configure
 from tests.waiting import eventually
 from tests.workload import COUNTER
-
-
-def called(site: Snapshotting, *arguments: str, status: int = 0) -> Any:
-    """What the verb prints as JSON."""
-    ended = site.surelane("savepoint", *arguments, "--json")
-    assert ended.status == status, ended.err
-    (line,) = (line for line in ended.out.splitlines() if line.startswith("{"))  # beside what the writer logs
-    return json.loads(line)
-
-
-def configure(site: Snapshotting, **sections: dict[str, Any]) -> None:
-    """Savepoints in a folder of the test; `sections` go on top."""
-    site.configure()
-    file = site.folder / "surelane.yaml"
-    plain = yaml.safe_load(file.read_text()) | {"savepoints": {"directory": str(site.folder / "savepoints")}}
-    for name, keys in sections.items():
-        plain[name] = plain.get(name, {}) | keys
-    file.write_text(yaml.safe_dump(plain))
 
 
 def test_one_of_a_lane_that_writes(snapshotting: Snapshotting) -> None:
@@ -148,12 +130,13 @@ def test_killed(snapshotting: Snapshotting, place: str) -> None:
     assert [one for one in (snapshotting.folder / "savepoints").iterdir() if "disposed" in one.name] == []
 
 
+@pytest.mark.parametrize("mode", CommitMode)
 def test_a_run_from_the_position_where_the_target_is(
-    lane: MakeLane, target: Target, topic: Topic, tmp_path: Path
+    lane: MakeLane, target: Target, topic: Topic, tmp_path: Path, mode: CommitMode
 ) -> None:
     """It goes on from the ledger. Afterwards the same savepoint is behind the target, and nothing is applied twice."""
     target.create(COUNTER)
-    made = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
+    made = lane(mode, savepoints={"directory": str(tmp_path / "savepoints")})
     command = [sys.executable, "-m", "app.cli"]
     topic.send(counted(0))
     made.run_until_caught_up()
@@ -165,11 +148,11 @@ def test_a_run_from_the_position_where_the_target_is(
     first = subprocess.run(run, check=False, timeout=120, capture_output=True, text=True)
     assert first.returncode == 0, first.stderr
     assert "the target is at the position of savepoint one" in first.stderr
-    questions(target, topic)
+    questions(target, topic, exactly_once=made.exactly_once)
     second = subprocess.run(run, check=False, timeout=120, capture_output=True, text=True)
     assert second.returncode == ExitStatus.REFUSED
     assert f"{EPOCH:,} messages past it" in second.stderr
-    questions(target, topic)
+    questions(target, topic, exactly_once=made.exactly_once)
 
 
 def test_the_last_thing_that_a_lane_does(

@@ -382,3 +382,49 @@ def test_the_connectors_modes_have_debeziums_names(monkeypatch: pytest.MonkeyPat
     text = faults(with_source("topics: [shop.cdc], modes: {decimal: exact, hstore: map}"))
     assert "source.modes.decimal" in text
     assert "source.modes.hstore" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("s3://backups/lanes?region=eu-central-1", "s3://backups/lanes?region=eu-central-1"),
+        ("gs://backups", "gs://backups"),
+        ("hdfs://namenode:8020/lanes?user=surelane", "hdfs://namenode:8020/lanes?user=surelane"),
+        ("file:///var/lib/a%20b", "/var/lib/a b"),
+        ("/var/lib/10:30/c", "/var/lib/10:30/c"),
+    ],
+)
+def test_places_of_savepoints(text: str, place: str) -> None:
+    assert loaded(SMALL + f"savepoints: {{directory: '{text}'}}").savepoints.directory == place
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ftp://backups/lanes", "ftp: is no file system for savepoints"),
+        ("s3a://backups/lanes", "s3a: is no file system for savepoints"),
+        ("S3://backups/lanes", "S3: is no file system for savepoints"),
+        ("s3:backups", "not a URI of s3:"),
+        ("s3:///lanes", "not a URI of s3:"),
+        ("s3://backups:80/lanes", "not a URI of s3:"),
+        ("hdfs:///lanes", "not a URI of hdfs:"),
+        ("file://other/lanes", "not a URI of file:"),
+        ("file:///lanes?a=b", "not a URI of file:"),
+        ("gs://backups/lanes#a", "not a URI of gs:"),
+        ("s3://backups/lanes?nonsense=1&region=a", "'nonsense' cannot be set in it"),
+        (f"s3://backups/lanes?secret_key={SECRET}", "'secret_key' cannot be set in it"),
+        (f"s3://key:{SECRET}@backups/lanes", "a URI with a login (not shown) would be shown"),
+        (f"s3://key:{SECRET}/{SECRET}@backups/lanes", "a URI with a login (not shown) would be shown"),
+        (f"ftp://key:{SECRET}@backups/lanes", "a URI with a login (not shown) would be shown"),
+        (f"s3://key:{SECRET}", "not a URI of s3:"),
+    ],
+)
+def test_no_places_of_savepoints(text: str, problem: str) -> None:
+    """What may be a secret is not shown."""
+    found = faults(SMALL + f"savepoints: {{directory: '{text}'}}")
+    assert f"savepoints.directory: {problem}" in found
+    assert SECRET not in found
+
+
+def test_a_checkpoint_may_not_be_where_savepoints_may() -> None:
+    assert "has no atomic rename" in faults(SMALL + "checkpoint: s3://backups/lanes")

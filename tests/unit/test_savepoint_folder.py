@@ -1,6 +1,5 @@
 """Savepoints as files: whole or refused, wherever they are; and what another configuration makes of them."""
 
-import datetime
 import json
 import shutil
 from collections.abc import Callable, Iterable
@@ -23,58 +22,15 @@ from app.cli.savepoint_view import (
     verified_text,
 )
 from app.cli.upgrade import upgraded_document, upgraded_text
-from app.config.settings import Settings
 from app.errors import Refused
-from app.model.offsets import Offsets, TopicPartition
 from app.savepoint.compatibility import Compatibility, compare
-from app.savepoint.fingerprint import fingerprint, items
+from app.savepoint.fingerprint import fingerprint
 from app.savepoint.folder import CONTENT, SUMS, SavepointFolder
-from app.savepoint.savepoint import SavedLane, Savepoint, Versions
 from app.savepoint.upgrading import Upgraded
-from app.snapshot.manifest import LanePosition
 from tests.documents import check_text
+from tests.savepoints import ITEMS, changed, savepoint
 
-AT = Offsets.of({TopicPartition("shop.cdc", 0): 120})
-RAW: dict[str, Any] = {
-    "lane": "orders",
-    "source": {"bootstrap_servers": "127.0.0.1:9092", "topics": ["shop.cdc"]},
-    "target": {"url": "postgresql+psycopg2://surelane@127.0.0.1/shop", "tables": {"public.*": "public.*"}},
-}
 QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-
-
-def changed(**sections: dict[str, Any]) -> dict[str, Any]:
-    """The items of RAW with other keys."""
-    return items(Settings.of({**RAW, **{name: {**RAW.get(name, {}), **keys} for name, keys in sections.items()}}))
-
-
-ITEMS = changed()
-
-
-def savepoint(name: str = "one", **more: Any) -> Savepoint:
-    """One of a lane that has applied 120 messages."""
-    position = LanePosition(lane="orders", generation=3, epoch=7, applied=AT, read=AT, checkpoint="an id")
-    state = SavedLane(
-        position=position,
-        last_messages={"shop.cdc": {"0": {"offset": 119}}},
-        quarantine={"quarantined": 2},
-        parked=(("public.orders", '{"id":1}', 2),),
-        suspects=1,
-    )
-    return Savepoint(
-        **{
-            "name": name,
-            "lane": "orders",
-            "made_at": datetime.datetime(2026, 11, 25, tzinfo=datetime.UTC),
-            "lanes": (state,),
-            "cluster_id": "a cluster",
-            "topics": {"shop.cdc": "an id"},
-            "configuration": {"lane": "orders"},
-            "items": ITEMS,
-            "versions": Versions(surelane="1", spark="4.2.0", postgres="15.18", ledger="abc"),
-            **more,
-        }
-    )
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
