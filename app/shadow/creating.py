@@ -303,6 +303,11 @@ def _begin(
         raise Refused(
             f"lane {settings.lane} exists: the ledger has its position", hint="give the configuration a new lane name"
         )
+    if Quarantine(settings.target.db_schema, settings.lane).waiting(connection):
+        raise Refused(
+            f"lane {settings.lane} has entries in quarantine, of an earlier copy",
+            hint="surelane quarantine discard, or give the configuration a new lane name",
+        )
     generation = ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0)
     ledger.activate(connection, generation, FROM_LEDGER)
     genesis = EpochRecord.genesis(settings.lane, generation, position, last)

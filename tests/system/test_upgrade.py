@@ -27,17 +27,41 @@ def git(*arguments: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
-@pytest.fixture(scope="module")
-def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sources of the commit before the newest migration."""
-    (newest,) = (ROOT / "migrations/versions").glob(f"m{head()}_*.py")
-    commit = git("log", "--diff-filter=A", "--format=%H", "--", str(newest.relative_to(ROOT))).splitlines()
+#: the first revision of the ledger whose version makes savepoints
+FIRST = 17
+REVISIONS = [f"{number:04}" for number in range(FIRST, int(head()) + 1)]
+#: (made by, resumed by); the normal run has the farthest ones
+PAIRS = [(made, by) for made in REVISIONS for by in REVISIONS]
+FARTHEST = [(REVISIONS[0], REVISIONS[-1]), (REVISIONS[-1], REVISIONS[0])]
+TABLE = ROOT / "docs/OPERATIONS.md"
+
+
+def tree_of(revision: str, folder: Path) -> Path:
+    """The sources of the last version with this revision of the ledger."""
+    if revision == head():
+        return ROOT
+    (added,) = (ROOT / "migrations/versions").glob(f"m{int(revision) + 1:04}_*.py")
+    commit = git("log", "--diff-filter=A", "--format=%H", "--", str(added.relative_to(ROOT))).splitlines()
     if not commit:
         pytest.skip("the newest migration is not committed yet, or this clone has no history")
-    folder = tmp_path_factory.mktemp("old")
-    archive = subprocess.run(["git", "-C", str(ROOT), "archive", f"{commit[-1]}^"], capture_output=True, check=True)
-    subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-    return folder
+    tree = folder / f"tree-{revision}"
+    if not tree.exists():
+        tree.mkdir()
+        command = ["git", "-C", str(ROOT), "archive", f"{commit[-1]}^"]
+        archive = subprocess.run(command, capture_output=True, check=True)
+        subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
+    return tree
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trees")
+
+
+@pytest.fixture(scope="module")
+def old_tree(trees: Path) -> Path:
+    """The sources of the version before the newest migration."""
+    return tree_of(REVISIONS[-2], trees)
 
 
 def program_of(tree: Path, folder: Path) -> Path:
@@ -134,3 +158,41 @@ def test_an_old_version_that_is_not_there(new_program: Path, lane: MakeLane, tar
     refused = called(new_program, "upgrade", "--from", "/no/surelane", config=made.config_file)
     assert refused.returncode == ExitStatus.ENVIRONMENT
     assert "--from names the program" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("made", "by"),
+    [*FARTHEST, *(pytest.param(*pair, marks=pytest.mark.full) for pair in PAIRS if pair not in FARTHEST)],
+)
+def test_which_version_resumes_which_savepoint(
+    made: str, by: str, trees: Path, lane: MakeLane, target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    """As the table of the page says; by revisions of the ledger."""
+    target.create(COUNTER)
+    target.unmigrate()
+    made_by, resumed_by = (program_of(tree_of(one, trees), tmp_path) for one in (made, by))
+    one = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
+    config = one.config_file
+    topic.send(changes(0))
+    for words in (["migrate"], ["run", "--until-caught-up"], ["savepoint", "create", "one", "--stop"]):
+        ended = called(made_by, *words, config=config)
+        assert ended.returncode == 0, ended.stderr
+    topic.send(changes(300))
+    go_on = ["run", "--until-caught-up", "--from-savepoint", "one"]
+    ended = called(resumed_by, *go_on, config=config)
+    found = {0: "yes", ExitStatus.TARGET: "no"}[ended.returncode]
+    if found == "no" and called(resumed_by, "migrate", config=config).returncode == 0:
+        ended = called(resumed_by, *go_on, config=config)
+        assert ended.returncode == 0, ended.stderr
+        found = "after `migrate`"
+    if found != "no":
+        questions(target, topic)
+    assert found == cell(made, by)
+
+
+def cell(made: str, by: str) -> str:
+    """What the page says."""
+    rows = [[one.strip() for one in line.split("|")[1:-1]] for line in TABLE.read_text().splitlines() if "|" in line]
+    (top,) = (row for row in rows if row[0] == "ledger revision of the savepoint's version")
+    (found,) = (row for row in rows if row[0] == made)
+    return found[top.index(by)]
