@@ -27,6 +27,11 @@ NAMES = (
     "archive-after-rename",
     "after-commit",
 )
+#: failpoints of a start
+START_NAMES = (
+    "start-checkpoint",  # a new checkpoint was begun; the target knows nothing of it
+    "start-ledger",  # the generation is active
+)
 #: failpoints of `surelane snapshot`; an epoch does not pass them
 SNAPSHOT_NAMES = (
     "snapshot-before-manifest",  # the content is written

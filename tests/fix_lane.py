@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -168,10 +168,11 @@ class LaneProcess:
         until_caught_up: bool = False,
         failpoint: str | None = None,
         env: Mapping[str, str] | None = None,
-        from_savepoint: str | None = None,
+        arguments: Sequence[str] = (),
     ) -> None:
         self.config_file, self.log_file = config_file, log_file
-        self.until_caught_up, self.from_savepoint = until_caught_up, from_savepoint
+        self.arguments = arguments
+        self.until_caught_up = until_caught_up
         own = {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **(env or {})}
         self.env = {**os.environ, **own} | ({_FAILPOINT: failpoint} if failpoint else {})
         if not failpoint:
@@ -182,7 +183,7 @@ class LaneProcess:
         """Start; returns at once."""
         command = [sys.executable, "-m", "app.cli", "run", "--config", str(self.config_file)]
         command += ["--until-caught-up"] if self.until_caught_up else []
-        command += ["--from-savepoint", self.from_savepoint] if self.from_savepoint else []
+        command += self.arguments
         folder = self.log_file.parent
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
@@ -386,7 +387,10 @@ def _names_topics(overrides: Mapping[str, Any]) -> bool:
 
 @pytest.fixture
 def lane_process(lane: MakeLane, tmp_path: Path) -> Iterator[MakeProcess]:
-    """`lane_process(lane_or_mode, until_caught_up=False, failpoint=None, env=None, **overrides)`, not started yet."""
+    """`lane_process(lane_or_mode, until_caught_up=False, failpoint=None, env=None, arguments=(), **overrides)`.
+
+    Not started yet.
+    """
     made: list[LaneProcess] = []
 
     def make(
@@ -395,7 +399,7 @@ def lane_process(lane: MakeLane, tmp_path: Path) -> Iterator[MakeProcess]:
         until_caught_up: bool = False,
         failpoint: str | None = None,
         env: Mapping[str, str] | None = None,
-        from_savepoint: str | None = None,
+        arguments: Sequence[str] = (),
         **overrides: Any,
     ) -> LaneProcess:
         configured = what if isinstance(what, LaneUnderTest) else lane(what, **overrides)
@@ -406,7 +410,7 @@ def lane_process(lane: MakeLane, tmp_path: Path) -> Iterator[MakeProcess]:
             until_caught_up=until_caught_up,
             failpoint=failpoint,
             env=env,
-            from_savepoint=from_savepoint,
+            arguments=arguments,
         )
         made.append(process)
         return process

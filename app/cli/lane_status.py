@@ -24,7 +24,9 @@ from app.model.in_flight import InFlightView
 from app.model.offsets import Offsets
 
 #: states by urgency: several lanes together have the first that one of them has
-STATES_BY_URGENCY = ("failed", "stopped", "starting", "paused", "running")
+STATES_BY_URGENCY = ("failed", "stopped", "starting", "paused", "waiting", "running")
+#: states of a process that holds the lane's lock
+_ALIVE = ("starting", "running", "waiting", PAUSED)
 #: newest epochs whose plans are counted
 PLANS_OF = 1000
 DIED = "the writer ended without a word (killed?): the next start settles what it left"
@@ -66,6 +68,8 @@ class LaneStatus:
     plans: dict[str, int]
     #: None: not paused; of all lanes of the configuration
     pause: Pause | None
+    #: in state waiting: what for
+    waits_for: str | None
     #: gids of this lane's prepared transactions
     in_doubt: tuple[str, ...]
     last_error: str | None
@@ -109,7 +113,7 @@ def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
     row, last, reported = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
     gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
     state, error = (reported.state, reported.last_error) if reported else ("stopped", None)
-    holder, alive = lock_holder(connection, lane), state in ("starting", "running", PAUSED)
+    holder, alive = lock_holder(connection, lane), state in _ALIVE
     if alive and holder is None:
         state, error = "failed", error or DIED
     elif holder is not None and not alive:
@@ -124,6 +128,7 @@ def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
         lag_seconds=None,
         plans=ledger.plans(connection, PLANS_OF),
         pause=Pauses(ledger.schema, settings.lane).find(connection),
+        waits_for=reported.waits_for if reported and state == "waiting" else None,
         in_doubt=tuple(map(str, gids)),
         last_error=error,
         writer=_writer(connection, ledger, row.generation if row else None, holder),
@@ -163,6 +168,7 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
         lag_seconds=None,
         plans=dict(sum((Counter(one.plans) for one in lanes), Counter())),
         pause=next((one.pause for one in lanes if one.pause), None),
+        waits_for=next((one.waits_for for one in lanes if one.waits_for), None),
         in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
         last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),
         writer=None,

@@ -19,6 +19,9 @@ from app.supervisor.supervisor import Supervisor
 log = structlog.get_logger()
 app = typer.Typer(add_completion=False)
 
+#: beginning of a topic's item, see `app.savepoint.compatibility`
+_TOPIC_ITEM = "topics:"
+
 UntilCaughtUp = Annotated[
     bool, typer.Option("--until-caught-up", help="Apply what Kafka holds at the start, then end with status 0.")
 ]
@@ -45,6 +48,7 @@ def run(
     What an earlier run left in doubt is settled first. Logs are JSON lines on stderr, for people when it is a terminal.
     The lane runs in a process of its own, which is started again when it dies (`restart` in the configuration).
     With --from-savepoint it runs only where the target is at the savepoint's position; else the ways there are named.
+    A topic that source.topics names no more is left out only with --allow-non-restored topics:NAME.
     """
     settings = load(config)
     logs.configure(settings.lane)
@@ -65,7 +69,12 @@ def run(
 
         if server is not None:
             server.start(imported())
-        run_lane(settings, until_caught_up, link, role.after_death, jvm)
+        run_lane(settings, until_caught_up, link, role.after_death, jvm, _removable(allow or ()))
+
+
+def _removable(allowed: Collection[str]) -> set[str]:
+    """Topics among the items whose loss is accepted."""
+    return {item.removeprefix(_TOPIC_ITEM) for item in allowed if item.startswith(_TOPIC_ITEM)}
 
 
 def _check(settings: Settings, name: str, allowed: Collection[str]) -> None:

@@ -26,7 +26,7 @@ from app.kafka.broker import Broker
 from app.model.offsets import Offsets
 
 WATCH_SECONDS = 1.0
-COLOURS = {"running": "green", "starting": "yellow", "paused": "yellow", "stopped": "yellow", "failed": "red"}
+COLOURS = {"running": "green", "failed": "red"} | dict.fromkeys(("starting", "waiting", "paused", "stopped"), "yellow")
 
 app = typer.Typer(add_completion=False)
 
@@ -117,6 +117,7 @@ def _lane(document: Document) -> Table:
         "plans": f"{plans} of the last {sum(document['plans'].values()):,} epochs" if plans else "none",
         **({"stage": _stage(document["stage"])} if document["stage"] else {}),
         **({"pause": pause_text(document["pause"])} if document["pause"] else {}),
+        **({"waits for": document["waits_for"]} if document["waits_for"] else {}),
         "in doubt": "\n".join(document["in_doubt"]) or "none",
         "last error": document["last_error"] or "none",
     }

@@ -61,6 +61,7 @@ class LedgerTables:
                 name(),
                 Column("state", Text),
                 Column("last_error", Text),
+                Column("waits_for", Text),
                 Column("changed_at", DateTime(timezone=True)),
             ),
         )

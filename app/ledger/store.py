@@ -37,6 +37,8 @@ class LaneState:
 
     state: str
     last_error: str | None
+    #: what a running lane waits for before its next epoch
+    waits_for: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,9 +277,12 @@ class Ledger:
         for table in (tables.ledger, tables.topic, tables.lane, tables.state):
             connection.execute(delete(table).where(table.c.lane == self.lane))
 
-    def set_state(self, connection: Connection, state: str, last_error: str | None = None) -> None:
+    def set_state(
+        self, connection: Connection, state: str, last_error: str | None = None, waits_for: str | None = None
+    ) -> None:
         """Record the writer's state, for `surelane status` only."""
-        values = {"state": state, "last_error": last_error, "changed_at": func.clock_timestamp()}
+        values = {"state": state, "last_error": last_error, "waits_for": waits_for}
+        values |= {"changed_at": func.clock_timestamp()}
         statement = insert(self._tables.state).values(lane=self.lane, **values)
         connection.execute(statement.on_conflict_do_update(index_elements=["lane"], set_=values))
 
@@ -285,7 +290,7 @@ class Ledger:
         """The last recorded state, or None."""
         state = self._tables.state
         row = connection.execute(select(state).where(state.c.lane == self.lane)).first()
-        return LaneState(state=row.state, last_error=row.last_error) if row else None
+        return LaneState(state=row.state, last_error=row.last_error, waits_for=row.waits_for) if row else None
 
 
 def _record(row: Row[Any]) -> EpochRecord:

@@ -96,6 +96,11 @@ class Families:
         )
         self.slots_used = gauge("prepared_slots_used", "Prepared transactions on the whole server, of every owner")
         self.slots_limit = gauge("prepared_slots_limit", "max_prepared_transactions of the server")
+        self.replica_lag = gauge(
+            "replica_lag_seconds",
+            "Replay lag of the target's streaming standby that is furthest behind; only with "
+            "limits.target_replica_lag, above which the lane waits",
+        )
         self.suspects = gauge("guard_suspects", "Spans that are suspected of a failure")
         self.narrowing = gauge(
             "guard_narrowing_messages", "Size of the part in progress while an epoch is processed in parts, else 0"
@@ -199,9 +204,9 @@ class Families:
             "reason",
         )
         self.state = gauge(
-            "state", "1 for the state the lane is in: starting, running, paused, stopped, failed", "state"
+            "state", "1 for the state the lane is in: starting, running, waiting, paused, stopped, failed", "state"
         )
-        self.up = gauge("up", "1 while the lane runs, also while it is paused")
+        self.up = gauge("up", "1 while the lane runs, also while it waits for a standby or is paused")
 
 
 _by_registry: "weakref.WeakKeyDictionary[CollectorRegistry, Families]" = weakref.WeakKeyDictionary()

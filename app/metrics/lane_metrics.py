@@ -18,7 +18,7 @@ from app.model.in_flight import InFlightView, SpanState
 from app.model.offsets import Offsets, TopicPartition
 
 #: as in the ledger's lane_state
-STATES = ("starting", "running", "paused", "stopped", "failed")
+STATES = ("starting", "running", "waiting", "paused", "stopped", "failed")
 OUTCOMES = tuple(outcome for outcome in Counts().as_dict() if outcome != "consumed")
 
 
@@ -182,6 +182,10 @@ class LaneMetrics:
         self._families.snapshot_replayable.labels(self._lane).set(ok)
         self._families.snapshot_headroom.labels(self._lane).set(headroom_seconds)
 
+    def set_replica_lag(self, seconds: float) -> None:
+        """Set how far the standby that is furthest behind has to go, in seconds."""
+        self._families.replica_lag.labels(self._lane).set(seconds)
+
     def set_generation(self, generation: int) -> None:
         """Set the generation that writes now."""
         self._families.generation.labels(self._lane).set(generation)
@@ -192,7 +196,7 @@ class LaneMetrics:
             raise ValueError(f"{state!r} is not a state of a lane")
         for one in STATES:
             self._families.state.labels(self._lane, one).set(one == state)
-        self._families.up.labels(self._lane).set(state in ("running", "paused"))
+        self._families.up.labels(self._lane).set(state in ("running", "waiting", "paused"))
 
     def restarted(self, cause: str) -> None:
         """Count a restart of the lane; `cause` is a label of low cardinality."""

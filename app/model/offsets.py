@@ -6,7 +6,7 @@ Offsets have gaps (transaction markers, log compaction): a difference is no mess
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -68,6 +68,10 @@ class Offsets(Mapping[TopicPartition, int]):
     def only(self, partitions: set[TopicPartition]) -> "Offsets":
         """The offsets of `partitions`."""
         return Offsets(tuple(pair for pair in self._by_partition if pair[0] in partitions))
+
+    def without(self, partitions: Collection[TopicPartition]) -> "Offsets":
+        """The offsets of all other partitions."""
+        return Offsets(tuple(pair for pair in self._by_partition if pair[0] not in partitions))
 
     @classmethod
     def joined(cls, each: "Iterable[Offsets]") -> Self:

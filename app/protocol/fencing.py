@@ -5,16 +5,18 @@ settle what they prepared (`start_table`), read the ledger, choose the checkpoin
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 from sqlalchemy import Connection, Engine
 
+from app import failpoint
 from app.db.direct import check_direct
 from app.db.locks import TRY_SECONDS, lock_holder, terminate, try_lock
 from app.db.sqlstate import translated
 from app.errors import Diverged, Unreachable
+from app.ledger.removed_topics import RemovedTopics
 from app.ledger.shadow_copies import ShadowCopies
 from app.ledger.stop_orders import StopOrders
 from app.ledger.store import FROM_LEDGER, Ledger
@@ -87,11 +89,18 @@ class Opened:
 
 
 def open_writers(
-    writers: Sequence[Writer], checkpoint: Checkpoint, begin: Offsets, delivery: str, *, anew: bool = False
+    writers: Sequence[Writer],
+    checkpoint: Checkpoint,
+    begin: Offsets,
+    delivery: str,
+    *,
+    anew: bool = False,
+    removed: Collection[TopicPartition] = (),
 ) -> Opened:
     """Open all lanes that share one checkpoint. `begin`: where partitions start that the ledger has no position of.
     `anew`: use a new checkpoint: for epochs that end elsewhere than those that the present one has planned, or for
-    partitions that were added and start behind offset 0, where Spark takes the present one's to start."""
+    partitions that were added and start behind offset 0, where Spark takes the present one's to start. `removed`:
+    partitions that are not read any more, which needs a new checkpoint, too; their position is kept."""
     name = configured(writers[0].name)
     identity = checkpoint.identity()
     _check_lane(identity, name, checkpoint.location)
@@ -103,16 +112,18 @@ def open_writers(
         settle(_open(writer), writer.ledger, checkpoint, of, target=writer.prepared(), others=writer.others)
     planned = None if anew or FROM_LEDGER in wanted else _planned(checkpoint)
     how = {writer.name: _decide(writer, planned) for writer in writers}
-    ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned).items()}
+    ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned, removed).items()}
     log.info("start", **{name: start.value for name, start in how.items()})
     if identity is None or any(start in (Start.RESUME, Start.FIRST) for start in how.values()):
         if not checkpoint.is_empty():
             log.warning("checkpoint put aside", moved_to=checkpoint.archive())
         identity = checkpoint.create(name, Offsets.of(ends))
+        failpoint.reach("start-checkpoint")
     for writer in writers:
         with translated(f"lane {writer.name}: activating generation"), _open(writer).begin():
             writer.ledger.activate(_open(writer), writer.generation, identity.checkpoint)
-            _write_genesis(writer, begin, planned)
+            _write_genesis(writer, begin, planned, removed)
+    failpoint.reach("start-ledger")
     checkpoint.write_identity(replace(identity, generation=max(writer.generation for writer in writers)))
     return Opened(Offsets.from_json(identity.start), identity.checkpoint)
 
@@ -208,9 +219,13 @@ def _decide(writer: Writer, planned: Planned | None) -> Start:
     return decide(writer.name, _mine(writer, planned), last.read if last else None)
 
 
-def _ledger_end(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
+def _ledger_end(
+    writer: Writer, begin: Offsets, planned: Planned | None, removed: Collection[TopicPartition]
+) -> Offsets:
     last = _last(writer)
-    return writer.mine(begin).updated(last.span.end) if last else _beginning(writer, begin, planned)
+    if last is None:
+        return _beginning(writer, begin, planned)
+    return writer.mine(begin).updated(last.span.end).without(removed)
 
 
 def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offsets:
@@ -218,17 +233,23 @@ def _beginning(writer: Writer, begin: Offsets, planned: Planned | None) -> Offse
     return mine.span.start if mine else writer.mine(begin)
 
 
-def _write_genesis(writer: Writer, begin: Offsets, planned: Planned | None) -> None:
+def _write_genesis(
+    writer: Writer, begin: Offsets, planned: Planned | None, removed: Collection[TopicPartition] = ()
+) -> None:
     """Write the lane's first ledger row, unless it has one. Partitions that were added later, and start behind offset
-    0, get such a row, too: their start is not the end of any epoch."""
+    0, get such a row, too: their start is not the end of any epoch. So does a lane that does not read `removed` any
+    more: the next epoch's start is compared with a position that lacks them."""
     last = writer.ledger.last(_open(writer))
     if last is None:
         start = _beginning(writer, begin, planned)
         writer.ledger.record(_open(writer), EpochRecord.genesis(writer.name, writer.generation, start))
-    elif _added(last.span.end, writer.mine(begin)):
-        start = writer.mine(begin).updated(last.span.end)
+    elif _added(last.span.end, writer.mine(begin)) or removed:
+        start = writer.mine(begin).updated(last.span.end).without(removed)
         genesis = EpochRecord.genesis(writer.name, writer.generation, start)
         writer.ledger.record(_open(writer), replace(genesis, last=last.last))
+        kept = RemovedTopics(writer.ledger.schema, writer.name)
+        kept.keep(_open(writer), last.span.end.only(set(removed)))
+        kept.forget(_open(writer), start)
 
 
 def _added(end: Offsets, begin: Offsets) -> bool:

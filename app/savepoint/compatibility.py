@@ -77,9 +77,13 @@ def _topics(item: str, before: Any, after: Any) -> Iterable[ItemResult]:
     for name in sorted({*after} - {*before}):
         why = "is read from its first message on, or from the offset that source.start names for it"
         yield ItemResult(item=f"{item}:{name}", compatibility=Compatibility.COMPATIBLE, why=why)
+    stays = {*before} & {*after}
     for name in sorted({*before} - {*after}):
-        why = "the ledger has its position, which a lane cannot give up; a new lane name begins without it"
-        yield ItemResult(item=f"{item}:{name}", compatibility=Compatibility.INCOMPATIBLE, why=why)
+        why = "is not read any more; its position is kept, and it goes on there when it is added again"
+        compatibility = Compatibility.LOSES if stays else Compatibility.INCOMPATIBLE
+        if not stays:
+            why = "no topic that the ledger has a position of stays; a new lane name begins without them"
+        yield ItemResult(item=f"{item}:{name}", compatibility=compatibility, why=why)
 
 
 def _routes(item: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterable[ItemResult]:

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.errors import Refused
+from app.ledger.removed_topics import RemovedTopics
 from app.model.offsets import Offsets
 from app.savepoint.compatibility import Compatibility, ItemResult, blocking_text, compare
 from app.savepoint.fingerprint import items
@@ -37,6 +38,7 @@ def check_resumable(savepoint: Savepoint, settings: Settings, allowed: Collectio
     with looking(settings) as connection, translated("savepoint: reading the target"):
         lanes = {one.lane: one for one in seen(connection, settings).lanes}
         cluster_id, topics = pinned(connection, settings)
+        removed = RemovedTopics(settings.target.db_schema, settings.lane).find(connection)
     if strangers := _other_log(savepoint, cluster_id, topics):
         raise Refused(
             f"the target's ledger is of another log than savepoint {savepoint.name}: {strangers}",
@@ -44,6 +46,7 @@ def check_resumable(savepoint: Savepoint, settings: Settings, allowed: Collectio
         )
     wanted = {one.position.lane: one.position for one in savepoint.lanes}
     at = Offsets.of({tp: offset for one in lanes.values() for tp, offset in one.applied.items()})
+    at = removed.only({tp for tp in savepoint.position if tp not in at}).updated(at)
     if lanes.keys() == wanted.keys() and at == savepoint.position:
         return f"the target is at the position of savepoint {savepoint.name}, {at}: the lane goes on from its ledger"
     raise Refused(

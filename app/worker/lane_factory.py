@@ -31,10 +31,11 @@ from app.errors import ConfigInvalid
 from app.kafka.unread import UnreadMessages
 from app.lane.alignment import Alignment
 from app.lane.lane import Lane
+from app.ledger.removed_topics import RemovedTopics
 from app.ledger.store import Ledger
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.death import Death
-from app.model.offsets import TopicPartition
+from app.model.offsets import Offsets, TopicPartition
 from app.poison.attempts import Attempts
 from app.poison.guard import Guard, Limits
 from app.poison.guard_database import guard_engine
@@ -115,6 +116,15 @@ def known_partitions(writers: Iterable[LaneWriter]) -> set[TopicPartition] | Non
                 return None
             known |= set(last.span.end)
     return known
+
+
+def removed_partitions(writers: Iterable[LaneWriter]) -> Offsets:
+    """The partitions that the lanes do not read any more: where each was when it was removed."""
+    found = Offsets()
+    for writer in writers:
+        with translated(f"lane {writer.name}: reading the ledger"), writer.engine.connect() as connection:
+            found = found.updated(RemovedTopics(writer.ledger.schema, writer.name).find(connection))
+    return found
 
 
 def make_lane(

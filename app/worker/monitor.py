@@ -1,4 +1,4 @@
-"""Monitors running lanes: lag, prepared transactions, whether lane and topic are unchanged, and release requests."""
+"""Monitors running lanes: lag, prepared transactions, standbys, whether lane and topic are unchanged, and requests."""
 
 import threading
 import time
@@ -28,6 +28,7 @@ from app.recover.archive_reach import archive_reach
 from app.snapshot.snapshot_records import Recorded, Records
 from app.verify.verification_records import Verifications
 from app.worker.lane_writer import LaneWriter
+from app.worker.replica_lag import ReplicaLag
 from app.worker.stage_monitor import StageMonitor
 
 log = structlog.get_logger()
@@ -76,6 +77,9 @@ class Monitor:
         self.copy_schema: str | None = None
         #: None: the lanes may begin epochs
         self.pause: Pause | None = None
+        #: of the target's standbys; None: the lanes wait for none
+        limit = settings.limits.target_replica_lag
+        self.replica_lag = None if limit is None else ReplicaLag(limit.total_seconds())
         #: why the lanes have to stop: another writer took one over, or a topic is not the pinned one
         self.failure: SurelaneError | None = None
 
@@ -84,7 +88,8 @@ class Monitor:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join()
+        if self._thread.ident is not None:  # else the first look failed
+            self._thread.join()
         if self._stage is not None:
             self._stage.clear()
         self._broker.close()
@@ -94,6 +99,7 @@ class Monitor:
             try:
                 if self._stage is not None:
                     self._stage.look()
+                self._look_at_standbys()
                 self._round()
             except SurelaneError as error:
                 if error.verdict is not Verdict.RETRY:
@@ -130,8 +136,19 @@ class Monitor:
             self._metrics[writer.name].monitored(time.time())
         self._snapshot()
 
+    def _look_at_standbys(self) -> None:
+        if self.replica_lag is None:
+            return
+        lane = next(iter(self._writers))
+        with translated(f"lane {lane}: monitoring"), self._engine(lane).begin() as connection:
+            self.replica_lag.look(connection, time.monotonic())
+        for writer in list(self._writers.values()):
+            self._metrics[writer.name].set_replica_lag(self.replica_lag.seconds)
+
     def read_orders(self) -> None:
-        """Read pause and order to stop, before the first round. Raises SurelaneError where the target is away."""
+        """Read pause, order to stop and standbys, before the first round. Raises SurelaneError where the target is
+        away, or where its standbys may not be seen."""
+        self._look_at_standbys()
         lane = next(iter(self._writers))
         with translated(f"lane {lane}: monitoring"), self._engine(lane).begin() as connection:
             self._read_orders(connection)

@@ -4,6 +4,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Collection
 from contextlib import ExitStack, closing
 from types import FrameType
 
@@ -41,10 +42,18 @@ MAX_ATTEMPTS_WITHOUT_PROGRESS = 8
 MAX_ATTEMPTS_EXHAUSTED = 20
 
 
-def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | None, jvm: Jvm) -> None:
+def run(
+    settings: Settings,
+    until_caught_up: bool,
+    link: Link,
+    death: Death | None,
+    jvm: Jvm,
+    removable: Collection[str] = (),
+) -> None:
     """Run until a stop request, or until caught up; raises the SurelaneError that ended it otherwise.
 
-    `link`: to the supervisor; `death`: of the previous worker; `jvm`: for Spark's session, still starting.
+    `link`: to the supervisor; `death`: of the previous worker; `jvm`: for Spark's session, still starting; `removable`:
+    topics that the lanes may stop reading.
     """
     configure(settings.lane)
     stop = threading.Event()
@@ -71,7 +80,7 @@ def run(settings: Settings, until_caught_up: bool, link: Link, death: Death | No
         spark = make_session(jvm)
         stack.callback(stop_session, spark)
         settle_collector()  # garbage collection was off since the process began
-        RetryLoop(settings, spark, health, stop, until_caught_up, link, death).keep_running()
+        RetryLoop(settings, spark, health, stop, until_caught_up, link, death, removable).keep_running()
 
 
 class RetryLoop:
@@ -86,8 +95,10 @@ class RetryLoop:
         until_caught_up: bool,
         link: Link | None = None,
         death: Death | None = None,
+        removable: Collection[str] = (),
     ) -> None:
-        """`link`: to the supervisor, if there is one; `death`: of the previous worker."""
+        """`link`: to the supervisor, if there is one; `death`: of the previous worker; `removable`: see `run`."""
+        self._removable = removable
         self._settings, self._spark, self._health = settings, spark, health
         self._stop, self._until_caught_up = stop, until_caught_up
         self._link, self._death = link or Link(), death
@@ -107,7 +118,15 @@ class RetryLoop:
     def _keep_running(self, pool: Pool) -> None:
         while not self._stop.is_set():
             running = StreamingRun(
-                self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death, pool
+                self._settings,
+                self._spark,
+                self._writers,
+                self._health,
+                self._metrics,
+                self._link,
+                self._death,
+                pool,
+                self._removable,
             )
             try:
                 with spark_errors(), running:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -50,12 +50,19 @@ from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.epoch_forecast import EpochForecast
 from app.worker.epoch_gate import EpochGate
 from app.worker.epoch_source import EpochSource
-from app.worker.lane_factory import add_writers, check_total, commit_at_once, known_partitions
+from app.worker.lane_factory import (
+    add_writers,
+    check_total,
+    commit_at_once,
+    known_partitions,
+    removed_partitions,
+)
 from app.worker.lane_writer import LaneWriter
 from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
 from app.worker.open_lanes import OpenLanes
 from app.worker.periodic_savepoints import PeriodicSavepoints
+from app.worker.replica_lag import WAITING
 from app.worker.server_watch import ServerWatch
 from app.worker.stored_message_decoder import StoredMessages
 
@@ -84,8 +91,11 @@ class StreamingRun:
         link: Link,
         death: Death | None,
         pool: Pool,
+        removable: Collection[str] = (),
     ) -> None:
-        """`death`: of the previous worker; `pool`: the tasks that stage."""
+        """`death`: of the previous worker; `pool`: the tasks that stage; `removable`: topics that the lanes may stop
+        reading."""
+        self._removable = removable
         self._death, self._pool = death, pool
         self._settings, self._spark, self._writers = settings, spark, writers
         self._health, self._metrics, self._link = health, metrics, link
@@ -108,9 +118,9 @@ class StreamingRun:
         self._stop, self._until_caught_up = threading.Event(), False
         self._in_epoch = threading.Event()
         self._monitor: Monitor | None = None
-        self._gate = EpochGate(settings.limits, self._is_paused, lambda: self._stop.is_set() or self._size.is_off)
-        #: the state that was recorded last
-        self._state = ""
+        self._gate = EpochGate(settings.limits, self._is_held, lambda: self._stop.is_set() or self._size.is_off)
+        #: the state that was recorded last, and what the lanes wait for in it
+        self._state: tuple[str, str | None] = ("", None)
         #: schema that the lanes write in place of the configured ones
         self._copy_schema: str | None = None
         #: lock on the lanes: Spark's thread holds it during an epoch, this thread for a release between two epochs
@@ -129,15 +139,15 @@ class StreamingRun:
         self._health.report(self._settings.lane, ready=False, reason="not running")
         self._closing.close()
 
-    def say(self, state: str, error: str | None = None) -> None:
+    def say(self, state: str, error: str | None = None, waits_for: str | None = None) -> None:
         """Record the lane's state in metrics and target, for `surelane status`; a failure is only logged."""
-        self._state = state
+        self._state = state, waits_for
         for writer in self._writers.values():
             self._metrics[writer.name].set_state(state)
             try:
                 with writer.engine.begin() as connection:
                     if _may_set_state(connection, writer):
-                        writer.ledger.set_state(connection, state, error)
+                        writer.ledger.set_state(connection, state, error, waits_for)
             except SQLAlchemyError as failure:
                 log.warning("state not recorded", lane=writer.name, state=state, because=str(failure).splitlines()[0])
 
@@ -228,12 +238,19 @@ class StreamingRun:
         for writer in writers:
             self._closing.callback(writer.close)
         self._copy_schema = self._find_copy(writers[0])
-        begin, is_later = self._beginnings(writers)
+        begin, is_later, removed = self._beginnings(writers)
         cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
         for writer in writers:
             if writer.archive is not None:
                 writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
-        opened = open_writers(writers, self._checkpoint, begin, settings.mode.value, anew=anew or is_later)
+        opened = open_writers(
+            writers,
+            self._checkpoint,
+            begin,
+            settings.mode.value,
+            anew=anew or is_later or bool(removed),
+            removed=removed,
+        )
         ids = {name: info.topic_id for name, info in topics.items()}
         self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, ids)
         self._terms = {}
@@ -253,14 +270,34 @@ class StreamingRun:
         self._lanes.settings = in_copy(settings, copy)
         return copy.schema_now if copy is not None else None
 
-    def _beginnings(self, writers: list[LaneWriter]) -> tuple[Offsets, bool]:
-        """Where partitions begin that the ledger has no position of; whether one was added behind offset 0."""
-        known, start = known_partitions(writers), self._settings.source.start
+    def _beginnings(self, writers: list[LaneWriter]) -> tuple[Offsets, bool, set[TopicPartition]]:
+        """Where partitions begin that the ledger has no position of; whether one was added behind offset 0; those of
+        topics that are not read any more. Raises Refused where such a topic may not be left out."""
+        known, source = known_partitions(writers), self._settings.source
         if known is None:
-            return self._broker.start_offsets(start), False
+            return self._broker.start_offsets(source.start), False, set()
+        removed = {tp for tp in known if source.topics and tp.topic not in source.topics}
+        self._check_removable(removed, known)
         added = self._broker.partitions() - known
-        begin = self._broker.added_offsets(start, added) if added else Offsets()
-        return begin, any(begin.values())
+        earlier = removed_partitions(writers).only(added) if added else Offsets()
+        new = added - set(earlier)
+        begin = earlier.updated(self._broker.added_offsets(source.start, new) if new else Offsets())
+        return begin, any(begin.values()), removed
+
+    def _check_removable(self, removed: set[TopicPartition], known: set[TopicPartition]) -> None:
+        lane, topics = self._settings.lane, sorted({tp.topic for tp in removed})
+        if removed and removed == known:
+            raise Refused(
+                f"lane {lane}: source.topics names none of the topics that the ledger has positions of: "
+                f"{', '.join(topics)}",
+                hint="a lane of another name begins without them",
+            )
+        if refused := [name for name in topics if name not in self._removable]:
+            words = " ".join(f"--allow-non-restored topics:{name}" for name in refused)
+            raise Refused(
+                f"lane {lane}: the ledger has a position of {', '.join(refused)}, which source.topics does not name",
+                hint=f"name it again; or surelane run {words}: the lane goes on without it, and keeps its position",
+            )
 
     def _open_again(self) -> Offsets:
         """Open the lanes with a new checkpoint: after filling, or for smaller epochs than the planned one."""
@@ -310,7 +347,7 @@ class StreamingRun:
         """Spark's callback, on a thread of Py4J. Any error ends the query."""
         try:
             while not self._begun(number):
-                pass  # paused between the gate and the lock
+                pass  # held between the gate and the lock
             self.epochs += 1
             self._watcher.notice()
         except BaseException as error:
@@ -320,11 +357,11 @@ class StreamingRun:
             self._in_epoch.clear()
 
     def _begun(self, number: int) -> bool:
-        """Process the epoch once it may begin; False: a pause began before it. Raises StopRequested."""
+        """Process the epoch once it may begin; False: it has to wait again. Raises StopRequested."""
         if not self._gate.wait():
             raise StopRequested
         with self._writing:
-            if self._is_paused():
+            if self._is_held():
                 return False
             self._check_tables()
             self._in_epoch.set()
@@ -393,19 +430,35 @@ class StreamingRun:
     def _is_paused(self) -> bool:
         return self._monitor is not None and self._monitor.pause is not None
 
-    def _show_pause(self, monitor: Monitor) -> None:
-        """Record that the lanes are paused, once no epoch is in process or prepared, and the end of that."""
-        if monitor.pause is None:
-            if self._state == PAUSED:
-                log.info("resumed")
-                self.say("running")
-        elif self._until_caught_up:
-            raise Refused(f"the lane is {monitor.pause}: it cannot catch up", hint="surelane resume, then this again")
-        elif self._state != PAUSED and self._writing.acquire(blocking=False):
+    def _waits_for(self) -> str | None:
+        """The standby that is too far behind."""
+        lag = self._monitor.replica_lag if self._monitor is not None else None
+        return None if lag is None else lag.waits_for
+
+    def _is_held(self) -> bool:
+        return self._is_paused() or self._waits_for() is not None
+
+    def _show_state(self, monitor: Monitor) -> None:
+        """Record that the lanes are paused or wait, once no epoch is in process or prepared, and the end of that."""
+        pause, waits_for = monitor.pause, self._waits_for()
+        if pause is not None and self._until_caught_up:
+            raise Refused(f"the lane is {pause}: it cannot catch up", hint="surelane resume, then this again")
+        if pause is not None:
+            state, because = (PAUSED, None), str(pause)
+        elif waits_for is not None:
+            state, because = (WAITING, waits_for), waits_for
+        else:
+            state, because = ("running", None), None
+        if state == self._state:
+            return
+        if because is None:
+            log.info("resumed")
+            self.say(*state)
+        elif self._writing.acquire(blocking=False):
             try:
                 if not self._pending.waiting:
-                    log.info("paused", because=str(monitor.pause))
-                    self.say(PAUSED)
+                    log.info(state[0], because=because)
+                    self.say(state[0], waits_for=state[1])
             finally:
                 self._writing.release()
 
@@ -437,7 +490,7 @@ class StreamingRun:
             if (self._stop.is_set() and self._at_rest()) or (self._size.is_off and self._is_settled()):
                 query.stop()
                 break
-            self._show_pause(monitor)
+            self._show_state(monitor)
             self._release()
             time.sleep(LOOK_SECONDS)
         if failure := self._watcher.failure or monitor.failure:

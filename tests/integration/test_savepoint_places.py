@@ -244,7 +244,7 @@ def test_a_lane_makes_them_by_itself_and_goes_on_from_one(
     assert process.wait() == 0
     before = set(folder.names())
     assert 2 <= len(before) <= 3
-    again = lane_process(made, from_savepoint="mine").start()
+    again = lane_process(made, arguments=("--from-savepoint", "mine")).start()
     topic.send(counted(EPOCH))
     again.until(lambda: made.caught_up(topic), why="it goes on")
     again.until(lambda: not (before - {"mine"}) & set(folder.names()), why="the older ones to be disposed of")

@@ -4,6 +4,7 @@ from sqlalchemy import Connection, Engine, text
 
 from app.cli.doctor_checks.finding import Finding, Level, failed, fault, ok, warn
 from app.cli.doctor_checks.long_row_check import long_rows
+from app.cli.doctor_checks.standby_check import standbys
 from app.cli.doctor_checks.table_check import tables
 from app.cli.doctor_checks.timeout_check import timeouts
 from app.cli.doctor_checks.trigger_check import swallowing
@@ -78,6 +79,7 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     findings = [migrations(revision, schema), own_schema(connection, schema), *search_path(connection, schema)]
     findings += superuser(connection)
     findings.append(timeouts(connection))
+    findings += standbys(connection, settings)
     findings += tables(connection, settings)
     findings += swallowing(connection, settings)
     findings += long_rows(connection, settings)

@@ -2,7 +2,7 @@
 back, and how far apart the topics are."""
 
 from app.apply.foreign_keys import between_tables
-from app.cli.doctor_checks.finding import Finding, ok, warn
+from app.cli.doctor_checks.finding import Finding, fault, ok, warn
 from app.cli.doctor_checks.table_check import SHOWN
 from app.config.routes import Routes
 from app.config.settings import Order, Settings
@@ -21,6 +21,10 @@ def topics(settings: Settings, position: Offsets | None) -> list[Finding]:
     """None where Kafka or target cannot be reached: their own checks report that."""
     if settings.source.order is not Order.TOTAL:
         return []
+    if position and (removed := _removed(settings, position)):
+        words = " ".join(f"--allow-non-restored topics:{name}" for name in removed)
+        problem = f"the ledger has a position of {', '.join(removed)}, which source.topics does not name"
+        return [fault("topics", problem, f"name it again; or surelane run {words}, which keeps its position")]
     try:
         with Broker(settings.source) as broker:
             partitions = broker.partitions()
@@ -31,6 +35,12 @@ def topics(settings: Settings, position: Offsets | None) -> list[Finding]:
     except SurelaneError:
         return []
     return [_finding(len(partitions), keys, settings.epoch.max_held_messages, apart)] if keys else []
+
+
+def _removed(settings: Settings, position: Offsets) -> list[str]:
+    """Topics that a start refuses to leave out."""
+    named = settings.source.topics
+    return sorted({tp.topic for tp in position if named and tp.topic not in named})
 
 
 def _foreign_keys(settings: Settings) -> list[str]:
