@@ -236,6 +236,14 @@ class BreakerTripped(SurelaneError):
     exit_status = ExitStatus.BREAKER
 
 
+class TooManyParked(SurelaneError):
+    """More messages of paused tables would be parked than allowed; nothing of the epoch was applied, and the lane is
+    paused."""
+
+    verdict = Verdict.RETRY
+    exit_status = ExitStatus.BREAKER
+
+
 class TransactionTooLong(SurelaneError):
     """More messages wait for the rest of their source transaction than allowed; nothing of it was applied."""
 

@@ -32,6 +32,8 @@ START_NAMES = (
     "start-checkpoint",  # a new checkpoint was begun; the target knows nothing of it
     "start-ledger",  # the generation is active
 )
+#: failpoint of a lane that resumes a table
+RESUME_NAMES = ("table-resume",)  # some of its parked messages are applied
 #: failpoints of `surelane snapshot`; an epoch does not pass them
 SNAPSHOT_NAMES = (
     "snapshot-before-manifest",  # the content is written

@@ -67,14 +67,15 @@ class Applier:
         """Schema of the lane's own tables."""
         return self._shapes.schema
 
-    def prepare(self, epoch: EpochBatch) -> dict[int, TablePlan]:
-        """Plans of the epoch's layouts by index, without tables that are left out.
+    def prepare(self, epoch: EpochBatch, parked: Collection[int] = ()) -> dict[int, TablePlan]:
+        """Plans of the epoch's layouts by index, without tables that are left out, and without the layouts `parked`.
 
         Works outside the epoch's transaction. Raises TargetMismatch, naming the first message of a kind that the target
         cannot take.
         """
         with self._shapes.together():
-            found = {index: self._shape(epoch, index, example) for index, example in epoch.firsts.items()}
+            firsts = {index: example for index, example in epoch.firsts.items() if index not in parked}
+            found = {index: self._shape(epoch, index, example) for index, example in firsts.items()}
         self._shapes.reclaim()
         return {index: shape for index, shape in found.items() if shape is not None}
 

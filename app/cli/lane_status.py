@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
 
+from app.config.routes import Routes
 from app.config.settings import Order, Settings
 from app.db.locks import client, lock_holder
 from app.db.prepared import prepared
@@ -18,10 +19,12 @@ from app.ledger.held_lanes import lanes_there
 from app.ledger.in_flight_rows import InFlightRows
 from app.ledger.pauses import PAUSED, Pause, Pauses
 from app.ledger.store import Ledger
+from app.ledger.table_pauses import TablePause, TablePauses
 from app.model.epoch import GENESIS
 from app.model.gid import Gid
 from app.model.in_flight import InFlightView
 from app.model.offsets import Offsets
+from app.quarantine.quarantine import Quarantine
 
 #: states by urgency: several lanes together have the first that one of them has
 STATES_BY_URGENCY = ("failed", "stopped", "starting", "paused", "waiting", "running")
@@ -68,6 +71,8 @@ class LaneStatus:
     plans: dict[str, int]
     #: None: not paused; of all lanes of the configuration
     pause: Pause | None
+    #: of single tables, each with its number of parked messages
+    table_pauses: tuple[tuple[TablePause, int], ...]
     #: in state waiting: what for
     waits_for: str | None
     #: gids of this lane's prepared transactions
@@ -128,12 +133,24 @@ def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
         lag_seconds=None,
         plans=ledger.plans(connection, PLANS_OF),
         pause=Pauses(ledger.schema, settings.lane).find(connection),
+        table_pauses=_table_pauses(connection, settings, lane),
         waits_for=reported.waits_for if reported and state == "waiting" else None,
         in_doubt=tuple(map(str, gids)),
         last_error=error,
         writer=_writer(connection, ledger, row.generation if row else None, holder),
         stage=_stage(connection, settings, ledger) if holder is not None else None,
     )
+
+
+def _table_pauses(connection: Connection, settings: Settings, lane: str) -> tuple[tuple[TablePause, int], ...]:
+    schema, routes = settings.target.db_schema, Routes(settings.target.tables)
+    if not (pauses := TablePauses(schema, lane).find(connection)):
+        return ()
+    parked: Counter[tuple[str, str] | None] = Counter()
+    for one in Quarantine(schema, lane).waiting(connection):
+        if one.schema is not None and one.table is not None:
+            parked[routes.target(one.schema, one.table)] += one.parked
+    return tuple((pause, parked[pause.schema, pause.table]) for pause in pauses)
 
 
 def _stage(connection: Connection, settings: Settings, ledger: Ledger) -> StageStatus:
@@ -168,6 +185,7 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
         lag_seconds=None,
         plans=dict(sum((Counter(one.plans) for one in lanes), Counter())),
         pause=next((one.pause for one in lanes if one.pause), None),
+        table_pauses=tuple(pause for one in lanes for pause in one.table_pauses),
         waits_for=next((one.waits_for for one in lanes if one.waits_for), None),
         in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
         last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),

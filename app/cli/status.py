@@ -73,6 +73,7 @@ def _lane_document(lane: LaneStatus) -> Document:
     writer = lane.writer and vars(lane.writer) | {"since": lane.writer.since and lane.writer.since.isoformat()}
     shown = {"position": lane.position.nested(), "in_doubt": list(lane.in_doubt), "writer": writer}
     shown["pause"] = lane.pause and lane.pause.as_json()
+    shown["table_pauses"] = [pause.as_json() | {"parked": parked} for pause, parked in lane.table_pauses]
     return vars(lane) | shown | {"stage": lane.stage and _stage_document(lane.stage)}
 
 
@@ -117,6 +118,7 @@ def _lane(document: Document) -> Table:
         "plans": f"{plans} of the last {sum(document['plans'].values()):,} epochs" if plans else "none",
         **({"stage": _stage(document["stage"])} if document["stage"] else {}),
         **({"pause": pause_text(document["pause"])} if document["pause"] else {}),
+        **({"paused tables": _table_pauses(document["table_pauses"])} if document["table_pauses"] else {}),
         **({"waits for": document["waits_for"]} if document["waits_for"] else {}),
         "in doubt": "\n".join(document["in_doubt"]) or "none",
         "last error": document["last_error"] or "none",
@@ -126,6 +128,14 @@ def _lane(document: Document) -> Table:
     for name, line in lines.items():
         table.add_row(name, Text(printable(line)))
     return table
+
+
+def _table_pauses(pauses: Sequence[Document]) -> str:
+    how = {False: "", True: ", resumed"}
+    return "\n".join(
+        f"{one['table']}: {pause_text(one)}{how[one['resumed_by'] is not None]}; {one['parked']:,} messages are parked"
+        for one in pauses
+    )
 
 
 def _lanes(lanes: Sequence[Document]) -> Table:

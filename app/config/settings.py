@@ -528,6 +528,8 @@ class LimitSettings(_Section):
 
     #: of all lanes of the process together, over a second or more; None: as fast as they can
     messages_per_second: Annotated[int, Field(ge=1)] | None = None
+    #: messages of paused tables that may be parked; beyond them the lane pauses as a whole
+    parked_messages: Annotated[int, Field(ge=1)] = 10_000
     #: epochs begin only while no streaming standby of the target is further behind; None: no matter how far
     target_replica_lag: _SomeTime | None = None
 

@@ -127,7 +127,7 @@ class Lane:
         self._until_prune = 0
         with translated(f"lane {name}: reading ledger and quarantine"), connection.begin():
             last = ledger.last(connection)
-            keeping.keys.read(connection)
+            keeping.open(connection)
         if last is None:
             raise Diverged(
                 f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first"
@@ -185,6 +185,11 @@ class Lane:
         self._guard.passed(self.position)
 
     @property
+    def has_paused_tables(self) -> bool:
+        """Whether epochs are read here, since changes of a table are parked."""
+        return bool(self._keeping.paused)
+
+    @property
     def wants_release(self) -> bool:
         """Whether an operator may have requested a release."""
         return self._releasing.wanted.is_set()
@@ -234,7 +239,7 @@ class Lane:
     def _process_staged(self, number: int, planned: Span, source: EpochRows, stage: Stager, steps: Steps) -> bool:
         """Process an epoch that tasks stage: its rows do not come here. Returns false, with nothing of it left, where
         the rows are needed."""
-        if self._guard.is_suspicious:
+        if self._guard.is_suspicious or self.has_paused_tables:
             return False
         # 3. Have it staged, under guard; it may have been staged ahead.
         whole = self._alignment.span(self._last, planned)
@@ -290,7 +295,7 @@ class Lane:
         # 5. Prepare what lives outside the transaction: catalog, staging tables.
         with steps.of("prepare"):
             self._before_writing(number)
-            shapes = self._applier.prepare(epoch)
+            shapes = self._applier.prepare(epoch, self._keeping.paused_layouts(epoch))
         # 6. Write and pre-commit, all in one transaction.
         unread = reader.skipped
         apply = partial(self._apply, number, span, source, epoch, unread, shapes)

@@ -9,6 +9,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 #: state of a lane that obeys a pause
 PAUSED = "paused"
+#: `Pause.by` of a lane that has paused itself: too many messages of paused tables would be parked
+BY_ITSELF = "the lane"
 
 
 @dataclass(frozen=True, kw_only=True)

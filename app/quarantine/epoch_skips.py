@@ -43,6 +43,10 @@ class EpochSkips:
         """Whether the policy parks later changes of this key."""
         return self._policy.of(key.schema, key.table) is OnSkip.PARK
 
+    def park_layouts(self, indices: Sequence[int]) -> None:
+        """Leave out all rows of these layouts."""
+        self.parked |= np.isin(self.epoch.codes, indices)
+
     def park(self, key: Key, ordinals: Iterable[int], entry: Position) -> None:
         """Leave out the changes of the key that have to follow the entry."""
         after = [ordinal for ordinal in ordinals if follows(self.epoch.position(ordinal), entry)]
@@ -84,6 +88,12 @@ class EpochSkips:
         """The reason for each skipped message, one word, for counters."""
         return [one.reason for one in self.condemned] + [EntryState.PARKED.value] * int(self.parked.sum())
 
+    def _key_text(self, ordinal: int) -> str | None:
+        try:
+            return self.epoch.rows["key"][ordinal].as_py()
+        except UnicodeDecodeError:  # an upsert can be applied without its key
+            return None
+
     def _parked_entries(self) -> Iterator[Entry]:
         ordinals = np.flatnonzero(self.parked).tolist()
         messages = self._source.messages([self.epoch.position(ordinal) for ordinal in ordinals])
@@ -95,6 +105,6 @@ class EpochSkips:
                 state=EntryState.PARKED,
                 schema=layout.schema,
                 table=layout.table,
-                key_text=self.epoch.rows["key"][ordinal].as_py(),
+                key_text=self._key_text(ordinal),
                 error=COMPACTED if message is None else None,
             )

@@ -176,6 +176,20 @@ class Quarantine:
         rows = connection.execute(statement.limit(RELEASES_AT_ONCE).with_for_update(key_share=True))
         return [Release(held=_held(row), message=raw_message(row), forced=row.release_forced) for row in rows]
 
+    def request_parked(self, connection: Connection, schema: str, table: str, who: str) -> None:
+        """Request the release of each parked message of a source table, also of those that were refused before."""
+        columns = self._tables.quarantine.c
+        where = (
+            columns.lane == self.lane,
+            columns.state == EntryState.PARKED,
+            columns.source_schema == schema,
+            columns.source_table == table,
+            or_(columns.release_requested_at.is_(None), columns.release_refused.is_not(None)),
+        )
+        values = {"release_requested_at": func.clock_timestamp(), "release_requested_by": storable(who)}
+        values |= {"release_refused": None}
+        connection.execute(update(self._tables.quarantine).where(*where).values(values))
+
     def released(self, connection: Connection, entry: int) -> None:
         """Mark an entry whose message this transaction applies."""
         self._update(connection, [entry], state=EntryState.RELEASED)

@@ -25,7 +25,8 @@ from app.model.rows import RowKind
 from app.poison.epoch_rows import EpochRows
 from app.poison.guard import Guard
 from app.quarantine.epoch_skips import EpochSkips
-from app.quarantine.parked_keys import ParkedKeys, changes_of, follows, key_of
+from app.quarantine.parked_keys import Key, ParkedKeys, changes_of, follows, key_of
+from app.quarantine.paused_tables import PausedTables
 from app.quarantine.quarantine import OpenEntry, Quarantine
 from app.quarantine.skipped_message import SkippedMessage
 
@@ -45,13 +46,32 @@ class Rules:
 
 
 class QuarantineWriter:
-    def __init__(self, lane: str, generation: int, quarantine: Quarantine, guard: Guard, rules: Rules) -> None:
-        self.rules = rules
+    def __init__(
+        self,
+        lane: str,
+        generation: int,
+        quarantine: Quarantine,
+        guard: Guard,
+        rules: Rules,
+        paused: PausedTables | None = None,
+    ) -> None:
+        """`paused`: tables whose changes are parked; None: there are none."""
+        self.rules, self.paused = rules, paused
         self._lane, self._generation = lane, generation
         self._quarantine, self._guard = quarantine, guard
         self.keys = ParkedKeys(quarantine)
         self._opened: list[OpenEntry] = []
         self._closed: list[int] = []
+
+    def open(self, connection: Connection) -> None:
+        """Read what waits, and the paused tables."""
+        self.keys.read(connection)
+        if self.paused is not None:
+            self.paused.read(connection)
+
+    def paused_layouts(self, epoch: EpochBatch) -> list[int]:
+        """Indices of the layouts whose rows are parked because their table is paused."""
+        return [] if self.paused is None else self.paused.layouts(epoch)
 
     def begin(
         self, connection: Connection, epoch: EpochBatch, source: EpochRows, unread: list[SkippedMessage]
@@ -59,6 +79,7 @@ class QuarantineWriter:
         """The initial skips of this epoch: messages that could not be read, and rows of held keys."""
         self.drop()
         skips = EpochSkips(epoch, source, unread, self.rules.policy, self._limit)
+        skips.park_layouts(self.paused_layouts(epoch))
         has_patches = any(layout.kind is RowKind.PATCH for layout in epoch.layouts)
         touched = changes_of(epoch, {key for key in self.keys if has_patches or skips.holds(key)})
         self.keys.confirm(connection, touched)
@@ -70,7 +91,8 @@ class QuarantineWriter:
     def end(self, connection: Connection, number: int, skips: EpochSkips, shapes: dict[int, TablePlan]) -> None:
         """Keep skipped messages and supersede older entries, in the epoch's transaction.
 
-        Raises BadMessage if the policy is to stop, BreakerTripped beyond `guard.breaker` or `guard.max_parked_keys`.
+        Raises BadMessage if the policy is to stop, BreakerTripped beyond `guard.breaker` or `guard.max_parked_keys`,
+        TooManyParked beyond `limits.parked_messages`.
         """
         stops = [one for one in skips.condemned if self.rules.policy.of(*one.table) is OnSkip.STOP]
         if stops:
@@ -80,6 +102,8 @@ class QuarantineWriter:
             self._opened = self._quarantine.add(connection, self._generation, number, entries)
             self._check_breaker(connection, skips.condemned)
             self._check_keys(connection, skips)
+            if self.paused and skips.parked.any():
+                self.paused.check(connection, self._lane)
             self._log_skips(skips)
         self._closed = [*self._superseded(skips, shapes), *self._truncated(connection, skips, shapes)]
         if self._closed:
@@ -96,11 +120,16 @@ class QuarantineWriter:
         """Discard the notes of a transaction that failed, before another one begins."""
         self._opened, self._closed = [], []
 
-    def release(self, connection: Connection, held: OpenEntry) -> None:
-        """Mark an entry as released by this transaction; supersede older open entries of its key."""
+    def release(self, connection: Connection, held: OpenEntry, *, is_truncate: bool = False) -> None:
+        """Mark an entry as released by this transaction; supersede older open entries of its key, for a truncate of its
+        table."""
         self._quarantine.released(connection, held.id)
         key = key_of(held)
         older = [entry for entry in self.keys.up_to(key, held.position) if entry != held.id] if key else []
+        if is_truncate:
+            place = held.schema, held.table
+            same = [one for one in self._quarantine.held(connection) if (one.schema, one.table) == place]
+            older = [one.id for one in same if one.id != held.id and follows(held.position, one.position)]
         if older:
             self._quarantine.supersede(connection, older)
         self._closed += [held.id, *older]
@@ -126,7 +155,8 @@ class QuarantineWriter:
         # a patch has only a part of the row: older changes of the rest are still needed
         whole = {index for index, shape in shapes.items() if shape.kind is not RowKind.PATCH}
         for key, ordinals in changes_of(skips.epoch, wanted).items():
-            applied = [one for one in ordinals if not skips.refused[one] and int(skips.epoch.codes[one]) in whole]
+            sent = [one for one in ordinals if not skips.left_out[one]]
+            applied = [one for one in sent if int(skips.epoch.codes[one]) in whole]
             if applied:
                 last = skips.epoch.position(applied[-1])
                 closed += [*self.keys.up_to(key, last), *known.up_to(key, last)]
@@ -136,7 +166,7 @@ class QuarantineWriter:
         """Ids of open entries that come before a truncate of their table which this epoch applies."""
         epoch, ends = skips.epoch, dict[tuple[str | None, str | None], Position]()
         for index, shape in shapes.items():
-            applied = np.flatnonzero((epoch.codes == index) & ~skips.refused)
+            applied = np.flatnonzero((epoch.codes == index) & ~skips.left_out)
             if shape.kind is RowKind.TRUNCATE and len(applied):
                 ends[epoch.layouts[index].schema, epoch.layouts[index].table] = epoch.position(int(applied[-1]))
         held = self._quarantine.held(connection) if ends else ()
@@ -170,7 +200,7 @@ class QuarantineWriter:
             return
         now = ParkedKeys(self._quarantine)
         now.read(connection)  # operators may have closed entries whose keys no epoch contained since
-        held = [key for key in now if skips.holds(key)]
+        held = [key for key in now if skips.holds(key) and not self._is_paused(key)]
         if len(held) > self.rules.max_parked_keys:
             self._clear_suspects(skips.condemned)
             raise BreakerTripped(
@@ -180,6 +210,9 @@ class QuarantineWriter:
                 "`surelane quarantine release --all` or `surelane quarantine discard --all --reason ...`, with --table "
                 "for one table; or raise guard.max_parked_keys",
             )
+
+    def _is_paused(self, key: Key) -> bool:
+        return self.paused is not None and self.paused.of(key.schema, key.table) is not None
 
     def _clear_suspects(self, condemned: list[SkippedMessage]) -> None:
         for one in condemned:

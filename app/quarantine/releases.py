@@ -21,6 +21,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from app import failpoint
 from app.apply.applier import Applier
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import describe, verdict_of
@@ -98,8 +99,32 @@ class QuarantineReleases:
         self._applier, self._guard, self._decode = applier, guard, decode
 
     def run(self, connection: Connection) -> None:
-        """Release at most RELEASES_AT_ONCE requested entries."""
+        """Take up pauses of tables, and release at most RELEASES_AT_ONCE requested entries; of a table that is resumed
+        all: from then on its changes are applied again."""
         self.wanted.clear()
+        paused = self._keeping.paused
+        if paused is not None:
+            with connection.begin():
+                self._ledger.hold(connection, self._generation)
+                paused.take_up(connection)
+                paused.request_releases(connection)
+        self._some(connection)
+        if paused is None or not paused.resumed:
+            return
+        while self._has_requests(connection):
+            failpoint.reach("table-resume")
+            self._some(connection)
+        names = [one.name for one in paused.resumed]
+        with connection.begin():
+            self._ledger.hold(connection, self._generation)
+            paused.end_resumed(connection)
+        log.info("tables resumed", lane=self._ledger.lane, tables=names)
+
+    def _has_requests(self, connection: Connection) -> bool:
+        with connection.begin():
+            return self._quarantine.has_requests(connection)
+
+    def _some(self, connection: Connection) -> None:
         with connection.begin():
             requests = self._quarantine.requested(connection)
         if not requests:
@@ -159,13 +184,17 @@ class QuarantineReleases:
 
     def _release(self, connection: Connection, release: Release, ready: _Ready | str) -> None:
         why = (
-            ready if isinstance(ready, str) else _missing(release.message) or self._obstacle(connection, release, ready)
+            self._paused(release)
+            or (ready if isinstance(ready, str) else None)
+            or _missing(release.message)
+            or (None if isinstance(ready, str) else self._obstacle(connection, release, ready))
         )
         if why is None and not isinstance(ready, str):
             why = self._apply(connection, release, ready)
         entry = {"lane": self._ledger.lane, "entry": release.held.id, "position": str(release.held.position)}
         if why is None:
-            self._keeping.release(connection, release.held)
+            is_truncate = isinstance(ready, _Ready) and ready.epoch.layout(0).kind is RowKind.TRUNCATE
+            self._keeping.release(connection, release.held, is_truncate=is_truncate)
             log.info("released", forced=release.forced, **entry)
         else:
             columns = self._keeping.rules.redaction.columns(release.held.schema, release.held.table)
@@ -173,12 +202,25 @@ class QuarantineReleases:
             self._quarantine.refuse(connection, release.held.id, why)
             log.warning("release refused", because=why, **entry)
 
+    def _paused(self, release: Release) -> str | None:
+        """Why a message of a paused table is not released by itself."""
+        paused = self._keeping.paused
+        pause = None if paused is None else paused.of(release.held.schema, release.held.table)
+        if pause is None or pause.resumed_by is not None:
+            return None
+        return f"table {pause.name} is paused: surelane resume --table {pause.name} applies what is parked, in order"
+
+    def _is_in_order(self, release: Release) -> bool:
+        """Whether its table is resumed: no newer change of any of its rows was applied."""
+        paused = self._keeping.paused
+        return paused is not None and paused.of(release.held.schema, release.held.table) is not None
+
     def _obstacle(self, connection: Connection, release: Release, ready: _Ready) -> str | None:
         """Why a release now would break the key's order; None if it would not."""
         if release.forced or not ready.is_change:
             return None
         key = key_of(release.held)
-        if key is None or key != ready.key:
+        if (key is None or key != ready.key) and not self._is_in_order(release):
             return _UNKNOWN + _BY_FORCE
         if earlier := self._keeping.earlier(connection, release.held):
             return f"entry {earlier[0]}, an earlier message of its key, is still open: release or discard it first"

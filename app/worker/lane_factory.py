@@ -33,6 +33,7 @@ from app.lane.alignment import Alignment
 from app.lane.lane import Lane
 from app.ledger.removed_topics import RemovedTopics
 from app.ledger.store import Ledger
+from app.ledger.table_pauses import TablePauses
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.death import Death
 from app.model.offsets import Offsets, TopicPartition
@@ -42,6 +43,7 @@ from app.poison.guard_database import guard_engine
 from app.poison.in_memory_attempts import InMemoryAttempts
 from app.protocol.committer import Committer, OnePhase, TwoPhase
 from app.protocol.target_participant import OneCommitTarget
+from app.quarantine.paused_tables import PausedTables
 from app.quarantine.quarantine import Quarantine
 from app.quarantine.quarantine_writer import QuarantineWriter, Rules
 from app.quarantine.releases import QuarantineReleases
@@ -149,7 +151,10 @@ def make_lane(
     metrics.set_generation(writer.generation)
     applier, quarantine = Applier(writer.name, shapes), writer.quarantine
     lending = Lending(writer.engine, target.db_schema, writer.name)
-    keeping = QuarantineWriter(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard))
+    paused = PausedTables(
+        TablePauses(target.db_schema, writer.name), Routes(target.tables), quarantine, settings.limits.parked_messages
+    )
+    keeping = QuarantineWriter(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard), paused)
     writer.release_wanted.set()  # requests may be left from a time when no lane ran
     releasing = QuarantineReleases(
         writer.generation,

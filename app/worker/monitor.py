@@ -20,6 +20,7 @@ from app.kafka.replayable import replayable
 from app.ledger.pauses import Pause, Pauses
 from app.ledger.shadow_copies import ShadowCopies
 from app.ledger.stop_orders import StopOrders
+from app.ledger.table_pauses import TablePauses
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.gid import Gid
 from app.model.offsets import Offsets, TopicPartition
@@ -61,6 +62,7 @@ class Monitor:
         self._policy = SkipPolicy(settings.guard.on_skip, settings.guard.on_skip_tables)
         self._copies = ShadowCopies(schema)
         self._stop_orders, self._pauses = StopOrders(schema, settings.lane), Pauses(schema, settings.lane)
+        self._table_pauses = TablePauses(schema, settings.lane)
         self._verifications = Verifications(settings.target.db_schema)
         self._snapshots = Records(settings.target.db_schema)
         #: the newest snapshot, and the one that was checked last
@@ -163,6 +165,10 @@ class Monitor:
             self.stop_because = f"lane {successor.lane} writes the tables"
         copy = self._copies.find(connection, self._settings.lane)
         self.copy_schema = copy.schema_now if copy is not None else None
+        # after the pause, whose end may come with that of a table's
+        if self._table_pauses.are_new(connection):
+            for writer in list(self._writers.values()):
+                writer.release_wanted.set()
         self.pause = pause
 
     def _engine(self, lane: str) -> Engine:

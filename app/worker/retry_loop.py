@@ -10,11 +10,22 @@ from types import FrameType
 
 import structlog
 from pyspark.sql import SparkSession
+from sqlalchemy.exc import SQLAlchemyError
 
 from app.collector import settle_collector
 from app.config.settings import Settings
 from app.dispatch.pool import Pool
-from app.errors import Contended, LogTruncated, MessagesGone, ServerExhausted, SurelaneError, Unreachable, Verdict
+from app.errors import (
+    Contended,
+    LogTruncated,
+    MessagesGone,
+    ServerExhausted,
+    SurelaneError,
+    TooManyParked,
+    Unreachable,
+    Verdict,
+)
+from app.ledger.pauses import BY_ITSELF, Pauses
 from app.logs import configure
 from app.metrics.health import Health
 from app.metrics.lane_metrics import AllMetrics
@@ -141,6 +152,8 @@ class RetryLoop:
                 self._death = None if running.started else self._death
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
                 running.say("failed", str(error))
+                if isinstance(error, TooManyParked):
+                    self._pause_lanes(error)
                 if not self._try_again(error):
                     if error is not failure:
                         raise error from failure
@@ -161,6 +174,15 @@ class RetryLoop:
         if isinstance(error, ServerExhausted):
             return self._without_progress < MAX_ATTEMPTS_EXHAUSTED
         return isinstance(error, Unreachable) or self._without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS
+
+    def _pause_lanes(self, error: TooManyParked) -> None:
+        """The next run begins no epoch before an operator has resumed it; a failure is only logged: it comes again."""
+        pauses = Pauses(self._settings.target.db_schema, self._settings.lane)
+        try:
+            with next(iter(self._writers.values())).engine.begin() as connection:
+                pauses.place(connection, BY_ITSELF, error.message)
+        except SQLAlchemyError as failure:
+            log.warning("not paused", lane=self._settings.lane, because=str(failure).splitlines()[0])
 
     def _pause(self, error: SurelaneError) -> None:
         first, longest = BACKOFF_SECONDS

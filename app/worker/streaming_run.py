@@ -463,7 +463,8 @@ class StreamingRun:
                 self._writing.release()
 
     def _is_suspicious(self) -> bool:
-        return any(writer.guard.is_suspicious for writer in self._writers.values())
+        suspicious = any(writer.guard.is_suspicious for writer in self._writers.values())
+        return suspicious or any(lane.has_paused_tables for lane in self._lanes)
 
     def _process_partitions(
         self, number: int, parts: list[tuple[Lane, Span]], rows: Callable[[], pa.Table], request: Asked

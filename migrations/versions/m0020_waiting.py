@@ -1,4 +1,4 @@
-"""What a running lane waits for before its next epoch, and where it is in topics that it does not read any more."""
+"""What a running lane waits for, where it is in topics that it does not read any more, and its paused tables."""
 
 from alembic import op
 
@@ -23,9 +23,22 @@ create table removed_topic (
     removed_at      timestamptz not null default clock_timestamp(),
     primary key (lane, topic, partition)
 );
+
+-- written by `surelane pause --table`; the lane deletes it once `surelane resume --table` has had all applied
+create table table_pause (
+    lane            text not null,
+    target_schema   text not null,
+    target_table    text not null,
+    paused_by       text not null,
+    reason          text,
+    paused_at       timestamptz not null default clock_timestamp(),
+    taken_up_at     timestamptz,           -- since then the lane parks each change of it
+    resumed_by      text,                  -- null: it is not resumed
+    primary key (lane, target_schema, target_table)
+);
 """
 
 
 def upgrade() -> None:
-    """Both in the schema that `app.ledger.migrations` put first on the search path."""
+    """All in the schema that `app.ledger.migrations` put first on the search path."""
     run(op.get_bind(), DDL)

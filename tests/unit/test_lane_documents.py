@@ -44,6 +44,7 @@ from app.cli.status import status_document, status_text
 from app.config.settings import SnapshotDriver
 from app.errors import Unreachable
 from app.ledger.pauses import Pause
+from app.ledger.table_pauses import TablePause
 from app.model.counts import Counts
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Position, Span, TopicPartition
@@ -84,6 +85,9 @@ SEEN = InFlightView(
     ),
 )
 PAUSE = Pause(by="me@here", at=AT, reason="why")
+TABLE_PAUSE = TablePause(
+    schema="public", table="o[r]", by="me@here", at=AT, reason=None, is_taken_up=True, resumed_by=None
+)
 LANE = LaneStatus(
     lane="orders",
     state="running",
@@ -94,6 +98,7 @@ LANE = LaneStatus(
     lag_seconds=1_234.56,
     plans={"deletes-first": 1_200, "faithful": 3},
     pause=PAUSE,
+    table_pauses=((TABLE_PAUSE, 1_234),),
     waits_for="standby s1: it is more than 30 s behind (limits.target_replica_lag)",
     in_doubt=("surelane:orders:1:3",),
     last_error="no table [shop.orders] \x1b[2J",
@@ -110,6 +115,7 @@ NEW = LaneStatus(
     lag_seconds=None,
     plans={},
     pause=None,
+    table_pauses=(),
     waits_for=None,
     in_doubt=(),
     last_error=None,
