@@ -21,6 +21,11 @@ class Pause:
     at: datetime.datetime
     reason: str | None
 
+    @property
+    def token(self) -> str:
+        """What a lane records with its state: that it obeys this pause, not an earlier one."""
+        return self.at.isoformat()
+
     def __str__(self) -> str:
         at = f"{self.at.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
         return f"paused by {self.by}, {at}" + (f": {self.reason}" if self.reason else "")

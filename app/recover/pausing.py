@@ -38,7 +38,8 @@ def pause(
             with connection.begin():
                 held = held_lanes(connection, schema, settings.lane, several=settings.source.is_by_partition)
                 states = {name: Ledger(schema, name).state(connection) for name in held}
-            late = [name for name, state in states.items() if state is None or state.state != PAUSED]
+            obeys = PAUSED, found.token
+            late = [name for name, one in states.items() if one is None or (one.state, one.waits_for) != obeys]
             if not late:
                 return found, list(held)
             if time.monotonic() > deadline:

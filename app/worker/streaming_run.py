@@ -444,7 +444,7 @@ class StreamingRun:
         if pause is not None and self._until_caught_up:
             raise Refused(f"the lane is {pause}: it cannot catch up", hint="surelane resume, then this again")
         if pause is not None:
-            state, because = (PAUSED, None), str(pause)
+            state, because = (PAUSED, pause.token), str(pause)
         elif waits_for is not None:
             state, because = (WAITING, waits_for), waits_for
         else:

@@ -23,6 +23,8 @@ KEYS = [
     "lag_seconds",
     "plans",
     "pause",
+    "table_pauses",
+    "waits_for",
     "in_doubt",
     "last_error",
     "writer",
@@ -74,6 +76,8 @@ def test_a_lane_that_never_started(migrated: Site) -> None:
     assert ended.json["lag_messages"] == 3
     assert ended.json["lag_seconds"] > 0
     assert ended.json["pause"] is None
+    assert ended.json["table_pauses"] == []
+    assert ended.json["waits_for"] is None
 
 
 def test_a_pause(migrated: Site) -> None:
@@ -82,6 +86,13 @@ def test_a_pause(migrated: Site) -> None:
     assert (found["state"], found["pause"]) == ("stopped", placed["pause"])
     assert found["pause"]["reason"] == "REINDEX"
     assert f"paused by {found['pause']['by']}" in migrated.surelane("status").out
+
+
+def test_a_pause_of_a_table(migrated: Site) -> None:
+    placed = migrated.surelane("pause", "--table", "public.orders", "--json").json["pause"]
+    found = migrated.surelane("status", "--json").json
+    assert found["table_pauses"] == [{**placed, "parked": 0}]
+    assert "public.orders: paused by" in migrated.surelane("status").out
 
 
 def test_before_the_migration(site: Site) -> None:
