@@ -233,6 +233,12 @@ def target(target_server: Postgres, template: str) -> Iterator[Target]:
 
 
 @pytest.fixture
+def second_target(target_server: Postgres, template: str) -> Iterator[Target]:
+    """Another one, on the same server."""
+    yield from _cloned(target_server, template)
+
+
+@pytest.fixture
 def elsewhere(target_server: Postgres, template: str) -> Iterator[Target]:
     """A second database, for the guard's tables: its login owns the schema `surelane` there."""
     target_server.create_role(GUARD)

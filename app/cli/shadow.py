@@ -13,6 +13,7 @@ from app.cli.terminal import confirm, progress
 from app.config.loader import load
 from app.ledger.shadow_copies import ShadowCopy, ShadowState
 from app.savepoint.folder import SavepointFolder
+from app.shadow import elsewhere
 from app.shadow.creating import Created
 from app.shadow.creating import create as create_copy
 from app.shadow.switching import ShadowStatus, Switched
@@ -28,6 +29,10 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+Original = Annotated[
+    Path | None,
+    typer.Option("--original", metavar="CONFIG", help="Of the lane, where the copy is in another database."),
+]
 MaxPause = Annotated[float, typer.Option("--max-pause", min=1, help="Seconds in which no lane may write the tables.")]
 
 
@@ -40,9 +45,10 @@ def create(
         str, typer.Option("--from-savepoint", metavar="NAME", help="A savepoint of the lane.", show_default=False)
     ],
     into: Annotated[
-        str, typer.Option("--into", metavar="SCHEMA", help="The copy's schema until the switch.", show_default=False)
-    ],
+        str | None, typer.Option("--into", metavar="SCHEMA", help="The copy's schema until the switch.")
+    ] = None,
     config: ConfigFile = None,
+    original: Original = None,
     from_topics: Annotated[
         bool, typer.Option("--from-topics", help="Leave the copy empty: its lane begins at the topics' first messages.")
     ] = False,
@@ -53,11 +59,20 @@ def create(
     Tables that exist in the schema are used as they are, and have to be empty: make those there that are to differ. The
     others are made like the target's. All are filled from the target's rows in one transaction, whose position the new
     lane begins at. The lane runs on. Then start the new lane: surelane run --config.
+
+    With --original instead of --into the copy is in another database, the new configuration's target, whose tables are
+    there, empty.
     """
     settings = load(config)
+    if (into is None) is (original is None):
+        raise typer.BadParameter("one of --into and --original says where the copy is")
     found = SavepointFolder(Path(settings.savepoints.directory)).get(savepoint)
     with progress("shadow") as say:
-        made = create_copy(settings, found, into, from_topics=from_topics, by=str(who()), progress=say)
+        how = {"from_topics": from_topics, "by": str(who()), "progress": say}
+        if original is not None:
+            made = elsewhere.create(settings, load(original), found, **how)
+        else:
+            made = create_copy(settings, found, str(into), **how)
     document = created_document(made, None if config is None else str(config))
     show(document, created_text, as_json=json_)
 
@@ -66,26 +81,35 @@ def create(
     epilog="Examples:\n\n  surelane shadow status --config new.yaml\n\n"
     "  surelane shadow status --config new.yaml --json | jq .behind",
 )
-def status(config: ConfigFile = None, json_: Json = False) -> None:
+def status(config: ConfigFile = None, original: Original = None, json_: Json = False) -> None:
     """Show the copy in which the lane has a part: its state, and how far it is behind."""
     settings = load(config)
-    show(status_document(settings.lane, status_of(settings)), status_text, as_json=json_)
+    found = status_of(settings) if original is None else elsewhere.status(settings, load(original))
+    show(status_document(settings.lane, found), status_text, as_json=json_)
 
 
 @app.command(
     epilog="Examples:\n\n  surelane shadow switch --config new.yaml\n\n"
     "  surelane shadow switch --config new.yaml --max-pause 5 --json | jq .paused_seconds",
 )
-def switch(config: ConfigFile = None, max_pause: MaxPause = 10.0, json_: Json = False) -> None:
+def switch(
+    config: ConfigFile = None, original: Original = None, max_pause: MaxPause = 10.0, json_: Json = False
+) -> None:
     """Give the copy the original tables' names, in one transaction, at a position that both have.
 
     Waits until the copy is near, then pauses both lanes. The original lane stops, and does not start again; the new one
     goes on by itself. The original tables stay, in the schema SCHEMA_old. Where it is not done in time nothing is
     changed. A call that was killed leaves the lanes paused: call it again.
+
+    With --original nothing is moved: the original lane stops, and who reads the tables is to read the new target's.
     """
     settings = load(config)
     with progress("shadow switch") as say:
-        done = switch_tables(settings, str(who()), seconds=max_pause, progress=say)
+        how = {"seconds": max_pause, "progress": say}
+        if original is not None:
+            done = elsewhere.switch(settings, load(original), str(who()), **how)
+        else:
+            done = switch_tables(settings, str(who()), **how)
     show(switched_document(done), switched_text, as_json=json_)
 
 
@@ -93,14 +117,17 @@ def switch(config: ConfigFile = None, max_pause: MaxPause = 10.0, json_: Json = 
     epilog="Examples:\n\n  surelane shadow undo --config new.yaml\n\n"
     "  surelane shadow undo --config new.yaml --json | jq .original",
 )
-def undo(config: ConfigFile = None, max_pause: MaxPause = 10.0, json_: Json = False) -> None:
+def undo(config: ConfigFile = None, original: Original = None, max_pause: MaxPause = 10.0, json_: Json = False) -> None:
     """Give the original tables their names back. Start the original lane then: it goes on where it was stopped.
 
     The new lane follows with its copy again, and can be switched to again.
     """
     settings = load(config)
     with progress("shadow undo") as say:
-        done = undo_switch(settings, str(who()), seconds=max_pause, progress=say)
+        if original is not None:
+            done = elsewhere.undo(settings, load(original))
+        else:
+            done = undo_switch(settings, str(who()), seconds=max_pause, progress=say)
     show(switched_document(done), undone_text, as_json=json_)
 
 
@@ -110,22 +137,27 @@ def undo(config: ConfigFile = None, max_pause: MaxPause = 10.0, json_: Json = Fa
 )
 def dispose(
     config: ConfigFile = None,
+    original: Original = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
     json_: Json = False,
 ) -> None:
-    """Drop what is not in use: after a switch the original tables, which ends the way back; before one the copy."""
+    """Drop what is not in use: after a switch the original tables, which ends the way back; before one the copy.
+
+    With --original no table is dropped, in neither database.
+    """
     settings = load(config)
+    old = None if original is None else load(original)
     if not yes:
-        found = status_of(settings)
+        found = status_of(settings) if old is None else elsewhere.status(settings, old)
         is_switched = found is not None and found.copy.state is ShadowState.SWITCHED
-        confirm(f"drop {'the original tables' if is_switched else 'the copy'} of lane {settings.lane}?")
-    copy, names = dispose_copy(settings)
+        confirm(f"give up {'the original tables' if is_switched else 'the copy'} of lane {settings.lane}?")
+    copy, names = dispose_copy(settings) if old is None else (elsewhere.dispose(settings, old), [])
     show(disposed_document(copy, names), disposed_text, as_json=json_)
 
 
 def created_text(document: Document) -> Iterator[str]:
     config = f" --config {document['config']}" if document["config"] else ""
-    yield f"lane {document['lane']} has a copy of lane {document['original']}'s tables in schema {document['schema']}"
+    yield f"lane {document['lane']} has a copy of lane {document['original']}'s tables in {_place(document)}"
     for table, rows in document["rows"].items():
         yield f"  {table}: {rows:,} rows"
     for part in document["left_out"]:
@@ -140,28 +172,38 @@ def status_text(document: Document) -> Iterator[str]:
         yield f"lane {document['lane']} has no part in a shadow copy"
         return
     if copy["state"] == ShadowState.SWITCHED:
-        yield f"lane {copy['lane']} has the place of lane {copy['original']}, whose tables are in {copy['old_schema']}"
+        yield f"lane {copy['lane']} has the place of lane {copy['original']}, whose tables {_old(copy)}"
     elif copy["state"] == ShadowState.DISPOSED:
         yield f"lane {copy['lane']} has the place of lane {copy['original']}, whose tables were dropped"
     else:
-        where = f"in schema {copy['schema']}, {document['behind']:,} offsets behind"
+        where = f"in {_place(copy)}, {document['behind']:,} offsets behind"
         yield f"lane {copy['lane']} follows lane {copy['original']} {where}"
 
 
 def switched_text(document: Document) -> Iterator[str]:
     yield f"lane {document['lane']} writes {', '.join(document['tables'])} from now on"
     yield f"no lane wrote them for {document['paused_seconds']:.1f} s"
-    yield f"lane {document['original']} has stopped, its tables are in schema {document['old_schema']}"
+    yield f"lane {document['original']} has stopped, its tables {_old(document)}"
+    if document["url"] is not None:
+        yield f"the tables are read from {document['url']} now"
     yield "the way back: surelane shadow undo; the end of it: surelane shadow dispose"
 
 
 def undone_text(document: Document) -> Iterator[str]:
     yield f"lane {document['original']} has its tables again: start it"
-    yield f"lane {document['lane']} follows in schema {document['schema']}"
+    yield f"lane {document['lane']} follows in {_place(document)}"
 
 
 def disposed_text(document: Document) -> Iterator[str]:
-    yield f"dropped: {', '.join(document['dropped'])}"
+    yield f"dropped: {', '.join(document['dropped']) or 'no table'}"
+
+
+def _place(copy: Document) -> str:
+    return f"schema {copy['schema']}" if copy["url"] is None else copy["url"]
+
+
+def _old(copy: Document) -> str:
+    return f"are in schema {copy['old_schema']}" if copy["url"] is None else "are where they were"
 
 
 def _copy_document(copy: ShadowCopy) -> Document:
@@ -171,6 +213,7 @@ def _copy_document(copy: ShadowCopy) -> Document:
         "savepoint": copy.savepoint,
         "schema": copy.copy_schema,
         "old_schema": copy.old_schema,
+        "url": copy.url,
         "state": copy.state.value,
         "tables": [".".join(name) for name in copy.new_tables],
         "original_tables": [".".join(name) for name in copy.old_tables],

@@ -33,9 +33,12 @@ class ShadowCopy:
     lane: str
     original: str
     savepoint: str
-    copy_schema: str
-    #: has the original tables after the switch
-    old_schema: str
+    #: None: the copy is in another database, and the second lane writes its configured tables there
+    copy_schema: str | None
+    #: has the original tables after the switch; None for another database
+    old_schema: str | None
+    #: of the copy's database, without a password; None: the original's
+    url: str | None = None
     old_tables: Sequence[TableName]
     #: as they are named after the switch
     new_tables: Sequence[TableName]
@@ -43,6 +46,13 @@ class ShadowCopy:
     by: str
     at: datetime.datetime
     switched_at: datetime.datetime | None = None
+
+    @property
+    def schemas(self) -> tuple[str, str]:
+        """Schema of the copy, and of the original tables after the switch; of a copy in the original's database."""
+        assert self.copy_schema is not None
+        assert self.old_schema is not None
+        return self.copy_schema, self.old_schema
 
     @property
     def schema_now(self) -> str | None:
@@ -58,7 +68,7 @@ class ShadowCopies:
             "shadow_copy",
             MetaData(schema=schema),
             Column("lane", Text, primary_key=True),
-            *(Column(name, Text) for name in ("original", "savepoint", "copy_schema", "old_schema")),
+            *(Column(name, Text) for name in ("original", "savepoint", "copy_schema", "old_schema", "url")),
             Column("old_tables", JSONB),
             Column("new_tables", JSONB),
             *(Column(name, Text) for name in ("state", "created_by")),
@@ -74,6 +84,7 @@ class ShadowCopies:
             "savepoint": copy.savepoint,
             "copy_schema": copy.copy_schema,
             "old_schema": copy.old_schema,
+            "url": copy.url,
             "old_tables": list(map(list, copy.old_tables)),
             "new_tables": list(map(list, copy.new_tables)),
             "state": copy.state.value,
@@ -133,6 +144,7 @@ def _copy(row: Row[Any]) -> ShadowCopy:
         savepoint=row.savepoint,
         copy_schema=row.copy_schema,
         old_schema=row.old_schema,
+        url=row.url,
         old_tables=tuple((schema, table) for schema, table in row.old_tables),
         new_tables=tuple((schema, table) for schema, table in row.new_tables),
         state=ShadowState(row.state),

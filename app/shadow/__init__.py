@@ -8,6 +8,8 @@
     undo      the same backwards; the original lane goes on at its own ledger's end
     dispose   drops what is not in use: the original tables after a switch, the copy before one
 
+In another database (`elsewhere`) nothing changes its schema: the switch only ends the original lane.
+
 Promise: at every moment the configured names have one complete set of tables, of one lane; a reader sees the old set or
 the new one. The original tables exist until `dispose`. A command that was killed is called again, and goes on.
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from app.apply.order_plan import parents_first
-from app.apply.target_tables import TargetTable, load_table
+from app.apply.target_tables import Column, TargetTable, load_table
 from app.config.routes import Routes
 from app.config.settings import Settings
 from app.config.values import MAX_NAME_BYTES
@@ -84,19 +84,19 @@ def create(
     if place.is_elsewhere or len(old_schema.encode()) > MAX_NAME_BYTES:
         raise Refused(
             f"--into {place.shown}: a schema of the target's database, whose name leaves room for {OLD}",
-            hint="another database is filled by a snapshot: ops/runbooks/shadow-upgrade.md, Another database",
+            hint="a copy in another database has a configuration with that target.url: --original OLD.yaml, no --into",
         )
-    _check(settings, savepoint, from_topics=from_topics)
+    check_configuration(settings, savepoint, from_topics=from_topics)
     with connected(settings) as connection, Broker(settings.source) as broker, translated("shadow: making the copy"):
         pins = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
-        beginnings = _beginnings(broker) if from_topics else Offsets()
+        start = beginnings(broker) if from_topics else Offsets()
         with connection.begin():
             run(connection, "set transaction isolation level repeatable read")
             check_revision(connection, settings.target.db_schema)
             tables = originals(connection, original)
             check_place(place, tables)
             _check_privileges(connection, tables)
-            last = _last(connection, original)
+            last = last_of(connection, original)
             Ledger(settings.target.db_schema, original.lane).pin(connection, *pins)
             left_out = _make(connection, place, settings, tables, savepoint.name)
             fills = _fills(connection, place, tables, from_topics=from_topics)
@@ -118,8 +118,8 @@ def create(
                     hint="surelane shadow status shows it; surelane shadow dispose removes it",
                 )
             rows = {} if from_topics else _fill(connection, fills, progress)
-            position = beginnings if from_topics else last.span.end
-            _begin(connection, settings, position, {} if from_topics else last.last, pins)
+            position = start if from_topics else last.span.end
+            begin_lane(connection, settings, position, {} if from_topics else last.last, pins)
     return Created(copy=copy, position=position, rows=rows, left_out=left_out)
 
 
@@ -134,16 +134,17 @@ def _original(settings: Settings, savepoint: Savepoint) -> Settings:
     return settings.model_copy(update={"lane": savepoint.lane, "target": target})
 
 
-def _check(settings: Settings, savepoint: Savepoint, *, from_topics: bool) -> None:
-    """Raises Refused for a configuration that cannot follow the savepoint's lane."""
+def check_configuration(
+    settings: Settings, savepoint: Savepoint, *, from_topics: bool, elsewhere: bool = False
+) -> None:
+    """Raises Refused for a configuration that cannot follow the savepoint's lane. `elsewhere`: the copy is in another
+    database, with a ledger of its own."""
     if settings.source.is_by_partition or savepoint.items["order"] != settings.source.order.value:
         raise Refused("a shadow copy is of one lane over all partitions", hint="source.order: total, in both")
     results = compare(savepoint.items, items(settings))
-    for fixed in ("topics", "format", "schema"):
+    for fixed in ("topics", "format", *(() if elsewhere else ("schema",))):
         if bad := [one for one in results if one.item.partition(":")[0] == fixed and one.compatibility != "same"]:
-            raise Refused(
-                f"{bad[0].item}: {bad[0].why}", hint="the copy follows the original's topics in the same target"
-            )
+            raise Refused(f"{bad[0].item}: {bad[0].why}", hint="the copy follows the original's topics")
     remade = [one.item for one in results if one.item.partition(":")[0] in _REMADE and one.compatibility != "same"]
     if remade and not from_topics:
         raise Refused(
@@ -159,7 +160,7 @@ def _check_privileges(connection: Connection, tables: Sequence[OriginalTable]) -
         raise Refused(f"role {user} may not move the tables to another schema", hint="; ".join(lacking))
 
 
-def _last(connection: Connection, original: Settings) -> EpochRecord:
+def last_of(connection: Connection, original: Settings) -> EpochRecord:
     """The original's last ledger row. Raises Refused where rows of the target are not all that its position says."""
     schema = original.target.db_schema
     last = Ledger(schema, original.lane).last(connection)
@@ -177,7 +178,7 @@ def _last(connection: Connection, original: Settings) -> EpochRecord:
     return last
 
 
-def _beginnings(broker: Broker) -> Offsets:
+def beginnings(broker: Broker) -> Offsets:
     """The first offset of each partition. Raises Refused where it is not the topic's first message."""
     marks = broker.watermarks(broker.partitions())
     if gone := {tp: mark.low for tp, mark in marks.items() if mark.low}:
@@ -249,8 +250,7 @@ def _fills(
     by_name = {one.name[1]: one for one in tables}
     found: list[_Fill] = []
     for copy in parents_first(_copied(connection, place.schema)):
-        if run(connection, f"select exists (select from {copy.quoted_name})").scalar_one():  # noqa: S608  # quoted
-            raise Refused(f"table {copy} has rows", hint=f"truncate {copy.quoted_name}; the copy begins empty")
+        check_empty(connection, [copy])
         if from_topics:
             continue
         source = by_name.get(copy.name)
@@ -261,6 +261,22 @@ def _fills(
             )
         found.append(_Fill(source=source, copy=copy))
     return found
+
+
+def check_empty(connection: Connection, tables: Sequence[TargetTable]) -> None:
+    for one in tables:
+        if run(connection, f"select exists (select from {one.quoted_name})").scalar_one():  # noqa: S608  # quoted
+            raise Refused(f"table {one} has rows", hint=f"truncate {one.quoted_name}; the copy begins empty")
+
+
+def columns_of(copy: TargetTable, source: TargetTable) -> list[Column]:
+    """The copy's columns that are filled from the original. Raises Refused where its key needs others."""
+    if lacking := [name for name in copy.key if name not in source.by_name]:
+        raise Refused(
+            f"table {copy}: {source} has no column {', '.join(lacking)} of its key",
+            hint="--from-topics fills it from the topics' first messages",
+        )
+    return [one for one in copy.columns if not one.generated and one.name in source.by_name]
 
 
 def _fill(connection: Connection, fills: Sequence[_Fill], progress: Callable[[str], None]) -> dict[str, int]:
@@ -274,13 +290,7 @@ def _fill(connection: Connection, fills: Sequence[_Fill], progress: Callable[[st
 def _fill_one(connection: Connection, fill: _Fill) -> int:
     source = load_table(connection, *fill.source.name)
     assert source is not None, "just found"
-    columns = [one for one in fill.copy.columns if not one.generated and one.name in source.by_name]
-    lacking = [one.name for one in fill.copy.columns if one.name in fill.copy.key and one.name not in source.by_name]
-    if lacking:
-        raise Refused(
-            f"table {fill.copy}: {source} has no column {', '.join(lacking)} of its key",
-            hint="--from-topics fills it from the topics' first messages",
-        )
+    columns = columns_of(fill.copy, source)
     names = ", ".join(quoted(one.name) for one in columns)
     values = ", ".join(
         quoted(one.name) if one.type == source.by_name[one.name].type else f"{quoted(one.name)}::{one.type}"
@@ -294,7 +304,7 @@ def _fill_one(connection: Connection, fill: _Fill) -> int:
     return done.rowcount
 
 
-def _begin(
+def begin_lane(
     connection: Connection, settings: Settings, position: Offsets, last: LastMessages, pins: tuple[str, dict[str, str]]
 ) -> None:
     """Write the second lane's first ledger row: its next start begins a checkpoint there."""

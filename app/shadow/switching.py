@@ -88,21 +88,23 @@ def switch(settings: Settings, by: str, *, seconds: float, progress: Callable[[s
     paused. Raises Refused, with both lanes going on as before."""
     with _looking(settings) as connection:
         copy = _found(connection, settings, ShadowState.FOLLOWING)
+        copy_schema, old_schema = copy.schemas
         _check_dependents(connection, copy)
         _near(connection, settings, copy, progress)
         begun = time.monotonic()
         reason = f"shadow switch to {copy.lane}"
-        with _paused(connection, settings, (copy.original,), by, reason, seconds, progress):
+        original = settings.model_copy(update={"lane": copy.original})
+        with paused(connection, original, by, reason, seconds, progress):
             found = _caught_up(connection, settings, copy, begun + seconds, progress)
-            with _paused(connection, settings, (copy.lane,), by, reason, seconds, progress), connection.begin():
+            with paused(connection, settings, by, reason, seconds, progress), connection.begin():
                 _lock(connection, settings, copy, ShadowState.FOLLOWING)
                 _sequences(connection, copy)
-                _move(connection, copy.old_tables, copy.old_schema, back=False)
-                _move(connection, copy.new_tables, copy.copy_schema, back=True)
+                _move(connection, copy.old_tables, old_schema, back=False)
+                _move(connection, copy.new_tables, copy_schema, back=True)
                 if (found := _status(connection, settings, copy)).behind:  # an epoch that a lane had begun before
                     raise Refused(f"lane {copy.original} has applied more meanwhile", hint="call it again")
                 ShadowCopies(settings.target.db_schema).set_state(connection, copy.lane, ShadowState.SWITCHED)
-                _resume(connection, settings, copy)
+                resume(connection, settings, (copy.original, copy.lane))
         return Switched(
             copy=copy,
             original=found.original,
@@ -116,17 +118,18 @@ def undo(settings: Settings, by: str, *, seconds: float, progress: Callable[[str
     one goes on with its copy."""
     with _looking(settings) as connection:
         copy = _found(connection, settings, ShadowState.SWITCHED)
+        copy_schema, old_schema = copy.schemas
         begun = time.monotonic()
         with (
-            _paused(connection, settings, (copy.lane,), by, f"shadow undo of {copy.lane}", seconds, progress),
+            paused(connection, settings, by, f"shadow undo of {copy.lane}", seconds, progress),
             connection.begin(),
         ):
             _lock(connection, settings, copy, ShadowState.SWITCHED)
-            _move(connection, copy.new_tables, copy.copy_schema, back=False)
-            _move(connection, copy.old_tables, copy.old_schema, back=True)
+            _move(connection, copy.new_tables, copy_schema, back=False)
+            _move(connection, copy.old_tables, old_schema, back=True)
             ShadowCopies(settings.target.db_schema).set_state(connection, copy.lane, ShadowState.FOLLOWING)
             found = _status(connection, settings, copy)
-            _resume(connection, settings, copy)
+            resume(connection, settings, (copy.lane,))
         return Switched(
             copy=copy,
             original=found.original,
@@ -144,13 +147,14 @@ def dispose(settings: Settings) -> tuple[ShadowCopy, list[str]]:
         copy = copies.lock(connection, settings.lane)
         if copy is None or copy.state is ShadowState.DISPOSED:
             raise _no_copy(settings)
+        copy_schema, old_schema = copy.schemas
         if copy.state is ShadowState.SWITCHED:
-            gone, tables = copy.old_schema, copy.old_tables
+            gone, tables = old_schema, copy.old_tables
         else:
-            gone, tables = copy.copy_schema, copy.new_tables
+            gone, tables = copy_schema, copy.new_tables
             if held := held_lanes(connection, schema, copy.lane, several=False):
                 raise Refused(f"lane {copy.lane} runs (backend {held[copy.lane]})", hint="stop it first")
-            _check_settled(connection, (copy.lane,))
+            check_settled(connection, (copy.lane,))
             Ledger(schema, copy.lane).forget(connection)
         names = [f"{quoted(gone)}.{quoted(table)}" for _, table in tables]
         run(connection, f"set local lock_timeout = '{LOCK_MS}ms'")
@@ -181,7 +185,7 @@ def _no_copy(settings: Settings) -> Refused:
 def _found(connection: Connection, settings: Settings, state: ShadowState) -> ShadowCopy:
     with connection.begin():
         copy = ShadowCopies(settings.target.db_schema).find(connection, settings.lane)
-    if copy is None or copy.state is ShadowState.DISPOSED:
+    if copy is None or copy.url is not None or copy.state is ShadowState.DISPOSED:
         raise _no_copy(settings)
     if copy.state is not state:
         was = "has been switched to" if copy.state is ShadowState.SWITCHED else "has not been switched to"
@@ -229,34 +233,25 @@ def _caught_up(
 
 
 @contextmanager
-def _paused(
-    connection: Connection,
-    settings: Settings,
-    lanes: tuple[str, ...],
-    by: str,
-    reason: str,
-    seconds: float,
-    progress: Callable[[str], None],
+def paused(
+    connection: Connection, settings: Settings, by: str, reason: str, seconds: float, progress: Callable[[str], None]
 ) -> Iterator[None]:
-    """The lanes are paused. They go on where the block raises; else its transaction has ended the pauses."""
-    schema = settings.target.db_schema
+    """The lane of `settings` is paused. It goes on where the block raises; else the block has ended the pause."""
+    pauses = Pauses(settings.target.db_schema, settings.lane)
     with connection.begin():
-        for lane in lanes:
-            if (found := Pauses(schema, lane).find(connection)) and found.reason != reason:
-                raise Refused(f"lane {lane} is {found}", hint="surelane resume first")
+        if (found := pauses.find(connection)) and found.reason != reason:
+            raise Refused(f"lane {settings.lane} is {found}", hint="surelane resume first")
     try:
-        for lane in lanes:
-            pause(settings.model_copy(update={"lane": lane}), by, reason, seconds, progress)
+        pause(settings, by, reason, seconds, progress)
         yield
     except BaseException:
         with connection.begin():
-            for lane in lanes:
-                Pauses(schema, lane).withdraw(connection)
+            pauses.withdraw(connection)
         raise
 
 
-def _resume(connection: Connection, settings: Settings, copy: ShadowCopy) -> None:
-    for lane in (copy.original, copy.lane):
+def resume(connection: Connection, settings: Settings, lanes: Iterable[str]) -> None:
+    for lane in lanes:
         Pauses(settings.target.db_schema, lane).withdraw(connection)
 
 
@@ -265,11 +260,11 @@ def _lock(connection: Connection, settings: Settings, copy: ShadowCopy, state: S
     locked = ShadowCopies(settings.target.db_schema).lock(connection, copy.lane)
     if locked is None or locked.state is not state:
         raise Refused("another command has changed the copy meanwhile", hint="surelane shadow status")
-    _check_settled(connection, (copy.lane, copy.original))
+    check_settled(connection, (copy.lane, copy.original))
     run(connection, f"set local lock_timeout = '{LOCK_MS}ms'")
 
 
-def _check_settled(connection: Connection, lanes: tuple[str, ...]) -> None:
+def check_settled(connection: Connection, lanes: tuple[str, ...]) -> None:
     gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
     if left := [str(gid) for gid in gids if any(gid.is_of(lane) for lane in lanes)]:
         raise Refused(
@@ -293,10 +288,11 @@ def _check_dependents(connection: Connection, copy: ShadowCopy) -> None:
 
 def _sequences(connection: Connection, copy: ShadowCopy) -> None:
     """Give the sequences of the copy's columns the originals' values."""
+    copy_schema, _ = copy.schemas
     for schema, table in copy.new_tables:
         if (schema, table) not in copy.old_tables:
             continue
-        old, new = (f"{quoted(where)}.{quoted(table)}" for where in (schema, copy.copy_schema))
+        old, new = (f"{quoted(where)}.{quoted(table)}" for where in (schema, copy_schema))
         for row in connection.execute(_SEQUENCES, {"old": old, "new": new}).all():
             if row.old is not None and row.new is not None:
                 run(connection, f"select setval({literal(row.new)}, last_value, is_called) from {row.old}")  # noqa: S608

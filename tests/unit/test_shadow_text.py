@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 from rich.console import RenderableType
@@ -40,6 +41,10 @@ def copy(state: ShadowState = ShadowState.FOLLOWING) -> ShadowCopy:
     )
 
 
+def elsewhere() -> ShadowCopy:
+    return replace(copy(), copy_schema=None, old_schema=None, url="postgresql://there/shop")
+
+
 def at(offset: int) -> Offsets:
     return Offsets.of({TopicPartition("shop.cdc", 0): offset})
 
@@ -70,6 +75,12 @@ CREATED = Created(copy=copy(), position=at(120), rows={"public.orders": 1200}, l
         (status(ShadowState.DISPOSED), status_text, "whose tables were dropped"),
         (switched_document(SWITCHED), switched_text, "lane orders-v2 writes public.orders|for 1.2 s|in schema v2_old"),
         (switched_document(SWITCHED), undone_text, "lane orders has its tables again: start it|follows in schema v2"),
+        (
+            switched_document(replace(SWITCHED, copy=elsewhere())),
+            switched_text,
+            "its tables are where they were|the tables are read from postgresql://there/shop now",
+        ),
+        (disposed_document(elsewhere(), []), disposed_text, "dropped: no table"),
         (disposed_document(copy(), ['"v2"."orders"']), disposed_text, 'dropped: "v2"."orders"'),
     ],
 )

@@ -1,0 +1,168 @@
+"""A second lane fills a copy in another database, and takes the original's place there; and back again."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.errors import ExitStatus
+from tests.fix_cli import Ended
+from tests.fix_doubt import counted
+from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.messages import Message
+from tests.oracle import equals_oracle
+from tests.runbook import play, runner
+from tests.workload import COUNTER
+
+TABLE = "public.counter"
+WIDER = f"create table {TABLE} (id bigint primary key, hits numeric)"
+
+
+def changes(first: int, number: int = 30) -> list[Message]:
+    """Changes of as many rows, a multiple of 3."""
+    return [one for at in range(first, first + number, 3) for one in counted(at)]
+
+
+class Site:
+    """An original lane, and the lane of its copy in another database."""
+
+    def __init__(self, lane: MakeLane, target: Target, second: Target, folder: Path) -> None:
+        more = {"savepoints": {"directory": str(folder / "savepoints")}, "epoch": {"max_messages": 50}}
+        self.second = second
+        self.old = lane("two-phase", **more)
+        checkpoint = str(folder / "checkpoint-v2")
+        self.new = lane("two-phase", lane=f"{self.old.name}-v2", checkpoint=checkpoint, target=second.section, **more)
+
+    def call(self, made: LaneUnderTest, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "app.cli", *words, "--config", str(made.config_file)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+        assert ended.returncode == status, ended.stderr
+        return ended
+
+    def shadow(self, *words: str) -> Any:
+        ended = self.call(self.new, "shadow", *words, "--original", str(self.old.config_file), "--json")
+        return json.loads(ended.stdout.strip().splitlines()[-1])
+
+    def refused(self, *words: str) -> str:
+        more = ("--original", str(self.old.config_file))
+        return self.call(self.new, "shadow", *words, *more, status=ExitStatus.REFUSED).stderr
+
+    def caught_up(self, made: LaneUnderTest, at: Target, topic: Topic) -> bool:
+        return dict(at.position(made.name)) == topic.ends
+
+
+@pytest.fixture
+def site(lane: MakeLane, target: Target, second_target: Target, tmp_path: Path) -> Site:
+    target.create(COUNTER)
+    return Site(lane, target, second_target, tmp_path)
+
+
+def test_switched_and_back(
+    site: Site, lane_process: MakeProcess, target: Target, second_target: Target, topic: Topic
+) -> None:
+    topic.send(changes(0, 300))
+    old, new = lane_process(site.old).start(), lane_process(site.new)
+    old.until(lambda: site.caught_up(site.old, target, topic), why="the first messages")
+    site.call(site.old, "savepoint", "create", "before")
+    arguments = ("create", "--from-savepoint", "before")
+    assert "has no table public.counter" in site.refused(*arguments)
+    second_target.execute(WIDER)
+    made = site.shadow(*arguments)
+    assert (made["rows"], made["position"]) == ({TABLE: 300}, {topic.name: {"0": 300}})
+    assert "127.0.0.1" in made["url"]
+    assert "has rows" in site.refused(*arguments)
+    topic.send(changes(300))
+    assert "still 30 offsets behind" in site.refused("switch", "--max-pause", "2")
+    new.start()
+    new.until(lambda: site.caught_up(site.new, second_target, topic), why="the copy's lane")
+    topic.send(changes(330, 300))
+    done = site.shadow("switch", "--max-pause", "30")
+    assert (done["paused_seconds"] < 10, old.wait()) == (True, 0)
+    refused = site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)
+    assert "has taken its place" in refused.stderr
+    topic.send(changes(630))
+    new.until(lambda: site.caught_up(site.new, second_target, topic), why="messages after the switch")
+    equals_oracle(second_target, topic)
+    assert len(target.rows(TABLE)) == 630, "the original has stopped"
+    site.shadow("undo")
+    old.start()
+    old.until(lambda: site.caught_up(site.old, target, topic), why="the original lane")
+    equals_oracle(target, topic)
+    site.shadow("switch", "--max-pause", "30")
+    assert old.wait() == 0
+    assert site.shadow("dispose", "--yes")["dropped"] == []
+    assert site.shadow("status")["copy"]["state"] == "disposed"
+    assert "has taken its place" in site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).stderr
+    assert new.stop() == 0
+
+
+def test_from_the_topics_and_given_up(site: Site, target: Target, second_target: Target, topic: Topic) -> None:
+    topic.send(changes(0, 30))
+    site.old.run_until_caught_up()
+    site.call(site.old, "savepoint", "create", "before")
+    second_target.execute(WIDER)
+    assert site.shadow("create", "--from-savepoint", "before", "--from-topics")["rows"] == {}
+    assert site.shadow("status")["behind"] == 30
+    assert site.call(site.new, "run", "--until-caught-up").returncode == 0
+    equals_oracle(second_target, topic)
+    site.shadow("dispose", "--yes")
+    assert site.shadow("status")["copy"] is None
+    assert second_target.execute("select from surelane.ledger where lane = :lane", lane=site.new.name) == []
+    topic.send(changes(30))
+    site.old.run_until_caught_up()
+    equals_oracle(target, topic)
+
+
+def test_a_fill_that_fails_leaves_nothing(site: Site, target: Target, second_target: Target, topic: Topic) -> None:
+    topic.send(changes(0, 30))
+    site.old.run_until_caught_up()
+    site.call(site.old, "savepoint", "create", "before")
+    second_target.execute(f"create table {TABLE} (id bigint primary key, hits numeric check (hits < 20))")
+    ended = site.call(
+        site.new,
+        *("shadow", "create", "--from-savepoint", "before", "--original", str(site.old.config_file)),
+        status=ExitStatus.TARGET,
+    )
+    assert "counter_hits_check" in ended.stderr
+    assert second_target.rows(TABLE) == {}
+    assert site.shadow("status")["copy"] is None
+    assert second_target.execute("select from surelane.ledger where lane = :lane", lane=site.new.name) == []
+
+
+def test_the_runbook(
+    site: Site, lane_process: MakeProcess, target: Target, second_target: Target, topic: Topic
+) -> None:
+    topic.send(changes(0, 30))
+    old, new = lane_process(site.old).start(), lane_process(site.new)
+    old.until(lambda: site.caught_up(site.old, target, topic), why="the first messages")
+    second_target.execute(WIDER)
+
+    def surelane(*words: str) -> Ended:
+        if words[:2] == ("shadow", "status"):
+            new.start()
+            new.until(lambda: site.caught_up(site.new, second_target, topic), why="the copy's lane")
+        more = () if "--config" in words else ("--config", str(site.old.config_file))
+        command = [sys.executable, "-m", "app.cli", *words, *more]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    values = {
+        "new": str(site.new.config_file),
+        "old": str(site.old.config_file),
+        "savepoint": "before",
+        "lane": site.new.name,
+        "original": site.old.name,
+        "tables": TABLE,
+    }
+    done = play("shadow-upgrade.md", "Another database", runner(surelane), **values)
+    assert [one.status for one in done] == [0] * len(done)
+    assert old.wait() == 0
+    topic.send(changes(30))
+    new.until(lambda: site.caught_up(site.new, second_target, topic), why="messages after the switch")
+    equals_oracle(second_target, topic)
+    assert new.stop() == 0
