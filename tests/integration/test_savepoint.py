@@ -158,7 +158,8 @@ def test_a_run_from_the_position_where_the_target_is(
 def test_the_last_thing_that_a_lane_does(
     lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
 ) -> None:
-    """It ends by itself with status 0, and does not start again, though messages wait, before it is resumed."""
+    """It ends by itself with status 0, and does not start again, though messages wait, before it is resumed: from the
+    savepoint, which was moved meanwhile."""
     target.create(COUNTER)
     made = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
     command, config = [sys.executable, "-m", "app.cli"], ["--config", str(made.config_file)]
@@ -182,6 +183,8 @@ def test_the_last_thing_that_a_lane_does(
     assert refused.returncode == ExitStatus.REFUSED
     assert "surelane run --from-savepoint one" in refused.stderr
     assert dict(target.position()) == dict(position)
+    shutil.move(tmp_path / "savepoints", tmp_path / "of another machine")
+    made.changed(savepoints={"directory": str(tmp_path / "of another machine")})
     resumed = subprocess.run([*run, "--from-savepoint", "one"], check=False, timeout=120, capture_output=True)
     assert resumed.returncode == 0
     questions(target, topic)

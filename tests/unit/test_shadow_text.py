@@ -71,7 +71,7 @@ CREATED = Created(copy=copy(), position=at(120), rows={"public.orders": 1200}, l
             status_text,
             "lane orders-v2 follows lane orders in schema v2, 20 offsets behind",
         ),
-        (status(ShadowState.SWITCHED), status_text, "has the place of lane orders, whose tables are in v2_old"),
+        (status(ShadowState.SWITCHED), status_text, "has the place of lane orders, whose tables are in schema v2_old"),
         (status(ShadowState.DISPOSED), status_text, "whose tables were dropped"),
         (switched_document(SWITCHED), switched_text, "lane orders-v2 writes public.orders|for 1.2 s|in schema v2_old"),
         (switched_document(SWITCHED), undone_text, "lane orders has its tables again: start it|follows in schema v2"),
