@@ -37,7 +37,14 @@ def called(made: LaneUnderTest, *arguments: str) -> Any:
     return json.loads(ended.stdout)
 
 
-@pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize(
+    "mode",
+    [
+        CommitMode.TWO_PHASE,
+        *(pytest.param(mode, marks=pytest.mark.full) for mode in (CommitMode.LEDGER, CommitMode.AT_LEAST_ONCE)),
+    ],
+    ids=lambda mode: mode.value,
+)
 def test_paused_under_load(
     mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:

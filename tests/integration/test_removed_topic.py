@@ -64,7 +64,7 @@ def removing(topic: Topic) -> list[str]:
 
 
 @pytest.mark.parametrize("place", START_NAMES)
-@pytest.mark.parametrize("mode", ["two-phase", "ledger"])
+@pytest.mark.parametrize("mode", ["two-phase", pytest.param("ledger", marks=pytest.mark.full)])
 def test_removed_and_added_again(
     mode: str,
     place: str,

@@ -66,7 +66,7 @@ def released(target: Target) -> int:
     return target.execute("select count(*) from surelane.quarantine where state = 'released'")[0][0]
 
 
-@pytest.mark.parametrize("mode", ["two-phase", "ledger"])
+@pytest.mark.parametrize("mode", ["two-phase", pytest.param("ledger", marks=pytest.mark.full)])
 def test_others_go_on(mode: str, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic) -> None:
     """While another session locks the table; a kill changes nothing."""
     target.create(COUNTER, FLAT)
@@ -148,7 +148,7 @@ def test_a_truncate(lane: MakeLane, target: Target, topic: Topic) -> None:
     assert released(target) == 3
 
 
-@pytest.mark.parametrize("mode", ["two-phase", "ledger"])
+@pytest.mark.parametrize("mode", ["two-phase", pytest.param("ledger", marks=pytest.mark.full)])
 def test_more_than_may_be_parked(
     mode: str, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
