@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from app.config.settings import Settings
 from app.db.prepared import prepared
@@ -29,6 +30,7 @@ LOOK_SECONDS = 0.1
 NEAR = 10_000
 #: milliseconds to wait for the locks of the tables
 LOCK_MS = 3_000
+LOCK_NOT_AVAILABLE = "55P03"
 #: views, and foreign keys from other tables, know a table by its oid: they go where it goes
 _DEPENDENTS = text("""
     select distinct case v.relkind when 'v' then 'view ' else 'materialized view ' end || v.oid::regclass as name
@@ -96,15 +98,19 @@ def switch(settings: Settings, by: str, *, seconds: float, progress: Callable[[s
         original = settings.model_copy(update={"lane": copy.original})
         with paused(connection, original, by, reason, seconds, progress):
             found = _caught_up(connection, settings, copy, begun + seconds, progress)
-            with paused(connection, settings, by, reason, seconds, progress), connection.begin():
+
+            def swap() -> None:
                 _lock(connection, settings, copy, ShadowState.FOLLOWING)
                 _sequences(connection, copy)
                 _move(connection, copy.old_tables, old_schema, back=False)
                 _move(connection, copy.new_tables, copy_schema, back=True)
-                if (found := _status(connection, settings, copy)).behind:  # an epoch that a lane had begun before
+                if _status(connection, settings, copy).behind:  # an epoch that a lane had begun before
                     raise Refused(f"lane {copy.original} has applied more meanwhile", hint="call it again")
                 ShadowCopies(settings.target.db_schema).set_state(connection, copy.lane, ShadowState.SWITCHED)
                 resume(connection, settings, (copy.original, copy.lane))
+
+            with paused(connection, settings, by, reason, seconds, progress):
+                _until_locked(connection, swap, begun + seconds, progress)
         return Switched(
             copy=copy,
             original=found.original,
@@ -120,16 +126,18 @@ def undo(settings: Settings, by: str, *, seconds: float, progress: Callable[[str
         copy = _found(connection, settings, ShadowState.SWITCHED)
         copy_schema, old_schema = copy.schemas
         begun = time.monotonic()
-        with (
-            paused(connection, settings, by, f"shadow undo of {copy.lane}", seconds, progress),
-            connection.begin(),
-        ):
+
+        def swap_back() -> None:
             _lock(connection, settings, copy, ShadowState.SWITCHED)
             _move(connection, copy.new_tables, copy_schema, back=False)
             _move(connection, copy.old_tables, old_schema, back=True)
             ShadowCopies(settings.target.db_schema).set_state(connection, copy.lane, ShadowState.FOLLOWING)
-            found = _status(connection, settings, copy)
             resume(connection, settings, (copy.lane,))
+
+        with paused(connection, settings, by, f"shadow undo of {copy.lane}", seconds, progress):
+            _until_locked(connection, swap_back, begun + seconds, progress)
+        with connection.begin():
+            found = _status(connection, settings, copy)
         return Switched(
             copy=copy,
             original=found.original,
@@ -284,6 +292,22 @@ def _check_dependents(connection: Connection, copy: ShadowCopy) -> None:
             f"these would go on reading the original tables: {', '.join(found)}",
             hint="drop them, and make them anew after the switch",
         )
+
+
+def _until_locked(
+    connection: Connection, swap: Callable[[], None], deadline: float, progress: Callable[[str], None]
+) -> None:
+    """Run `swap` in a transaction, again while a session keeps a table locked for LOCK_MS, up to the deadline."""
+    while True:
+        try:
+            with connection.begin():
+                swap()
+            return
+        except OperationalError as error:
+            if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
+                raise
+            progress("another session has a table locked: trying again")
+            time.sleep(LOOK_SECONDS)
 
 
 def _sequences(connection: Connection, copy: ShadowCopy) -> None:

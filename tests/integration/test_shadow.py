@@ -202,7 +202,7 @@ def test_switched_under_load_and_back(site: Site, lane_process: MakeProcess, tar
     with sending(topic):
         new.until(lambda: len(target.epochs(site.new.name)) > 3, why="the copy's lane")
         with Reader(site) as reader:
-            done = site.shadow("switch", "--max-pause", "30")
+            done = site.shadow("switch", "--max-pause", "60")
             assert old.wait() == 0
             known = len(target.epochs(site.new.name))
             new.until(lambda: len(target.epochs(site.new.name)) > known + 2, why="epochs after the switch")
@@ -212,12 +212,12 @@ def test_switched_under_load_and_back(site: Site, lane_process: MakeProcess, tar
                 "has taken its place" in site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)[1]
             )
             assert "has been switched to" in site.refused("switch")
-            site.shadow("undo")
+            site.shadow("undo", "--max-pause", "60")
             assert site.types["id"] == "integer"
             old.start()
             known = len(target.epochs(site.old.name))
             old.until(lambda: len(target.epochs(site.old.name)) > known + 2, why="epochs after the way back")
-            site.shadow("switch", "--max-pause", "30")
+            site.shadow("switch", "--max-pause", "60")
             assert old.wait() == 0
     new.until(lambda: site.caught_up(site.new), why="the last messages")
     assert new.stop() == 0
@@ -295,7 +295,7 @@ def test_what_is_refused(site: Site, target: Target, topic: Topic, lane: MakeLan
     topic.send(changes(30, 30))
     process = lane_process(site.old).start()
     process.until(lambda: site.caught_up(site.old), why="the messages after the copy")
-    assert "still 30 offsets behind" in site.refused("switch", "--max-pause", "1")
+    assert "still 30 offsets behind" in site.refused("switch", "--max-pause", "15")
     topic.send(changes(60, 30))
     process.until(lambda: site.caught_up(site.old), why="the lane, which goes on")
     assert process.stop() == 0

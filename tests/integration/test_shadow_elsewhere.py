@@ -77,11 +77,11 @@ def test_switched_and_back(
     assert "127.0.0.1" in made["url"]
     assert "has rows" in site.refused(*arguments)
     topic.send(changes(300))
-    assert "still 30 offsets behind" in site.refused("switch", "--max-pause", "2")
+    assert "still 30 offsets behind" in site.refused("switch", "--max-pause", "15")
     new.start()
     new.until(lambda: site.caught_up(site.new, second_target, topic), why="the copy's lane")
     topic.send(changes(330, 300))
-    done = site.shadow("switch", "--max-pause", "30")
+    done = site.shadow("switch", "--max-pause", "60")
     assert (done["paused_seconds"] < 10, old.wait()) == (True, 0)
     refused = site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)
     assert "has taken its place" in refused.stderr
@@ -93,7 +93,7 @@ def test_switched_and_back(
     old.start()
     old.until(lambda: site.caught_up(site.old, target, topic), why="the original lane")
     equals_oracle(target, topic)
-    site.shadow("switch", "--max-pause", "30")
+    site.shadow("switch", "--max-pause", "60")
     assert old.wait() == 0
     assert site.shadow("dispose", "--yes")["dropped"] == []
     assert site.shadow("status")["copy"]["state"] == "disposed"
