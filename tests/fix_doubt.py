@@ -31,6 +31,11 @@ def counted(first: int) -> list[Message]:
     return [_DEBEZIUM.update(COUNTER, {"id": n, "hits": n}) for n in range(first, first + EPOCH)]
 
 
+def changes(first: int, count: int = 30) -> list[Message]:
+    """Changes of as many rows, a multiple of EPOCH."""
+    return [one for number in range(first, first + count, EPOCH) for one in counted(number)]
+
+
 @dataclass
 class Doubt:
     """The lane `orders`: epoch 0 is applied, epoch 1 is prepared after `prepare`; the command is called by `()`."""

@@ -19,6 +19,7 @@ from app.apply.encoding import Encoding
 from app.apply.target_tables import Column, TargetTable
 from app.db.locks import terminate
 from app.db.sql import quoted, run
+from app.db.sqlstate import LOCK_NOT_AVAILABLE, sqlstate
 from app.epoch.staging_copy import CopyLines, copy_lines
 from app.model.arrow import compute
 
@@ -34,7 +35,6 @@ KEEP_BYTES = 64 << 20
 
 #: milliseconds to wait for a table's lock
 UNLOCKED_MS = 50
-_LOCK_NOT_AVAILABLE = "55P03"
 #: bytes of a row up to which Postgres keeps its values inline, as many as a page takes: it is read once, soon
 INLINE_BYTES = 8160
 #: columns whose values Postgres would compress first; the target's columns do that
@@ -104,7 +104,7 @@ def drop_unlocked(connection: Connection, names: Sequence[str]) -> list[str]:
         try:
             run(connection, f"set lock_timeout = '{UNLOCKED_MS}ms'; drop table if exists {name}; reset lock_timeout")
         except OperationalError as error:
-            if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
+            if sqlstate(error) != LOCK_NOT_AVAILABLE:
                 raise
             locked.append(name)
     return locked

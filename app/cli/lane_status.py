@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from app.config.routes import Routes
 from app.config.settings import Order, Settings
 from app.db.locks import client, lock_holder
-from app.db.prepared import prepared
+from app.db.prepared import gids
 from app.db.sqlstate import translated
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
@@ -21,9 +21,9 @@ from app.ledger.pauses import PAUSED, Pause, Pauses
 from app.ledger.store import Ledger
 from app.ledger.table_pauses import TablePause, TablePauses
 from app.model.epoch import GENESIS
-from app.model.gid import Gid
 from app.model.in_flight import InFlightView
 from app.model.offsets import Offsets
+from app.quarantine.paused_tables import parked_messages
 from app.quarantine.quarantine import Quarantine
 
 #: states by urgency: several lanes together have the first that one of them has
@@ -116,7 +116,7 @@ def _names(connection: Connection, settings: Settings) -> list[str]:
 def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
     ledger = Ledger(settings.target.db_schema, lane)
     row, last, reported = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
-    gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
+    in_doubt = [gid for gid in gids(connection) if gid.belongs_to(lane)]
     state, error = (reported.state, reported.last_error) if reported else ("stopped", None)
     holder, alive = lock_holder(connection, lane), state in _ALIVE
     if alive and holder is None:
@@ -135,7 +135,7 @@ def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
         pause=Pauses(ledger.schema, settings.lane).find(connection),
         table_pauses=_table_pauses(connection, settings, lane),
         waits_for=reported.waits_for if reported and state == "waiting" else None,
-        in_doubt=tuple(map(str, gids)),
+        in_doubt=tuple(map(str, in_doubt)),
         last_error=error,
         writer=_writer(connection, ledger, row.generation if row else None, holder),
         stage=_stage(connection, settings, ledger) if holder is not None else None,
@@ -146,10 +146,7 @@ def _table_pauses(connection: Connection, settings: Settings, lane: str) -> tupl
     schema, routes = settings.target.db_schema, Routes(settings.target.tables)
     if not (pauses := TablePauses(schema, lane).find(connection)):
         return ()
-    parked: Counter[tuple[str, str] | None] = Counter()
-    for one in Quarantine(schema, lane).waiting(connection):
-        if one.schema is not None and one.table is not None:
-            parked[routes.target(one.schema, one.table)] += one.parked
+    parked = parked_messages(connection, Quarantine(schema, lane), routes)
     return tuple((pause, parked[pause.schema, pause.table]) for pause in pauses)
 
 

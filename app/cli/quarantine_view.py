@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import RenderableType
 from sqlalchemy import Row
 
-from app.cli.rendering import Document, facts_table, grid, moment, position, printable, utc
+from app.cli.rendering import Document, facts_table, grid, moment, position, printable
 from app.config.redaction import Columns, Redaction
+from app.model.utc import utc
 from app.quarantine.quarantine import raw_message
 from app.quarantine.redacted_text import document, error_text
 

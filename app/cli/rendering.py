@@ -15,6 +15,7 @@ from rich.text import Text
 
 from app.cli.terminal import console
 from app.model.offsets import Offsets, Position
+from app.model.utc import utc
 
 #: a verb's result: what `--json` prints
 Document = dict[str, Any]
@@ -60,11 +61,6 @@ def facts_table(lines: Mapping[str, str], title: str | None = None) -> Table:
 def printable(text: str) -> str:
     """Escape what could control the terminal or turn its writing direction; the escapes are JSON's."""
     return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
-
-
-def utc(time: datetime.datetime, *, zone: bool = True) -> str:
-    """To the second."""
-    return f"{time.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S}{' UTC' if zone else ''}"
 
 
 def moment(iso: str | None, *, zone: bool = True) -> str:

@@ -68,11 +68,11 @@ def create(
         raise typer.BadParameter("one of --into and --original says where the copy is")
     found = SavepointFolder(Path(settings.savepoints.directory)).get(savepoint)
     with progress("shadow") as say:
-        how = {"from_topics": from_topics, "by": str(who()), "progress": say}
+        by = str(who())
         if original is not None:
-            made = elsewhere.create(settings, load(original), found, **how)
+            made = elsewhere.create(settings, load(original), found, from_topics=from_topics, by=by, progress=say)
         else:
-            made = create_copy(settings, found, str(into), **how)
+            made = create_copy(settings, found, str(into), from_topics=from_topics, by=by, progress=say)
     document = created_document(made, None if config is None else str(config))
     show(document, created_text, as_json=json_)
 
@@ -105,11 +105,11 @@ def switch(
     """
     settings = load(config)
     with progress("shadow switch") as say:
-        how = {"seconds": max_pause, "progress": say}
+        by = str(who())
         if original is not None:
-            done = elsewhere.switch(settings, load(original), str(who()), **how)
+            done = elsewhere.switch(settings, load(original), by, seconds=max_pause, progress=say)
         else:
-            done = switch_tables(settings, str(who()), **how)
+            done = switch_tables(settings, by, seconds=max_pause, progress=say)
     show(switched_document(done), switched_text, as_json=json_)
 
 

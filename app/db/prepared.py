@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from app.db.sql import literal, run
+from app.model.gid import Gid
 
 _LIST = text("""
     select gid, owner, database, prepared, transaction::text::bigint xid,
@@ -45,6 +46,11 @@ def prepared(connection: Connection) -> list[Prepared]:
         )
         for row in connection.execute(_LIST)
     ]
+
+
+def gids(connection: Connection) -> list[Gid]:
+    """Those of this database that are Surelane's, oldest first."""
+    return [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
 
 
 def end(connection: Connection, gid: str, *, commit: bool) -> None:

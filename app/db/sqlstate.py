@@ -15,6 +15,7 @@ Result = TypeVar("Result")
 #: COMMIT or ROLLBACK PREPARED of a gid that the server does not have
 UNDEFINED_OBJECT = "42704"
 #: the environment failed; the same transaction may succeed later
+LOCK_NOT_AVAILABLE = "55P03"
 RETRY_CLASSES = ("08", "40", "53", "57P", "57014", "55P03", "55006", "25P02", "25P03", "25P04")
 #: of those: caused by other sessions, with locks or on purpose; retried without limit
 CONTENDED_CLASSES = ("40", "55P03", "55006", "57014")

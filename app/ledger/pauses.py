@@ -7,6 +7,8 @@ from typing import Any
 from sqlalchemy import Column, Connection, DateTime, MetaData, Table, Text, delete, select
 from sqlalchemy.dialects.postgresql import insert
 
+from app.model.utc import utc
+
 #: state of a lane that obeys a pause
 PAUSED = "paused"
 #: `Pause.by` of a lane that has paused itself: too many messages of paused tables would be parked
@@ -27,8 +29,7 @@ class Pause:
         return self.at.isoformat()
 
     def __str__(self) -> str:
-        at = f"{self.at.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC"
-        return f"paused by {self.by}, {at}" + (f": {self.reason}" if self.reason else "")
+        return f"paused by {self.by}, {utc(self.at)}" + (f": {self.reason}" if self.reason else "")
 
     def as_json(self) -> dict[str, Any]:
         return {"by": self.by, "at": self.at.isoformat(), "reason": self.reason}

@@ -7,6 +7,7 @@ from sqlalchemy import Column, Connection, DateTime, MetaData, Table, Text, dele
 from sqlalchemy.dialects.postgresql import insert
 
 from app.errors import Refused
+from app.model.utc import utc
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class StopOrders:
         if (order := self.find(connection)) is not None:
             raise Refused(
                 f"lane {self._lane} was stopped for savepoint {order.savepoint} by {order.ordered_by}, "
-                f"{order.ordered_at.astimezone(datetime.UTC):%Y-%m-%d %H:%M:%S} UTC",
+                f"{utc(order.ordered_at)}",
                 hint=f"surelane run --from-savepoint {order.savepoint} goes on, or surelane savepoint resume",
             )
 

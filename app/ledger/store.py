@@ -10,16 +10,16 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, desc, exists, func, literal, null, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
-from app.db.prepared import prepared
+from app.db.prepared import gids
 from app.db.sql import run
 from app.errors import Fenced
 from app.ledger.ledger_tables import COUNTS, LedgerTables
 from app.ledger.pins import check_pins
 from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
-from app.model.gid import Gid
 from app.model.last import from_nested, nested
 from app.model.offsets import Offsets, Span
+from app.model.utc import utc
 
 #: rows of the ledger that are kept for each lane; older ones are only history
 KEEP_EPOCHS = 100_000
@@ -50,8 +50,7 @@ class Claimant:
     since: datetime.datetime
 
     def __str__(self) -> str:
-        at = self.since.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        return f"process {self.pid} on {self.host}, since {at}"
+        return f"process {self.pid} on {self.host}, since {utc(self.since)}"
 
 
 class Ledger:
@@ -149,8 +148,8 @@ class Ledger:
         mine = select(table.c.generation).where(table.c.lane == self.lane)
         oldest_kept = mine.order_by(desc("generation")).offset(max(KEEP_GENERATIONS, 1) - 1).limit(1).scalar_subquery()
         has_row = exists().where(ledger.c.lane == self.lane, ledger.c.generation == table.c.generation)
-        gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(self.lane)]
-        in_doubt = table.c.generation.in_([gid.generation for gid in gids])
+        mine_prepared = [gid for gid in gids(connection) if gid.belongs_to(self.lane)]
+        in_doubt = table.c.generation.in_([gid.generation for gid in mine_prepared])
         active = select(self._tables.lane.c.generation).where(self._tables.lane.c.lane == self.lane).scalar_subquery()
         unused = mine.where(table.c.generation < oldest_kept, table.c.generation < active, ~has_row, ~in_doubt)
         doomed = unused.order_by("generation").limit(PRUNE_AT_ONCE).subquery()

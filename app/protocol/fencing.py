@@ -222,7 +222,16 @@ def _decide(writer: Writer, planned: Planned | None) -> Start:
 def _ledger_end(
     writer: Writer, begin: Offsets, planned: Planned | None, removed: Collection[TopicPartition]
 ) -> Offsets:
-    last = _last(writer)
+    return _end(writer, _last(writer), begin, planned, removed)
+
+
+def _end(
+    writer: Writer,
+    last: EpochRecord | None,
+    begin: Offsets,
+    planned: Planned | None,
+    removed: Collection[TopicPartition],
+) -> Offsets:
     if last is None:
         return _beginning(writer, begin, planned)
     return writer.mine(begin).updated(last.span.end).without(removed)
@@ -240,13 +249,12 @@ def _write_genesis(
     0, get such a row, too: their start is not the end of any epoch. So does a lane that does not read `removed` any
     more: the next epoch's start is compared with a position that lacks them."""
     last = writer.ledger.last(_open(writer))
-    if last is None:
-        start = _beginning(writer, begin, planned)
-        writer.ledger.record(_open(writer), EpochRecord.genesis(writer.name, writer.generation, start))
-    elif _added(last.span.end, writer.mine(begin)) or removed:
-        start = writer.mine(begin).updated(last.span.end).without(removed)
-        genesis = EpochRecord.genesis(writer.name, writer.generation, start)
-        writer.ledger.record(_open(writer), replace(genesis, last=last.last))
+    if last is not None and not removed and not _added(last.span.end, writer.mine(begin)):
+        return
+    start = _end(writer, last, begin, planned, removed)
+    genesis = EpochRecord.genesis(writer.name, writer.generation, start, last.last if last else None)
+    writer.ledger.record(_open(writer), genesis)
+    if last is not None:
         kept = RemovedTopics(writer.ledger.schema, writer.name)
         kept.keep(_open(writer), last.span.end.only(set(removed)))
         kept.forget(_open(writer), start)

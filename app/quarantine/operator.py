@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, func, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 
-from app.db.sqlstate import sqlstate
+from app.db.sqlstate import LOCK_NOT_AVAILABLE, sqlstate
 from app.errors import Refused
 from app.ledger.ledger_tables import lanes_of
 from app.poison.guard_tables import GuardTables
@@ -21,7 +21,6 @@ from app.quarantine.quarantine import OPEN, EntryState
 
 #: how long to wait for a lock: a committing epoch is done by then, one in doubt may take hours
 LOCK_TIMEOUT_SECONDS = 2
-_LOCK_NOT_AVAILABLE = "55P03"
 _SET = text("select set_config('lock_timeout', :lock_timeout, true)")
 _SAY = text("select set_config('surelane.who', :who, true), set_config('surelane.reason', :reason, true)")
 
@@ -103,7 +102,7 @@ class Operator:
             connection.execute(_SET, {"lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s"})
             found = self._states(connection, entries)
         except DBAPIError as error:
-            if sqlstate(error) != _LOCK_NOT_AVAILABLE:
+            if sqlstate(error) != LOCK_NOT_AVAILABLE:
                 raise
             raise Refused(
                 "one of these entries is held by an epoch of the lane that is not committed yet; nothing was changed",

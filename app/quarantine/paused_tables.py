@@ -1,5 +1,6 @@
 """The paused target tables of one lane: their changes are parked, until a resume applies them in order."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from sqlalchemy import Connection
@@ -11,8 +12,20 @@ from app.ledger.table_pauses import TablePause, TablePauses
 from app.model.rows import RowKind
 from app.quarantine.quarantine import Quarantine
 
+#: schema, table
+TableName = tuple[str, str]
 #: rows that are no change of a table, or have no row to apply
 _NO_CHANGE = (RowKind.FILTERED, RowKind.MALFORMED, RowKind.FAILED)
+
+
+def parked_messages(connection: Connection, quarantine: Quarantine, routes: Routes) -> Counter[TableName]:
+    """Numbers of parked messages by target table."""
+    found: Counter[TableName] = Counter()
+    for one in quarantine.waiting(connection):
+        place = None if one.schema is None or one.table is None else routes.target(one.schema, one.table)
+        if place is not None:
+            found[place] += one.parked
+    return found
 
 
 class PausedTables:
@@ -51,10 +64,8 @@ class PausedTables:
 
     def check(self, connection: Connection, lane: str) -> None:
         """Raises TooManyParked beyond the limit."""
-        counts: dict[str, int] = {}
-        for one in self._quarantine.waiting(connection):
-            if (pause := self.of(one.schema, one.table)) is not None:
-                counts[pause.name] = counts.get(pause.name, 0) + one.parked
+        parked = parked_messages(connection, self._quarantine, self._routes)
+        counts = {pause.name: parked[place] for place, pause in self._found.items() if parked[place]}
         if sum(counts.values()) > self._limit:
             tables = ", ".join(sorted(counts))
             raise TooManyParked(

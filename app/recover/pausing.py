@@ -1,25 +1,24 @@
 """Pauses a lane, or a table of it, and resumes it: the pause is a row in the target, which each process obeys."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from sqlalchemy import Connection
 
 from app.config.routes import RouteInvalid, Routes, halves
 from app.config.settings import Settings
-from app.db.engine import make_engine
-from app.db.sqlstate import translated
 from app.errors import Refused
+from app.ledger.connection import connected
 from app.ledger.held_lanes import held_lanes
-from app.ledger.migrations import check_revision
 from app.ledger.pauses import BY_ITSELF, PAUSED, Pause, Pauses
 from app.ledger.store import Ledger
 from app.ledger.table_pauses import TablePause, TablePauses
+from app.quarantine.paused_tables import parked_messages
 from app.quarantine.quarantine import Quarantine
 
 #: seconds between two checks whether the lanes have paused
 LOOK_SECONDS = 0.2
+_APPLICATION = "surelane pause"
 
 
 def pause(
@@ -29,7 +28,7 @@ def pause(
     prepared. Returns the pause, and the running lanes. Raises Refused after `seconds`; the pause stays."""
     pauses, schema = Pauses(settings.target.db_schema, settings.lane), settings.target.db_schema
     deadline = time.monotonic() + seconds
-    with _connected(settings) as connection:
+    with connected(settings, _APPLICATION, "pause: the target") as connection:
         with connection.begin():
             pauses.place(connection, by, reason)
             found = pauses.find(connection)
@@ -55,7 +54,7 @@ def pause(
 def resume(settings: Settings) -> Pause | None:
     """Withdraw the pause; returns it, None: there was none."""
     pauses = Pauses(settings.target.db_schema, settings.lane)
-    with _connected(settings) as connection, connection.begin():
+    with connected(settings, _APPLICATION, "pause: the target") as connection, connection.begin():
         found = pauses.find(connection)
         pauses.withdraw(connection)
     return found
@@ -69,7 +68,7 @@ def pause_table(
     schema, table = _place(settings, name)
     pauses = TablePauses(settings.target.db_schema, settings.lane)
     deadline = time.monotonic() + seconds
-    with _connected(settings) as connection:
+    with connected(settings, _APPLICATION, "pause: the target") as connection:
         with connection.begin():
             pauses.place(connection, schema, table, by, reason)
         while True:
@@ -98,7 +97,7 @@ def resume_table(
     Refused after `seconds`; the lane goes on with it."""
     schema, table = _place(settings, name)
     pauses, deadline = TablePauses(settings.target.db_schema, settings.lane), time.monotonic() + seconds
-    with _connected(settings) as connection:
+    with connected(settings, _APPLICATION, "pause: the target") as connection:
         with connection.begin():
             before = _find(pauses, connection, schema, table)
             pauses.resume(connection, schema, table, by)
@@ -147,20 +146,4 @@ def _running(connection: Connection, settings: Settings) -> list[str]:
 
 def _parked(connection: Connection, settings: Settings, schema: str, table: str) -> int:
     routes, quarantine = Routes(settings.target.tables), Quarantine(settings.target.db_schema, settings.lane)
-    return sum(
-        one.parked
-        for one in quarantine.waiting(connection)
-        if one.schema and one.table and routes.target(one.schema, one.table) == (schema, table)
-    )
-
-
-@contextmanager
-def _connected(settings: Settings) -> Iterator[Connection]:
-    engine = make_engine(settings.target.url, settings.target.owner_role, "surelane pause")
-    try:
-        with translated("pause: the target"), engine.connect() as connection:
-            with connection.begin():
-                check_revision(connection, settings.target.db_schema)
-            yield connection
-    finally:
-        engine.dispose()
+    return parked_messages(connection, quarantine, routes)[schema, table]

@@ -63,11 +63,13 @@ class Origin:
     def given(self, span: Span) -> list[RawMessage] | None:
         """Every message of the span, each partition's in order; None: tasks have to read it from Kafka. Raises Diverged
         where the archive has a gap."""
-        if self.is_in_kafka(span):
+        if not self._readers:
             return None
         lows = {tp: mark.low for tp, mark in self._in_kafka().items()}
         turn = {tp: min(max(start, lows[tp]), span.end[tp]) for tp, start in span.start.items()}
         early = {tp: end for tp, end in turn.items() if end > span.start[tp]}
+        if not early:
+            return None
         found = [one for tp, end in early.items() for one in self._archived(tp, span.start[tp], end, lows[tp])]
         if any(span.end[tp] > start for tp, start in turn.items()):
             self._rest = self._rest or KafkaMessages(self._source)

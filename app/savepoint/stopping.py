@@ -1,41 +1,27 @@
 """Stops a lane for a savepoint: the order is in the target, so each process of the lane obeys it, on any machine."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from sqlalchemy import Connection
 
 from app.config.settings import Settings
-from app.db.engine import make_engine
-from app.db.prepared import prepared
-from app.db.sqlstate import translated
+from app.db.prepared import gids
 from app.errors import Refused
+from app.ledger.connection import connected
 from app.ledger.held_lanes import held_lanes
-from app.ledger.migrations import check_revision
 from app.ledger.stop_orders import StopOrders
-from app.model.gid import Gid
 
 #: seconds between two checks whether the lane has ended
 LOOK_SECONDS = 0.2
 _APPLICATION = "surelane savepoint"
 
 
-@contextmanager
-def _connected(settings: Settings) -> Iterator[Connection]:
-    engine = make_engine(settings.target.url, settings.target.owner_role, _APPLICATION)
-    with translated("savepoint: stopping the lane"), engine.connect() as connection:
-        with connection.begin():
-            check_revision(connection, settings.target.db_schema)
-        yield connection
-    engine.dispose()
-
-
 def stop(settings: Settings, name: str, ordered_by: str, seconds: float, progress: Callable[[str], None]) -> None:
     """Order the lane to stop for savepoint `name`, and wait until no process writes it. The order stays: the lane does
     not start again before `resume`. Raises Refused, without an order left, after `seconds`."""
     orders = StopOrders(settings.target.db_schema, settings.lane)
-    with _connected(settings) as connection:
+    with connected(settings, _APPLICATION, "savepoint: stopping the lane") as connection:
         with connection.begin():
             if not orders.place(connection, name, ordered_by):
                 found = orders.find(connection)
@@ -56,7 +42,7 @@ def stop(settings: Settings, name: str, ordered_by: str, seconds: float, progres
 def resume(settings: Settings) -> bool:
     """Withdraw the order: the lane may start again. Returns whether there was one."""
     orders = StopOrders(settings.target.db_schema, settings.lane)
-    with _connected(settings) as connection, connection.begin():
+    with connected(settings, _APPLICATION, "savepoint: stopping the lane") as connection, connection.begin():
         found = orders.find(connection) is not None
         orders.withdraw(connection)
     return found
@@ -65,8 +51,8 @@ def resume(settings: Settings) -> bool:
 def _check_settled(connection: Connection, settings: Settings) -> None:
     """Raises Refused for a prepared transaction of the lane: its next start decides it, so the position may change."""
     with connection.begin():
-        gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
-    if left := [str(gid) for gid in gids if gid.is_of(settings.lane)]:
+        left = [str(gid) for gid in gids(connection) if gid.is_of(settings.lane)]
+    if left:
         raise Refused(
             f"lane {settings.lane} has left prepared transactions: {', '.join(left)}",
             hint="its next start settles them: surelane run --until-caught-up, then this again. The order is withdrawn",

@@ -12,10 +12,9 @@ from app.config.routes import Routes
 from app.config.settings import Settings
 from app.config.values import MAX_NAME_BYTES
 from app.db.sql import literal, quoted, run
-from app.db.sqlstate import translated
 from app.errors import Refused
 from app.kafka.broker import Broker
-from app.ledger.migrations import check_revision
+from app.ledger.connection import connected
 from app.ledger.shadow_copies import ShadowCopies, ShadowCopy, ShadowState, TableName
 from app.ledger.store import FROM_LEDGER, Ledger
 from app.model.epoch import EpochRecord
@@ -27,9 +26,10 @@ from app.replay.rebuilt_tables import OriginalTable, check_place, copy_here, mis
 from app.savepoint.compatibility import compare
 from app.savepoint.fingerprint import items
 from app.savepoint.savepoint import Savepoint
-from app.shadow.connection import connected
 from app.verify.pairs import OWN_MARK, table_names
 
+#: name of its sessions
+APPLICATION = "surelane shadow"
 #: behind the name of the copy's schema: the schema of the original tables after the switch
 OLD = "_old"
 #: items whose change leaves the target's present rows as another configuration made them
@@ -87,12 +87,14 @@ def create(
             hint="a copy in another database has a configuration with that target.url: --original OLD.yaml, no --into",
         )
     check_configuration(settings, savepoint, from_topics=from_topics)
-    with connected(settings) as connection, Broker(settings.source) as broker, translated("shadow: making the copy"):
+    with (
+        connected(settings, APPLICATION, "shadow: making the copy") as connection,
+        Broker(settings.source) as broker,
+    ):
         pins = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
         start = beginnings(broker) if from_topics else Offsets()
         with connection.begin():
             run(connection, "set transaction isolation level repeatable read")
-            check_revision(connection, settings.target.db_schema)
             tables = originals(connection, original)
             check_place(place, tables)
             _check_privileges(connection, tables)

@@ -21,19 +21,37 @@ from app.apply.target_tables import TargetTable, load_table
 from app.config.routes import Routes
 from app.config.settings import Settings
 from app.db.sql import quoted, run
-from app.db.sqlstate import translated
 from app.errors import Refused
 from app.kafka.broker import Broker
+from app.ledger.connection import connected
 from app.ledger.held_lanes import held_lanes
-from app.ledger.migrations import check_revision
 from app.ledger.shadow_copies import ShadowCopies, ShadowCopy, ShadowState
 from app.ledger.store import Ledger
 from app.model.offsets import Offsets
 from app.replay.rebuilt_tables import OriginalTable, originals
 from app.savepoint.savepoint import Savepoint
-from app.shadow.connection import connected
-from app.shadow.creating import Created, begin_lane, beginnings, check_configuration, check_empty, columns_of, last_of
-from app.shadow.switching import LOOK_SECONDS, NEAR, ShadowStatus, Switched, check_settled, paused, resume
+from app.shadow.creating import (
+    APPLICATION,
+    Created,
+    begin_lane,
+    beginnings,
+    check_configuration,
+    check_empty,
+    columns_of,
+    last_of,
+)
+from app.shadow.switching import (
+    ShadowStatus,
+    Switched,
+    check_not_behind,
+    check_settled,
+    find,
+    lock,
+    paused,
+    resume,
+    wait_until_equal,
+    wait_until_near,
+)
 
 #: bytes handed from one database to the other at once
 _CHUNK_BYTES = 1 << 16
@@ -52,10 +70,7 @@ def _both(new: Settings, old: Settings) -> Iterator[_Both]:
     connections: list[Connection] = []
     with ExitStack() as stack:
         for settings, what in ((old, "the original's database"), (new, "the copy's database")):
-            stack.enter_context(translated(f"shadow: {what}"))
-            connections.append(stack.enter_context(connected(settings)))
-            with connections[-1].begin():
-                check_revision(connections[-1], settings.target.db_schema)
+            connections.append(stack.enter_context(connected(settings, APPLICATION, f"shadow: {what}")))
         yield _Both(*connections)
 
 
@@ -99,7 +114,7 @@ def create(
                 run(both.original, "set transaction isolation level repeatable read")
                 last = last_of(both.original, old)
                 Ledger(old.target.db_schema, old.lane).pin(both.original, *pins)
-                rows = {} if from_topics else _fill(both, tables, found, progress)
+                rows = {} if from_topics else _fill(both, tables, progress)
                 position = start if from_topics else last.span.end
                 begin_lane(both.copy, new, position, {} if from_topics else last.last, pins)
         except BaseException:
@@ -110,7 +125,7 @@ def create(
 
 
 def status(new: Settings, old: Settings) -> ShadowStatus | None:
-    with _both(new, old) as both, both.original.begin():
+    with _both(new, old) as both, both.original.begin(), both.copy.begin():
         copy = ShadowCopies(old.target.db_schema).find(both.original, new.lane)
         return None if copy is None else _status(both, new, old, copy)
 
@@ -120,24 +135,19 @@ def switch(new: Settings, old: Settings, by: str, *, seconds: float, progress: C
     original going on."""
     with _both(new, old) as both:
         copy = _found(both, new, old, ShadowState.FOLLOWING)
-        while (behind := _now(both, new, old, copy).behind) > NEAR:
-            progress(f"lane {copy.lane} is {behind:,} offsets behind lane {copy.original}")
-            time.sleep(LOOK_SECONDS)
+
+        def look() -> ShadowStatus:
+            with both.original.begin(), both.copy.begin():
+                return _status(both, new, old, copy)
+
+        wait_until_near(look, progress)
         begun, reason = time.monotonic(), f"shadow switch to {copy.lane}"
         with paused(both.original, old, by, reason, seconds, progress):
-            while (found := _now(both, new, old, copy)).behind:
-                if time.monotonic() > begun + seconds:
-                    raise Refused(
-                        f"lane {copy.lane} is still {found.behind:,} offsets behind lane {copy.original}: does it run?",
-                        hint="nothing was changed, the original goes on; --max-pause gives it more",
-                    )
-                progress(f"lane {copy.lane} is {found.behind:,} offsets behind")
-                time.sleep(LOOK_SECONDS)
-            with both.original.begin():
-                _lock(both, new, old, ShadowState.FOLLOWING)
+            found = wait_until_equal(look, begun + seconds, progress)
+            with both.original.begin(), both.copy.begin():
+                lock(both.original, old.target.db_schema, copy.lane, ShadowState.FOLLOWING)
                 check_settled(both.original, (copy.original,))
-                if _status(both, new, old, copy).behind:  # an epoch that the original had begun before
-                    raise Refused(f"lane {copy.original} has applied more meanwhile", hint="call it again")
+                check_not_behind(_status(both, new, old, copy))
                 ShadowCopies(old.target.db_schema).set_state(both.original, copy.lane, ShadowState.SWITCHED)
                 resume(both.original, old, (copy.original,))
         return Switched(
@@ -152,8 +162,8 @@ def undo(new: Settings, old: Settings) -> Switched:
     """The original lane may start again, at its own ledger's end; the second one goes on beside it."""
     with _both(new, old) as both:
         copy = _found(both, new, old, ShadowState.SWITCHED)
-        with both.original.begin():
-            _lock(both, new, old, ShadowState.SWITCHED)
+        with both.original.begin(), both.copy.begin():
+            lock(both.original, old.target.db_schema, copy.lane, ShadowState.SWITCHED)
             ShadowCopies(old.target.db_schema).set_state(both.original, copy.lane, ShadowState.FOLLOWING)
             found = _status(both, new, old, copy)
         return Switched(copy=copy, original=found.original, position=found.position, paused_seconds=0.0)
@@ -205,9 +215,7 @@ def _tables(both: _Both, new: Settings, found: Sequence[OriginalTable]) -> list[
     return parents_first(made)
 
 
-def _fill(
-    both: _Both, tables: Sequence[TargetTable], found: Sequence[OriginalTable], progress: Callable[[str], None]
-) -> dict[str, int]:
+def _fill(both: _Both, tables: Sequence[TargetTable], progress: Callable[[str], None]) -> dict[str, int]:
     rows: dict[str, int] = {}
     for number, table in enumerate(tables, 1):
         progress(f"table {number} of {len(tables)}: {table}")
@@ -254,33 +262,12 @@ def _no_copy(new: Settings) -> Refused:
 
 
 def _found(both: _Both, new: Settings, old: Settings, state: ShadowState) -> ShadowCopy:
-    with both.original.begin():
-        copy = ShadowCopies(old.target.db_schema).find(both.original, new.lane)
-    if copy is None or copy.url is None or copy.state is ShadowState.DISPOSED:
-        raise _no_copy(new)
-    if copy.state is not state:
-        was = "has been switched to" if copy.state is ShadowState.SWITCHED else "has not been switched to"
-        raise Refused(f"the copy of lane {copy.lane} {was}", hint="surelane shadow status")
-    return copy
-
-
-def _lock(both: _Both, new: Settings, old: Settings, state: ShadowState) -> None:
-    locked = ShadowCopies(old.target.db_schema).lock(both.original, new.lane)
-    if locked is None or locked.state is not state:
-        raise Refused("another command has changed the copy meanwhile", hint="surelane shadow status")
-
-
-def _now(both: _Both, new: Settings, old: Settings, copy: ShadowCopy) -> ShadowStatus:
-    with both.original.begin():
-        return _status(both, new, old, copy)
+    return find(both.original, old.target.db_schema, new.lane, state, _no_copy(new), elsewhere=True)
 
 
 def _status(both: _Both, new: Settings, old: Settings, copy: ShadowCopy) -> ShadowStatus:
-    """In a transaction of the original's database."""
-    with ExitStack() as stack:
-        if not both.copy.in_transaction():
-            stack.enter_context(both.copy.begin())
-        mine = Ledger(new.target.db_schema, copy.lane).last(both.copy)
+    """In a transaction of each database."""
+    mine = Ledger(new.target.db_schema, copy.lane).last(both.copy)
     original = Ledger(old.target.db_schema, copy.original).last(both.original)
     return ShadowStatus(
         copy=copy,

@@ -9,19 +9,18 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
 from app.config.settings import Settings
-from app.db.prepared import prepared
+from app.db.prepared import gids
 from app.db.sql import literal, quoted, run
-from app.db.sqlstate import translated
+from app.db.sqlstate import LOCK_NOT_AVAILABLE, sqlstate
 from app.errors import Refused
+from app.ledger.connection import connected
 from app.ledger.held_lanes import held_lanes
-from app.ledger.migrations import check_revision
 from app.ledger.pauses import Pauses
 from app.ledger.shadow_copies import ShadowCopies, ShadowCopy, ShadowState, TableName
 from app.ledger.store import Ledger
-from app.model.gid import Gid
 from app.model.offsets import Offsets
 from app.recover.pausing import pause
-from app.shadow.connection import connected
+from app.shadow.creating import APPLICATION
 from app.verify.pairs import OWN_MARK
 
 #: seconds between two looks at the position of the copy
@@ -30,7 +29,6 @@ LOOK_SECONDS = 0.1
 NEAR = 10_000
 #: milliseconds to wait for the locks of the tables
 LOCK_MS = 3_000
-LOCK_NOT_AVAILABLE = "55P03"
 #: views, and foreign keys from other tables, know a table by its oid: they go where it goes
 _DEPENDENTS = text("""
     select distinct case v.relkind when 'v' then 'view ' else 'materialized view ' end || v.oid::regclass as name
@@ -80,7 +78,7 @@ class ShadowStatus:
 
 def status(settings: Settings) -> ShadowStatus | None:
     """The copy in which the lane of `settings` has a part."""
-    with _looking(settings) as connection, connection.begin():
+    with connected(settings, APPLICATION, "shadow: the target") as connection, connection.begin():
         copy = ShadowCopies(settings.target.db_schema).of(connection, settings.lane)
         return None if copy is None else _status(connection, settings, copy)
 
@@ -88,24 +86,28 @@ def status(settings: Settings) -> ShadowStatus | None:
 def switch(settings: Settings, by: str, *, seconds: float, progress: Callable[[str], None]) -> Switched:
     """Give the copy the original tables' names. `settings`: of the second lane; `seconds`: how long the original may be
     paused. Raises Refused, with both lanes going on as before."""
-    with _looking(settings) as connection:
+    with connected(settings, APPLICATION, "shadow: the target") as connection:
         copy = _found(connection, settings, ShadowState.FOLLOWING)
         copy_schema, old_schema = copy.schemas
         _check_dependents(connection, copy)
-        _near(connection, settings, copy, progress)
+
+        def look() -> ShadowStatus:
+            with connection.begin():
+                return _status(connection, settings, copy)
+
+        wait_until_near(look, progress)
         begun = time.monotonic()
         reason = f"shadow switch to {copy.lane}"
         original = settings.model_copy(update={"lane": copy.original})
         with paused(connection, original, by, reason, seconds, progress):
-            found = _caught_up(connection, settings, copy, begun + seconds, progress)
+            found = wait_until_equal(look, begun + seconds, progress)
 
             def swap() -> None:
                 _lock(connection, settings, copy, ShadowState.FOLLOWING)
                 _sequences(connection, copy)
                 _move(connection, copy.old_tables, old_schema, back=False)
                 _move(connection, copy.new_tables, copy_schema, back=True)
-                if _status(connection, settings, copy).behind:  # an epoch that a lane had begun before
-                    raise Refused(f"lane {copy.original} has applied more meanwhile", hint="call it again")
+                check_not_behind(_status(connection, settings, copy))
                 ShadowCopies(settings.target.db_schema).set_state(connection, copy.lane, ShadowState.SWITCHED)
                 resume(connection, settings, (copy.original, copy.lane))
 
@@ -122,7 +124,7 @@ def switch(settings: Settings, by: str, *, seconds: float, progress: Callable[[s
 def undo(settings: Settings, by: str, *, seconds: float, progress: Callable[[str], None]) -> Switched:
     """Give the original tables their names back. The original lane may start again, at its own ledger's end; the second
     one goes on with its copy."""
-    with _looking(settings) as connection:
+    with connected(settings, APPLICATION, "shadow: the target") as connection:
         copy = _found(connection, settings, ShadowState.SWITCHED)
         copy_schema, old_schema = copy.schemas
         begun = time.monotonic()
@@ -149,7 +151,7 @@ def undo(settings: Settings, by: str, *, seconds: float, progress: Callable[[str
 def dispose(settings: Settings) -> tuple[ShadowCopy, list[str]]:
     """Drop the original tables after a switch, the copy and the second lane's ledger before one. Returns the copy, and
     the names of the dropped tables."""
-    with _looking(settings) as connection, connection.begin():
+    with connected(settings, APPLICATION, "shadow: the target") as connection, connection.begin():
         schema = settings.target.db_schema
         copies = ShadowCopies(schema)
         copy = copies.lock(connection, settings.lane)
@@ -175,14 +177,6 @@ def dispose(settings: Settings) -> tuple[ShadowCopy, list[str]]:
         return copy, names
 
 
-@contextmanager
-def _looking(settings: Settings) -> Iterator[Connection]:
-    with translated("shadow: the target"), connected(settings) as connection:
-        with connection.begin():
-            check_revision(connection, settings.target.db_schema)
-        yield connection
-
-
 def _no_copy(settings: Settings) -> Refused:
     return Refused(
         f"lane {settings.lane} has no shadow copy",
@@ -190,16 +184,24 @@ def _no_copy(settings: Settings) -> Refused:
     )
 
 
-def _found(connection: Connection, settings: Settings, state: ShadowState) -> ShadowCopy:
+def find(
+    connection: Connection, schema: str, lane: str, state: ShadowState, missing: Refused, *, elsewhere: bool = False
+) -> ShadowCopy:
+    """The copy that `lane` fills, in this state; `schema`: of its row; `elsewhere`: in another database. Raises
+    `missing` where there is none."""
     with connection.begin():
-        copy = ShadowCopies(settings.target.db_schema).find(connection, settings.lane)
-    if copy is None or copy.url is not None or copy.state is ShadowState.DISPOSED:
-        raise _no_copy(settings)
+        copy = ShadowCopies(schema).find(connection, lane)
+    if copy is None or (copy.url is not None) is not elsewhere or copy.state is ShadowState.DISPOSED:
+        raise missing
     if copy.state is not state:
         was = "has been switched to" if copy.state is ShadowState.SWITCHED else "has not been switched to"
         hint = "surelane shadow undo goes back" if copy.state is ShadowState.SWITCHED else "surelane shadow switch"
         raise Refused(f"the copy of lane {copy.lane} {was}", hint=hint)
     return copy
+
+
+def _found(connection: Connection, settings: Settings, state: ShadowState) -> ShadowCopy:
+    return find(connection, settings.target.db_schema, settings.lane, state, _no_copy(settings))
 
 
 def _status(connection: Connection, settings: Settings, copy: ShadowCopy) -> ShadowStatus:
@@ -208,36 +210,34 @@ def _status(connection: Connection, settings: Settings, copy: ShadowCopy) -> Sha
     return ShadowStatus(copy=copy, original=original, position=mine)
 
 
-def _near(connection: Connection, settings: Settings, copy: ShadowCopy, progress: Callable[[str], None]) -> None:
+def wait_until_near(look: Callable[[], ShadowStatus], progress: Callable[[str], None]) -> None:
     """Wait until the copy is not far behind. The lanes run; Ctrl-C ends the wait, and changes nothing."""
-    while True:
-        with connection.begin():
-            behind = _status(connection, settings, copy).behind
-        if behind <= NEAR:
-            return
-        progress(f"lane {copy.lane} is {behind:,} offsets behind lane {copy.original}")
+    while (found := look()).behind > NEAR:
+        progress(f"lane {found.copy.lane} is {found.behind:,} offsets behind lane {found.copy.original}")
         time.sleep(LOOK_SECONDS)
 
 
-def _caught_up(
-    connection: Connection,
-    settings: Settings,
-    copy: ShadowCopy,
-    deadline: float,
-    progress: Callable[[str], None],
+def wait_until_equal(
+    look: Callable[[], ShadowStatus], deadline: float, progress: Callable[[str], None]
 ) -> ShadowStatus:
-    while True:
-        with connection.begin():
-            found = _status(connection, settings, copy)
-        if not found.behind:
-            return found
+    """Wait until the copy has all that the paused original has applied; raises Refused after the deadline, of
+    `time.monotonic`."""
+    while (found := look()).behind:
         if time.monotonic() > deadline:
             raise Refused(
-                f"lane {copy.lane} is still {found.behind:,} offsets behind lane {copy.original}: does it run?",
+                f"lane {found.copy.lane} is still {found.behind:,} offsets behind lane {found.copy.original}: "
+                "does it run?",
                 hint="nothing was changed, both lanes go on; --max-pause gives it more",
             )
-        progress(f"lane {copy.lane} is {found.behind:,} offsets behind")
+        progress(f"lane {found.copy.lane} is {found.behind:,} offsets behind")
         time.sleep(LOOK_SECONDS)
+    return found
+
+
+def check_not_behind(found: ShadowStatus) -> None:
+    """Raises Refused for an epoch that the original had begun before it was paused."""
+    if found.behind:
+        raise Refused(f"lane {found.copy.original} has applied more meanwhile", hint="call it again")
 
 
 @contextmanager
@@ -263,18 +263,22 @@ def resume(connection: Connection, settings: Settings, lanes: Iterable[str]) -> 
         Pauses(settings.target.db_schema, lane).withdraw(connection)
 
 
-def _lock(connection: Connection, settings: Settings, copy: ShadowCopy, state: ShadowState) -> None:
-    """Lock the copy's row and check that it is still in this state, and that no lane has a prepared transaction."""
-    locked = ShadowCopies(settings.target.db_schema).lock(connection, copy.lane)
+def lock(connection: Connection, schema: str, lane: str, state: ShadowState) -> None:
+    """Lock the row of the copy, and check that it is still in this state."""
+    locked = ShadowCopies(schema).lock(connection, lane)
     if locked is None or locked.state is not state:
         raise Refused("another command has changed the copy meanwhile", hint="surelane shadow status")
+
+
+def _lock(connection: Connection, settings: Settings, copy: ShadowCopy, state: ShadowState) -> None:
+    """The same, before tables are moved: no lane has a prepared transaction."""
+    lock(connection, settings.target.db_schema, copy.lane, state)
     check_settled(connection, (copy.lane, copy.original))
     run(connection, f"set local lock_timeout = '{LOCK_MS}ms'")
 
 
 def check_settled(connection: Connection, lanes: tuple[str, ...]) -> None:
-    gids = [gid for one in prepared(connection) if (gid := Gid.parse(one.gid))]
-    if left := [str(gid) for gid in gids if any(gid.is_of(lane) for lane in lanes)]:
+    if left := [str(gid) for gid in gids(connection) if any(gid.is_of(lane) for lane in lanes)]:
         raise Refused(
             f"a lane has left prepared transactions: {', '.join(left)}",
             hint="its next start settles them: surelane run --until-caught-up, then this again",
@@ -304,7 +308,7 @@ def _until_locked(
                 swap()
             return
         except OperationalError as error:
-            if getattr(error.orig, "pgcode", None) != LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
+            if sqlstate(error) != LOCK_NOT_AVAILABLE or time.monotonic() > deadline:
                 raise
             progress("another session has a table locked: trying again")
             time.sleep(LOOK_SECONDS)

@@ -116,6 +116,7 @@ class Monitor:
         counts = self._rounds % COUNT_EVERY_ROUNDS == 0
         counts_recent = self._rounds % BREAKER_EVERY_ROUNDS == 0
         self._rounds += 1
+        first = next(iter(self._writers), None)  # pause and orders are of all lanes together
         for writer in list(self._writers.values()):
             with translated(f"lane {writer.name}: monitoring"), self._engine(writer.name).begin() as connection:
                 writer.ledger.check_newest(connection, writer.generation)
@@ -132,7 +133,8 @@ class Monitor:
                     )
                 if writer.quarantine.has_requests(connection):
                     writer.release_wanted.set()
-                self._read_orders(connection)
+                if writer.name == first:
+                    self._read_orders(connection)
             if last is not None:
                 self._lag(writer, last.span.end, partitions)
             self._metrics[writer.name].monitored(time.time())

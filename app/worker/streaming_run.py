@@ -237,7 +237,6 @@ class StreamingRun:
         writers = list(self._writers.values())
         for writer in writers:
             self._closing.callback(writer.close)
-        self._copy_schema = self._find_copy(writers[0])
         begin, is_later, removed = self._beginnings(writers)
         cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
         for writer in writers:
@@ -251,6 +250,7 @@ class StreamingRun:
             anew=anew or is_later or bool(removed),
             removed=removed,
         )
+        self._copy_schema = self._find_copy(writers[0])
         ids = {name: info.topic_id for name, info in topics.items()}
         self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, ids)
         self._terms = {}
@@ -264,8 +264,9 @@ class StreamingRun:
 
     def _find_copy(self, writer: LaneWriter) -> str | None:
         """Let the lanes write the shadow copy that is theirs; returns its schema, None: the configured tables."""
-        settings = self._settings
-        with translated(f"lane {writer.name}: looking for a shadow copy"), writer.engine.connect() as connection:
+        settings, connection = self._settings, writer.connection
+        assert connection is not None, "just opened"
+        with translated(f"lane {writer.name}: looking for a shadow copy"), connection.begin():
             copy = ShadowCopies(settings.target.db_schema).find(connection, settings.lane)
         self._lanes.settings = in_copy(settings, copy)
         return copy.schema_now if copy is not None else None

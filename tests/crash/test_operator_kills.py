@@ -16,11 +16,10 @@ from app.model.offsets import Offsets
 from app.savepoint.compatibility import compare
 from app.savepoint.fingerprint import items
 from app.savepoint.folder import SavepointFolder
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
-from tests.messages import Message
 from tests.oracle import Reader, questions
 from tests.workload import COUNTER
 
@@ -30,10 +29,6 @@ LATEST_KILL_SECONDS = 2.5
 LANE_EVERY = 9
 SAMPLE = (CommitMode.TWO_PHASE, 50)
 ALL = [(mode, 200) for mode in CommitMode]
-
-
-def changes(first: int) -> list[Message]:
-    return [one for number in range(first, first + 30, 3) for one in counted(number)]
 
 
 class Operator:

@@ -10,19 +10,13 @@ import pytest
 
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
-from tests.messages import Message
 from tests.oracle import questions
 from tests.waiting import eventually
 from tests.workload import COUNTER
-
-
-def changes(first: int, count: int) -> list[Message]:
-    """Changes of as many rows, a multiple of 3."""
-    return [one for number in range(first, first + count, 3) for one in counted(number)]
 
 
 def command(made: LaneUnderTest, *arguments: str) -> "subprocess.CompletedProcess[str]":

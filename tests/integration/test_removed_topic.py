@@ -12,7 +12,7 @@ import pytest
 from app.errors import ExitStatus, MessagesGone, Refused
 from app.failpoint import START_NAMES
 from app.model.offsets import Offsets
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_recover import forget
 from tests.fix_target import Target
@@ -21,10 +21,6 @@ from tests.messages import Message
 from tests.oracle import questions
 from tests.poison import FLAT, row
 from tests.workload import COUNTER
-
-
-def changes(first: int, count: int) -> list[Message]:
-    return [one for number in range(first, first + count, 3) for one in counted(number)]
 
 
 def rows(first: int, end: int) -> list[Message]:

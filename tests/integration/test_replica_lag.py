@@ -11,20 +11,15 @@ from prometheus_client import REGISTRY
 
 from app.errors import ExitStatus, TargetMismatch
 from tests.fix_clusters import Clusters
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
-from tests.messages import Message
 from tests.oracle import questions
 from tests.waiting import eventually
 from tests.workload import COUNTER
 
 LIMIT = 2.0
-
-
-def changes(first: int) -> list[Message]:
-    return [one for number in range(first, first + 30, 3) for one in counted(number)]
 
 
 @pytest.fixture

@@ -20,11 +20,10 @@ from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from tests.fix_cli import Ended
 from tests.fix_clusters import superuser_url
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import LaneProcess, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
-from tests.messages import Message
 from tests.oracle import Cursor, difference, equals_oracle
 from tests.runbook import play, runner
 from tests.waiting import eventually
@@ -41,11 +40,6 @@ MODES = [
     CommitMode.TWO_PHASE,
     *(pytest.param(mode, marks=pytest.mark.full) for mode in (CommitMode.LEDGER, CommitMode.AT_LEAST_ONCE)),
 ]
-
-
-def changes(first: int, number: int = 30) -> list[Message]:
-    """Changes of as many rows, a multiple of 3."""
-    return [one for at in range(first, first + number, 3) for one in counted(at)]
 
 
 class Site:

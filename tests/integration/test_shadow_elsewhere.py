@@ -10,22 +10,16 @@ import pytest
 
 from app.errors import ExitStatus
 from tests.fix_cli import Ended
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
-from tests.messages import Message
 from tests.oracle import equals_oracle
 from tests.runbook import play, runner
 from tests.workload import COUNTER
 
 TABLE = "public.counter"
 WIDER = f"create table {TABLE} (id bigint primary key, hits numeric)"
-
-
-def changes(first: int, number: int = 30) -> list[Message]:
-    """Changes of as many rows, a multiple of 3."""
-    return [one for at in range(first, first + number, 3) for one in counted(at)]
 
 
 class Site:

@@ -11,7 +11,7 @@ import pytest
 
 from app.errors import ExitStatus
 from tests import messages as m
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -22,11 +22,6 @@ from tests.workload import COUNTER
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 NAME = FLAT.full_name
 d = Debezium()
-
-
-def changes(first: int, count: int) -> list[Message]:
-    """Of COUNTER."""
-    return [one for number in range(first, first + count, 3) for one in counted(number)]
 
 
 def rows(numbers: Iterable[int], v: str = "a") -> list[Message]:

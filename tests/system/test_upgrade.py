@@ -12,11 +12,10 @@ from app.ledger.migrations import head
 from app.savepoint.folder import SavepointFolder
 from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS
 from tests.fix_cli import Ended
-from tests.fix_doubt import counted
+from tests.fix_doubt import changes
 from tests.fix_lane import ROOT, MakeLane, MakeProcess, merged
 from tests.fix_target import Target
 from tests.fix_topic import Topic
-from tests.messages import Message
 from tests.oracle import Reader, questions
 from tests.runbook import play, runner
 from tests.workload import COUNTER
@@ -78,10 +77,6 @@ def program_of(tree: Path, folder: Path) -> Path:
     return program
 
 
-def changes(first: int) -> list[Message]:
-    return [one for number in range(first, first + 300, 3) for one in counted(number)]
-
-
 def called(program: Path, *arguments: str, config: Path) -> "subprocess.CompletedProcess[str]":
     words = [str(program), *arguments, "--config", str(config)]
     return subprocess.run(words, check=False, timeout=300, capture_output=True, text=True)
@@ -109,7 +104,7 @@ def test_from_the_version_before_the_newest_migration(
     assert called(old, "migrate", config=config).returncode == 0
     ((revision,),) = target.execute("select version_num from surelane.surelane_version")
     process = lane_process(made, env={"PYTHONPATH": str(old_tree)}).start()
-    topic.send(changes(0))
+    topic.send(changes(0, 300))
     process.until(target.epochs, why="the old version's first epoch")
     with Reader(target, topic) as reader:
         other = tmp_path / "other.yaml"
@@ -118,15 +113,15 @@ def test_from_the_version_before_the_newest_migration(
         assert refused.returncode == ExitStatus.REFUSED, refused.stderr
         assert "routes:public.*" in refused.stderr
         assert SavepointFolder(tmp_path / "savepoints").names() == []
-        topic.send(changes(300))
+        topic.send(changes(300, 300))
         process.until(lambda: made.caught_up(topic), why="the lane goes on")
-        topic.send(changes(600))
+        topic.send(changes(600, 300))
 
         def call(*words: str) -> Ended:
             more = ["--until-caught-up"] if words[0] == "run" else []
             if words[0] == "run":
                 assert process.wait() == 0
-                topic.send(changes(900))
+                topic.send(changes(900, 300))
                 back = called(old, *words, *more, config=config)
                 assert "migrations only go forward" in back.stderr
             ended = called(new_program, *words, *more, config=config)
@@ -146,13 +141,13 @@ def test_from_this_version_to_itself_and_back(
     made = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
     config = made.config_file
     process = lane_process(made).start()
-    topic.send(changes(0))
+    topic.send(changes(0, 300))
     process.until(target.epochs, why="the first epoch")
     done = called(new_program, "upgrade", "--from", str(new_program), "--name", name, config=config)
     assert done.returncode == 0, done.stderr
     assert "the old version may go on, too" in done.stdout
     assert process.wait() == 0
-    topic.send(changes(300))
+    topic.send(changes(300, 300))
     back = called(new_program, "run", "--until-caught-up", "--from-savepoint", name, config=config)
     assert back.returncode == 0, back.stderr
     questions(target, topic)
@@ -179,11 +174,11 @@ def test_which_version_resumes_which_savepoint(
     made_by, resumed_by = (program_of(tree_of(one, trees), tmp_path) for one in (made, by))
     one = lane("two-phase", savepoints={"directory": str(tmp_path / "savepoints")})
     config = one.config_file
-    topic.send(changes(0))
+    topic.send(changes(0, 300))
     for words in (["migrate"], ["run", "--until-caught-up"], ["savepoint", "create", "one", "--stop"]):
         ended = called(made_by, *words, config=config)
         assert ended.returncode == 0, ended.stderr
-    topic.send(changes(300))
+    topic.send(changes(300, 300))
     go_on = ["run", "--until-caught-up", "--from-savepoint", "one"]
     ended = called(resumed_by, *go_on, config=config)
     found = {0: "yes", ExitStatus.TARGET: "no"}[ended.returncode]

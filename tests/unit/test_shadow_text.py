@@ -36,7 +36,7 @@ def copy(state: ShadowState = ShadowState.FOLLOWING) -> ShadowCopy:
         old_tables=[("public", "orders")],
         new_tables=[("public", "orders")],
         state=state,
-        by="somebody@here",
+        by="operator@here",
         at=datetime.datetime(2026, 11, 25, tzinfo=datetime.UTC),
     )
 

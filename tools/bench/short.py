@@ -31,7 +31,7 @@ class Wanted:
 def bursts(wanted: Wanted, size: int, count: int) -> bool:
     """Run bench-burst; returns False if the lane failed or left a wrong table."""
     what = {"messages": size * count, "size": size, "bursts": count}
-    done = _measured("burst", wanted, what, lambda up: burst.measure(up, size, count))
+    done = _measured("burst", wanted, [_Case(what=what, measure=lambda up: burst.measure(up, size, count))])
     goal_list = [goal for result in done if result["correct"] for goal in burst.goals(result)]
     text = (
         f"{count} bursts of {size:,} messages into an idle lane, mode two-phase, a look every 2 ms from another "
@@ -44,7 +44,7 @@ def bursts(wanted: Wanted, size: int, count: int) -> bool:
 def restarts(wanted: Wanted, load: restart.Load) -> bool:
     """Run bench-restart; returns False if the lane failed, or left a wrong table or a prepared transaction."""
     what = {"messages": load.messages, "asked_rate": load.rate}
-    done = _measured("restart", wanted, what, lambda up: restart.measure(up, load))
+    done = _measured("restart", wanted, [_Case(what=what, measure=partial(restart.measure, load=load))])
     text = (
         f"A lane, mode two-phase, at {load.rate:,} messages/s; after {load.before} s SIGKILL to all of its processes "
         f"at once, started again at once with the same checkpoint, the load held for another {load.after} s. Seconds "
@@ -58,18 +58,15 @@ def restarts(wanted: Wanted, load: restart.Load) -> bool:
 
 def recoveries(wanted: Wanted, loads: Sequence[restart.Load]) -> bool:
     """Run bench-recovery; returns False if a lane failed, or left a wrong table or a prepared transaction."""
-    done: list[_Result] = []
-    say("starting Kafka and Postgres")
-    with servers.running(wanted.stack) as up:
-        for load in loads:
-            for run in range(1, wanted.runs + 1):
-                say(f"recovery: {load.rate:,} messages/s, an epoch each {load.trigger}, run {run} of {wanted.runs}")
-                what = {"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger, "run": run}
-                measure = partial(restart.measure, up, load)
-                result = results.stamped("recovery", results.tried(what, measure))
-                results.emit(result)
-                say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
-                done.append(result)
+    cases = [
+        _Case(
+            called=f"{load.rate:,} messages/s, an epoch each {load.trigger}",
+            what={"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger},
+            measure=partial(restart.measure, load=load),
+        )
+        for load in loads
+    ]
+    done = _measured("recovery", wanted, cases)
     text = (
         "What larger epochs cost and save. A lane, mode two-phase, at a steady rate, with `epoch.trigger` as in the "
         f"table: an epoch gathers what came meanwhile. Latency and CPU of the second half of {loads[0].before} s; then "
@@ -106,16 +103,27 @@ def _cpu(one: Mapping[str, Any]) -> str:
     return f"{seconds * 1e6 / one['messages_before_kill']:,.0f}"
 
 
-def _measured(name: str, wanted: Wanted, what: _Result, measure: Callable[[Servers], _Result]) -> list[_Result]:
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    #: beside the measurement's name; "" where there is one case
+    called: str = ""
+    #: fields of its results
+    what: _Result
+    measure: Callable[[Servers], _Result]
+
+
+def _measured(name: str, wanted: Wanted, cases: Sequence[_Case]) -> list[_Result]:
     done: list[_Result] = []
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
-        for run in range(1, wanted.runs + 1):
-            say(f"{name}, run {run} of {wanted.runs}")
-            result = results.stamped(name, results.tried({**what, "run": run}, lambda: measure(up)))
-            results.emit(result)
-            say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
-            done.append(result)
+        for case in cases:
+            for run in range(1, wanted.runs + 1):
+                say(", ".join(filter(None, (name, case.called, f"run {run} of {wanted.runs}"))))
+                tried = results.tried({**case.what, "run": run}, partial(case.measure, up))
+                result = results.stamped(name, tried)
+                results.emit(result)
+                say("  " + ", ".join(f"{key} {result[key]}" for key in _KEYS if key in result))
+                done.append(result)
     return done
 
 
