@@ -1,6 +1,8 @@
 """Fixtures of all tests; each concern has a file `fix_*.py` of its own. See README.md."""
 
+import gc
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -43,6 +45,19 @@ pytest_plugins = [
     "tests.fix_container",
     "tests.fix_compose",
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the tests themselves from garbage collection: with them it would be too seldom (see below)."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> Iterator[None]:
+    """A client of Kafka that waits for the garbage collector keeps a thread key, of which a process has 1,024."""
+    yield
+    gc.collect()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -66,7 +66,7 @@ def create(
     settings = load(config)
     if (into is None) is (original is None):
         raise typer.BadParameter("one of --into and --original says where the copy is")
-    found = SavepointFolder(Path(settings.savepoints.directory)).get(savepoint)
+    found = SavepointFolder(settings.savepoints.directory).get(savepoint)
     with progress("shadow") as say:
         by = str(who())
         if original is not None:

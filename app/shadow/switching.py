@@ -77,10 +77,13 @@ class ShadowStatus:
 
 
 def status(settings: Settings) -> ShadowStatus | None:
-    """The copy in which the lane of `settings` has a part."""
+    """The copy in which the lane of `settings` has a part. Raises Refused for one in another database."""
     with connected(settings, APPLICATION, "shadow: the target") as connection, connection.begin():
         copy = ShadowCopies(settings.target.db_schema).of(connection, settings.lane)
-        return None if copy is None else _status(connection, settings, copy)
+        if copy is None:
+            return None
+        _check_here(copy)
+        return _status(connection, settings, copy)
 
 
 def switch(settings: Settings, by: str, *, seconds: float, progress: Callable[[str], None]) -> Switched:
@@ -157,6 +160,7 @@ def dispose(settings: Settings) -> tuple[ShadowCopy, list[str]]:
         copy = copies.lock(connection, settings.lane)
         if copy is None or copy.state is ShadowState.DISPOSED:
             raise _no_copy(settings)
+        _check_here(copy)
         copy_schema, old_schema = copy.schemas
         if copy.state is ShadowState.SWITCHED:
             gone, tables = old_schema, copy.old_tables
@@ -175,6 +179,15 @@ def dispose(settings: Settings) -> tuple[ShadowCopy, list[str]]:
         else:
             copies.remove(connection, copy.lane)
         return copy, names
+
+
+def _check_here(copy: ShadowCopy) -> None:
+    """Raises Refused where the copy is in another database: its lane's ledger is there."""
+    if copy.url is not None:
+        raise Refused(
+            f"the copy that lane {copy.lane} fills is in another database: {copy.url}",
+            hint=f"--config names the configuration of lane {copy.lane}, --original that of lane {copy.original}",
+        )
 
 
 def _no_copy(settings: Settings) -> Refused:

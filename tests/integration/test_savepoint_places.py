@@ -192,6 +192,8 @@ def test_every_verb(snapshotting: Snapshotting, storage: Storage) -> None:
     ended = snapshotting.surelane("run", "--from-savepoint", "one")
     assert (ended.status, f"{EPOCH:,} messages past it" in ended.err) == (ExitStatus.REFUSED, True)
     assert snapshotting.surelane("run", "--from-savepoint", "two").status == ExitStatus.REFUSED
+    ended = snapshotting.surelane("shadow", "create", "--from-savepoint", "one", "--into", "copy")
+    assert (ended.status, "another lane name" in ended.err) == (ExitStatus.REFUSED, True)
     assert snapshotting.surelane("savepoint", "dispose", "one", "--yes").status == 0
     assert called(snapshotting, "list")["savepoints"] == []
     configure(snapshotting, savepoints={"directory": storage.uri(bucket="gone")})

@@ -30,7 +30,12 @@ class Site:
         self.second = second
         self.old = lane("two-phase", **more)
         checkpoint = str(folder / "checkpoint-v2")
-        self.new = lane("two-phase", lane=f"{self.old.name}-v2", checkpoint=checkpoint, target=second.section, **more)
+        self._lane, self._more = lane, {"lane": f"{self.old.name}-v2", "checkpoint": checkpoint, **more}
+        self.new = lane("two-phase", target=second.section, **self._more)
+
+    def misplaced(self) -> LaneUnderTest:
+        """The copy's lane, with the original's database."""
+        return self._lane("two-phase", **self._more)
 
     def call(self, made: LaneUnderTest, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "app.cli", *words, "--config", str(made.config_file)]
@@ -102,6 +107,11 @@ def test_from_the_topics_and_given_up(site: Site, target: Target, second_target:
     second_target.execute(WIDER)
     assert site.shadow("create", "--from-savepoint", "before", "--from-topics")["rows"] == {}
     assert site.shadow("status")["behind"] == 30
+    misplaced = site.misplaced()
+    for made, verb in ((site.old, "status"), (misplaced, "status"), (misplaced, "dispose")):
+        ended = site.call(made, "shadow", verb, *(["--yes"] if verb == "dispose" else []), status=ExitStatus.REFUSED)
+        assert f"the copy that lane {site.new.name} fills is in another database" in ended.stderr
+        assert "--original" in ended.stderr
     assert site.call(site.new, "run", "--until-caught-up").returncode == 0
     equals_oracle(second_target, topic)
     site.shadow("dispose", "--yes")
