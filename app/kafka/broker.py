@@ -78,7 +78,7 @@ class Broker:
         self._source = source
         self._config = client_config(source)
         self._complaint = Complaint()
-        self._admin = AdminClient(self._client())
+        self._open_admin: AdminClient | None = AdminClient(self._client())
         self._consumer: Consumer | None = None
         #: lanes of several partitions share this connection, and a consumer reads one position at a time
         self._reading = threading.Lock()
@@ -93,6 +93,12 @@ class Broker:
         if self._consumer:
             self._consumer.close()
             self._consumer = None
+        self._open_admin = None
+
+    @property
+    def _admin(self) -> AdminClient:
+        assert self._open_admin is not None, "not closed"
+        return self._open_admin
 
     def cluster_id(self) -> str:
         result = self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS))

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -197,11 +198,19 @@ class StreamingRun:
     def _start_query(self, start: Offsets, *, until_caught_up: bool) -> StreamingQuery:
         """Start the query; it continues from the checkpoint."""
         self._error = None
+        # Py4J keeps the callback until the JVM collects the query: not the run with its connections, too
+        this = weakref.ref(self)
+
+        def on_epoch(frame: DataFrame, number: int) -> None:
+            run = this()
+            assert run is not None, "the query is stopped before the run ends"
+            run._on_epoch(frame, number)
+
         self._query = start_query(
             self._spark,
             self._settings,
             start,
-            self._on_epoch,
+            on_epoch,
             most=self._size.begin(),
             until_caught_up=until_caught_up,
         )

@@ -1,5 +1,6 @@
 """What a retry can mend is mended without anybody's help, and nothing is lost or done twice on the way."""
 
+import gc
 import shutil
 
 import pytest
@@ -9,15 +10,17 @@ from app.config.settings import CommitMode
 from app.db.engine import SESSION
 from app.errors import ServerExhausted, TargetMismatch
 from app.worker import retry_loop as service
+from app.worker.streaming_run import StreamingRun
 from tests import messages as m
 from tests.fix_bare_lane import MakeBareLane
+from tests.fix_doubt import changes
 from tests.fix_lane import MODES, Hold, MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Table
 from tests.oracle import questions
 from tests.waiting import eventually
-from tests.workload import TABLES, Shop
+from tests.workload import COUNTER, TABLES, Shop
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 
@@ -150,3 +153,14 @@ def test_a_lock_of_another_session_is_waited_for_and_tried_again(
     made.until_caught_up(topic)
     made.stop()
     questions(target, topic)
+
+
+def test_a_run_that_ended_is_forgotten(lane: MakeLane, target: Target, topic: Topic) -> None:
+    """Py4J keeps the query's callback until the JVM collects the query: connections must not wait for that."""
+    target.create(COUNTER)
+    topic.send(changes(0))
+    made = lane("two-phase")
+    for _ in range(2):
+        made.run_until_caught_up()
+    gc.collect()
+    assert [one for one in gc.get_objects() if isinstance(one, StreamingRun)] == []
