@@ -1,36 +1,19 @@
 """The command line in this process: what it prints, and the status it ends with."""
 
-import json
-import sys
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-import structlog
 import yaml
 from sqlalchemy import Engine
 
-from app.cli.main import main
 from app.db.engine import make_engine
+from tests.commands import Ended, here
 from tests.fix_target import give_roles, sqlalchemy_url
 from tools.devstack import Kafka, Postgres
 from tools.devstack.roles import LOGIN, OWNER
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a call ended."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass(frozen=True)
@@ -66,19 +49,9 @@ class Site:
 
 
 @pytest.fixture
-def surelane(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
-    """Call a verb: `surelane("status", "--json")`."""
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["surelane", *arguments])
-        structlog.reset_defaults()
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Ended(int(ended.value.code or 0), out, err)
-
-    return call
+def surelane() -> Callable[..., Ended]:
+    """Call a verb in this process: `surelane("status", "--json")`."""
+    return here
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import yaml
 
 from app.config.settings import CommitMode
 from app.spark.entries import IDENTITY_FILE
+from tests.commands import Ended
 from tests.fix_bare_lane import TOPIC, BareLane, MakeBareLane
-from tests.fix_cli import Ended
 from tests.fix_target import Target
 from tests.messages import Debezium, Message
 from tests.workload import COUNTER

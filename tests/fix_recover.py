@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 from app.config.settings import SourceSettings
 from app.failpoint import VARIABLE
 from app.kafka.broker import Broker
+from tests.commands import Ended
 from tests.fix_bare_lane import TOPIC
-from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_lane import ROOT, Hold, LaneUnderTest, MakeLane
 from tests.fix_snapshot import Snapshotting, stop_cluster

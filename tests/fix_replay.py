@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from app.config.settings import Settings
 from app.model.offsets import Offsets
 from app.replay import tasks
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import merged
 from tests.fix_recover import new_database
 from tests.fix_target import Target

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import LaneUnderTest
 from tests.fix_target import Target
 from tests.fix_topic import Topic

@@ -18,8 +18,8 @@ import yaml
 
 from app.config.settings import CommitMode
 from app.failpoint import VARIABLE
+from tests.commands import Ended
 from tests.fix_bare_lane import TOPIC, BareLane, MakeBareLane
-from tests.fix_cli import Ended
 from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_target import Target
 from tests.oracle import difference, fold, up_to

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.server_user import server_user
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tools.devstack.postgres_binaries import bin_dir
 
 FOLDER = Path(__file__).resolve().parents[1] / "ops/runbooks"

@@ -18,6 +18,8 @@ from app.quarantine.quarantine import Quarantine
 
 #: seconds between two checks whether the lanes have paused
 LOOK_SECONDS = 0.2
+#: seconds in which a lane that tries again after a failure is not seen running
+BETWEEN_RUNS_SECONDS = 5.0
 _APPLICATION = "surelane pause"
 
 
@@ -104,11 +106,13 @@ def resume_table(
             lane_pause = Pauses(settings.target.db_schema, settings.lane)
             if before is not None and (found := lane_pause.find(connection)) and found.by == BY_ITSELF:
                 lane_pause.withdraw(connection)
+        seen = time.monotonic()
         while True:
             with connection.begin():
                 left, running = _parked(connection, settings, schema, table), _running(connection, settings)
                 is_over = _find(pauses, connection, schema, table) is None
-            if is_over or not running:
+            seen = time.monotonic() if running else seen
+            if is_over or (not running and (not left or time.monotonic() - seen > BETWEEN_RUNS_SECONDS)):
                 return before, running, left
             if time.monotonic() > deadline:
                 raise Refused(

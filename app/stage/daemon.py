@@ -27,9 +27,13 @@ def imported() -> Callable[[], None]:
     """Import all that the daemon's workers need. Returns the function that runs the daemon."""
     from pyspark.daemon import manager
 
-    from app.stage import serving  # noqa: F401
+    from app.stage import serving
 
-    return manager
+    def run() -> None:
+        serving.become_daemon()
+        manager()
+
+    return run
 
 
 if __name__ == "__main__":

@@ -85,6 +85,14 @@ class Tried(msgspec.Struct, frozen=True, tag="tried"):
 
 
 _ORDERS = msgspec.msgpack.Decoder(Kill | Try)
+#: pid of PySpark's daemon, which ends with its executor; 0: the workers of this session are not forks of `daemon`
+_daemon = 0
+
+
+def become_daemon() -> None:
+    """Let the tasks of this process' forks end with it, also those that begin when it has ended already."""
+    global _daemon  # a fork has no other way to know which process it comes from
+    _daemon = os.getpid()
 
 
 @dataclass(frozen=True)
@@ -101,7 +109,7 @@ class Task:
         """Serve until the driver closes the connection."""
         for _ in nothing:  # PySpark reuses a worker only when its task has read its input to the end
             pass
-        end_with(os.getppid())  # PySpark's daemon, which ends with its executor
+        end_with(_daemon or os.getppid())
         with self._connect() as control:
             control.send_bytes(msgspec.msgpack.encode(self._hello(os.getpid())))
             while True:

@@ -198,13 +198,17 @@ class StreamingRun:
     def _start_query(self, start: Offsets, *, until_caught_up: bool) -> StreamingQuery:
         """Start the query; it continues from the checkpoint."""
         self._error = None
-        # Py4J keeps the callback until the JVM collects the query: not the run with its connections, too
+        # until the JVM collects the query PySpark keeps the callback, and what it raised with all its frames: not the
+        # run with its connections, too
         this = weakref.ref(self)
 
-        def on_epoch(frame: DataFrame, number: int) -> None:
+        def on_epoch(_: DataFrame, number: int) -> None:
             run = this()
             assert run is not None, "the query is stopped before the run ends"
-            run._on_epoch(frame, number)
+            failure = run._on_epoch(number)
+            del run
+            if failure is not None:
+                raise RuntimeError(failure)
 
         self._query = start_query(
             self._spark,
@@ -353,18 +357,19 @@ class StreamingRun:
     def _publish(self, partition: TopicPartition | None) -> None:
         self._lanes.of(partition).publish()
 
-    def _on_epoch(self, frame: DataFrame, number: int) -> None:
-        """Spark's callback, on a thread of Py4J. Any error ends the query."""
+    def _on_epoch(self, number: int) -> str | None:
+        """Process an epoch, on a thread of Py4J. Returns the error, with which the query has to end."""
         try:
             while not self._begun(number):
                 pass  # held between the gate and the lock
             self.epochs += 1
             self._watcher.notice()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # raised by the thread that watches the query
             self._error = error
-            raise
+            return f"{type(error).__name__}: {error}"
         finally:
             self._in_epoch.clear()
+        return None
 
     def _begun(self, number: int) -> bool:
         """Process the epoch once it may begin; False: it has to wait again. Raises StopRequested."""

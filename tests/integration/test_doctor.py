@@ -26,7 +26,8 @@ from app.kafka.broker import TopicInfo
 from app.ledger.store import Ledger
 from app.model.epoch import EpochRecord
 from app.model.offsets import Offsets, Span, TopicPartition
-from tests.fix_cli import Ended, Site
+from tests.commands import Ended
+from tests.fix_cli import Site
 from tests.fix_doubt import EPOCH
 from tests.fix_recover import configure, forget
 from tests.fix_snapshot import Snapshotting

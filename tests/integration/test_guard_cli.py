@@ -16,7 +16,7 @@ from app.errors import ExitStatus
 from app.ledger.migrations import head
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.poison.attempts import Attempt, Attempts, AttemptStage, Suspect
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_target import GUARD, SCHEMA, Target
 
 TOPIC = TopicPartition("made-up", 0)

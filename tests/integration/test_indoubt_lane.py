@@ -8,7 +8,7 @@ import pytest
 
 from app.db.locks import lock_holder
 from app.errors import ExitStatus
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_http import Http, Metrics
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target

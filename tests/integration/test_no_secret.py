@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests import messages as m
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_http import Http
 from tests.fix_lane import ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_locked import PASSWORD, Locked, LockedTarget

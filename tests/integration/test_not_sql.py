@@ -24,8 +24,8 @@ from app.decode.debezium import DebeziumJson
 from app.errors import SurelaneError
 from app.kafka.spans import Batch
 from tests import messages as m
+from tests.commands import Ended
 from tests.fix_bare_lane import BareLane, MakeBareLane
-from tests.fix_cli import Ended
 from tests.fix_target import Target
 from tests.fix_topic import Sent
 from tests.messages import Debezium, Message, Table

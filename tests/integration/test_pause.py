@@ -1,34 +1,19 @@
 """A lane that is paused applies nothing, locks nothing, and goes on where it was; a rate bounds what it applies."""
 
-import json
-import subprocess
-import sys
 import time
-from typing import Any
 
 import pytest
 
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
+from tests.commands import called, command
 from tests.fix_doubt import changes
-from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import questions
 from tests.waiting import eventually
 from tests.workload import COUNTER
-
-
-def command(made: LaneUnderTest, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    words = [sys.executable, "-m", "app.cli", *arguments, "--config", str(made.config_file)]
-    return subprocess.run(words, check=False, timeout=120, capture_output=True, text=True)
-
-
-def called(made: LaneUnderTest, *arguments: str) -> Any:
-    """What the verb prints as JSON."""
-    ended = command(made, *arguments, "--json")
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +46,9 @@ def test_paused_under_load(
         topic.send(changes(300 * number + 150, 150))
         if number == 1:
             assert process.stop() == 0
-            assert "it does not run now" in command(made, "pause").stdout
+            assert "it does not run now" in command(made, "pause").out
             refused = command(made, "run", "--until-caught-up")
-            assert (refused.returncode, "cannot catch up" in refused.stderr) == (ExitStatus.REFUSED, True)
+            assert (refused.status, "cannot catch up" in refused.err) == (ExitStatus.REFUSED, True)
             process.start()
             process.until(lambda: called(made, "status")["state"] == "paused", why="the pause after a restart")
         assert len(target.epochs()) == before

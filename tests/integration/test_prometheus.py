@@ -12,7 +12,7 @@ import yaml
 
 from ops.monitoring import TOP, alerts, recorded
 from tests import messages as m
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_http import Http
 from tests.fix_lane import MakeProcess
 from tests.fix_prometheus import Serve, Served, unanswered

@@ -14,7 +14,7 @@ from app.errors import ExitStatus, Refused
 from app.failpoint import RECOVER_NAMES
 from app.recover.journal import FILE
 from app.recover.original_target_lock import held
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_doubt import EPOCH, LANE
 from tests.fix_rds import Amazon
 from tests.fix_recover import PAGE, Lost, MakeLost, configure, forget, killed, new_database

@@ -1,9 +1,6 @@
 """A topic that source.topics names no more: refused unless that is allowed, then its position is kept until it is read
 again."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +9,9 @@ import pytest
 from app.errors import ExitStatus, MessagesGone, Refused
 from app.failpoint import START_NAMES
 from app.model.offsets import Offsets
+from tests.commands import called, command
 from tests.fix_doubt import changes
-from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_recover import forget
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
@@ -25,17 +23,6 @@ from tests.workload import COUNTER
 
 def rows(first: int, end: int) -> list[Message]:
     return [row(number) for number in range(first, end)]
-
-
-def command(made: LaneUnderTest, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    words = [sys.executable, "-m", "app.cli", *arguments, "--config", str(made.config_file)]
-    return subprocess.run(words, check=False, timeout=120, capture_output=True, text=True)
-
-
-def called(made: LaneUnderTest, *arguments: str) -> Any:
-    ended = command(made, *arguments, "--json")
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
 
 
 def written(target: Target) -> list[list[Any]]:
@@ -86,8 +73,8 @@ def test_removed_and_added_again(
     with pytest.raises(Refused, match=f"has a position of {goes.name}"):
         less.run_until_caught_up()
     refused = command(less, "run", "--from-savepoint", "one")
-    assert (refused.returncode, f"topics:{goes.name}" in refused.stderr) == (ExitStatus.REFUSED, True)
-    assert "which source.topics does not name" in command(less, "doctor").stdout.replace("\n", " ")
+    assert (refused.status, f"topics:{goes.name}" in refused.err) == (ExitStatus.REFUSED, True)
+    assert "which source.topics does not name" in command(less, "doctor").out.replace("\n", " ")
     assert written(target) == before
     assert called(less, "savepoint", "check", "one", *removing(goes))["fits"]
 
@@ -126,7 +113,7 @@ def test_what_waits_in_quarantine(
     less = made.changed(source={"topics": [stays.name]})
     process = lane_process(less, arguments=removing(goes)).start()
     (entry,) = called(less, "quarantine", "list")["entries"]
-    assert command(less, "quarantine", "release", str(entry["id"])).returncode == 0
+    assert command(less, "quarantine", "release", str(entry["id"])).status == 0
     process.until(lambda: len(target.rows(FLAT.full_name)) == 2, why="the release")
     assert process.stop() == 0
     assert called(less, "quarantine", "list", "--state", "quarantined")["entries"] == []

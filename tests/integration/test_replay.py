@@ -19,8 +19,8 @@ from app.model.offsets import Offsets, Span
 from app.protocol.participant import Work
 from app.replay.kafka_messages import KafkaMessages
 from tests import messages as m
+from tests.commands import Ended
 from tests.fix_archive import Given
-from tests.fix_cli import Ended
 from tests.fix_lane import Held, MakeLane, MakeProcess
 from tests.fix_recover import forget, killed, process
 from tests.fix_replay import Replays

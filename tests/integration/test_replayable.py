@@ -13,7 +13,7 @@ from app.metrics.lane_metrics import LaneMetrics
 from app.model.offsets import Offsets, TopicPartition
 from app.snapshot.snapshot_records import Records
 from app.worker.monitor import show_snapshot
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_doubt import EPOCH, LANE, counted
 from tests.fix_recover import configure, forget, opened
 from tests.fix_snapshot import Snapshotting

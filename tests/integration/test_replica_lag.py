@@ -1,8 +1,5 @@
 """A lane waits for a standby of its target that replays nothing, and goes on when it has replayed, or is gone."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from app.errors import ExitStatus, TargetMismatch
+from tests.commands import called, command
 from tests.fix_clusters import Clusters
 from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane
@@ -37,25 +35,20 @@ def made(lane: MakeLane, primary: Target) -> Iterator[LaneUnderTest]:
     made.give_up()
 
 
-def command(made: LaneUnderTest, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    words = [sys.executable, "-m", "app.cli", *arguments, "--config", str(made.config_file)]
-    return subprocess.run(words, check=False, timeout=120, capture_output=True, text=True)
-
-
 def lag(made: LaneUnderTest) -> float:
     return REGISTRY.get_sample_value("surelane_replica_lag_seconds", {"lane": made.name}) or 0.0
 
 
 def test_a_standby_that_replays_nothing(clusters: Clusters, primary: Target, made: LaneUnderTest, topic: Topic) -> None:
     def status() -> Any:
-        return json.loads(command(made, "status", "--json").stdout)
+        return called(made, "status")
 
     standby = clusters.standby(primary, "replica-1")
     with pytest.raises(TargetMismatch, match="may not see") as refused:
         made.run_until_caught_up()
     assert primary.epochs() == []
     doctor = command(made, "doctor")
-    assert (doctor.returncode, "may not see how far" in doctor.stdout) == (ExitStatus.FAULTS_FOUND, True)
+    assert (doctor.status, "may not see how far" in doctor.out) == (ExitStatus.FAULTS_FOUND, True)
     assert refused.value.hint is not None
     primary.execute(refused.value.hint)  # what it says is enough
 
@@ -65,15 +58,15 @@ def test_a_standby_that_replays_nothing(clusters: Clusters, primary: Target, mad
     standby.server.execute("select pg_wal_replay_pause()")
     topic.send(changes(30))
     eventually(lambda: status()["state"] == "waiting", 120, "the lane to wait")
-    shown = command(made, "status").stdout
+    shown = command(made, "status").out
     assert "replica-1" in status()["waits_for"]
     assert "waits for" in shown
     assert lag(made) > LIMIT
     before = len(primary.epochs())
     topic.send(changes(60))
-    assert command(made, "pause").returncode == 0
+    assert command(made, "pause").status == 0
     assert status()["state"] == "paused"
-    assert command(made, "resume").returncode == 0
+    assert command(made, "resume").status == 0
     eventually(lambda: status()["state"] == "waiting", 60, "the lane to wait again")
     assert len(primary.epochs()) == before
     assert primary.prepared() == []

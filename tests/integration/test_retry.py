@@ -2,13 +2,15 @@
 
 import gc
 import shutil
+import weakref
+from typing import Any
 
 import pytest
 from sqlalchemy import make_url
 
 from app.config.settings import CommitMode
 from app.db.engine import SESSION
-from app.errors import ServerExhausted, TargetMismatch
+from app.errors import ServerExhausted, TargetMismatch, Unreachable
 from app.worker import retry_loop as service
 from app.worker.streaming_run import StreamingRun
 from tests import messages as m
@@ -155,12 +157,29 @@ def test_a_lock_of_another_session_is_waited_for_and_tried_again(
     questions(target, topic)
 
 
-def test_a_run_that_ended_is_forgotten(lane: MakeLane, target: Target, topic: Topic) -> None:
+def test_a_run_that_ended_is_forgotten(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Py4J keeps the query's callback until the JVM collects the query: connections must not wait for that."""
+    runs: list[weakref.ref[StreamingRun]] = []
+
+    def opened(*arguments: Any) -> StreamingRun:
+        run = StreamingRun(*arguments)
+        runs.append(weakref.ref(run))
+        return run
+
+    def check(run: StreamingRun) -> None:
+        if len(runs) == 1:
+            raise Unreachable("the first run's server")
+        assert run is runs[-1]()
+
     target.create(COUNTER)
     topic.send(changes(0))
     made = lane("two-phase")
-    for _ in range(2):
+    with monkeypatch.context() as patched:
+        patched.setattr(service, "StreamingRun", opened)
+        patched.setattr(StreamingRun, "_check_tables", check)
+        made.run_until_caught_up()
         made.run_until_caught_up()
     gc.collect()
-    assert [one for one in gc.get_objects() if isinstance(one, StreamingRun)] == []
+    assert [run() for run in runs] == [None] * 3, "failed, resolved, and nothing to do"

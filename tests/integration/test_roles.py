@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests import messages as m
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import MakeLane
 from tests.fix_locked import PASSWORD, Locked, LockedTarget
 from tests.fix_target import give_roles

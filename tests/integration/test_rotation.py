@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from app.errors import Fenced, SurelaneError
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import Hold, LaneUnderTest, MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic

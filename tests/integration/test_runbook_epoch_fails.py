@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.errors import ExitStatus
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic

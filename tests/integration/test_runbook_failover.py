@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from app.errors import ExitStatus
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_clusters import Clusters, source_of, superuser_url
 from tests.fix_lane import Hold, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target

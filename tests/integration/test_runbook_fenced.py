@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.errors import ExitStatus, Fenced
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_clusters import superuser_url
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 import app.recover.answering
 from app.db.locks import lock_holder, try_lock
 from app.errors import ExitStatus
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_doubt import Doubt
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target

@@ -9,8 +9,8 @@ from prometheus_client import REGISTRY
 
 from app.db.engine import SESSION
 from app.dispatch.pool import Pool
+from tests.commands import Ended
 from tests.fix_bare_lane import Death
-from tests.fix_cli import Ended
 from tests.fix_clusters import superuser_url
 from tests.fix_doubt import EPOCH, Doubt, counted
 from tests.fix_lane import MakeLane

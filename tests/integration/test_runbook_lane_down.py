@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from app.errors import ExitStatus, TargetMismatch
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic

@@ -8,8 +8,8 @@ import yaml
 
 from app.config.on_skip import OnSkip
 from tests import messages as m
+from tests.commands import Ended
 from tests.fix_bare_lane import TOPIC, MakeBareLane
-from tests.fix_cli import Ended
 from tests.fix_target import Target
 from tests.messages import Debezium, Message, Table
 from tests.runbook import play, runner

@@ -1,8 +1,6 @@
 """ops/runbooks/savepoints.md, command by command, on a lane that runs; the target goes back to the savepoint."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 import yaml
 
 from app.errors import ExitStatus
-from tests.fix_cli import Ended
+from tests.commands import Ended, apart
 from tests.fix_doubt import EPOCH, counted
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess, merged
 from tests.fix_recover import new_database
@@ -56,9 +54,7 @@ def caller(made: LaneUnderTest, surelane: Callable[..., Ended]) -> Callable[...,
         if words[0] not in ("run", "replay"):
             return surelane(*words, *config)
         more = ["--until-caught-up"] if words[0] == "run" else []
-        command = [sys.executable, "-m", "app.cli", *words, *more, *config]
-        done = subprocess.run(command, check=False, timeout=240, capture_output=True, text=True)
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return apart(*words, *more, *config)
 
     return runner(call)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.bundled import bundled
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_clusters import SETTINGS, Clusters, source_of, superuser_url
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_target import Target

@@ -18,7 +18,7 @@ from sqlalchemy import text
 
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
-from tests.fix_cli import Ended
+from tests.commands import Ended, command, ended
 from tests.fix_clusters import superuser_url
 from tests.fix_doubt import changes
 from tests.fix_lane import LaneProcess, LaneUnderTest, MakeLane, MakeProcess
@@ -58,10 +58,9 @@ class Site:
 
     def call(self, made: LaneUnderTest, *words: str, status: int = 0) -> "tuple[str, str]":
         """stdout and stderr."""
-        process = self.begin(made, *words)
-        out, err = process.communicate(timeout=240)
-        assert process.returncode == status, err
-        return out, err
+        found = command(made, *words)
+        assert found.status == status, found.err
+        return found.out, found.err
 
     def shadow(self, *words: str) -> Any:
         """What the verb prints as JSON."""
@@ -357,10 +356,7 @@ def test_the_runbook(site: Site, lane_process: MakeProcess, target: Target, topi
             new.start()
             new.until(lambda: site.caught_up(site.new), why="the copy")
         more = () if "--config" in words else ("--config", str(site.old.config_file))
-        process = subprocess.run(
-            [sys.executable, "-m", "app.cli", *words, *more], capture_output=True, text=True, check=False, timeout=240
-        )
-        return Ended(process.returncode, process.stdout, process.stderr)
+        return ended(*words, *more)
 
     values = {
         "new": str(site.new.config_file),

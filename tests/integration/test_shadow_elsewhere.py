@@ -1,15 +1,12 @@
 """A second lane fills a copy in another database, and takes the original's place there; and back again."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.errors import ExitStatus
-from tests.fix_cli import Ended
+from tests.commands import Ended, command, ended
 from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
@@ -37,19 +34,17 @@ class Site:
         """The copy's lane, with the original's database."""
         return self._lane("two-phase", **self._more)
 
-    def call(self, made: LaneUnderTest, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "app.cli", *words, "--config", str(made.config_file)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-        assert ended.returncode == status, ended.stderr
-        return ended
+    def call(self, made: LaneUnderTest, *words: str, status: int = 0) -> Ended:
+        found = command(made, *words)
+        assert found.status == status, found.err
+        return found
 
     def shadow(self, *words: str) -> Any:
-        ended = self.call(self.new, "shadow", *words, "--original", str(self.old.config_file), "--json")
-        return json.loads(ended.stdout.strip().splitlines()[-1])
+        return self.call(self.new, "shadow", *words, "--original", str(self.old.config_file), "--json").json
 
     def refused(self, *words: str) -> str:
         more = ("--original", str(self.old.config_file))
-        return self.call(self.new, "shadow", *words, *more, status=ExitStatus.REFUSED).stderr
+        return self.call(self.new, "shadow", *words, *more, status=ExitStatus.REFUSED).err
 
     def caught_up(self, made: LaneUnderTest, at: Target, topic: Topic) -> bool:
         return dict(at.position(made.name)) == topic.ends
@@ -83,7 +78,7 @@ def test_switched_and_back(
     done = site.shadow("switch", "--max-pause", "60")
     assert (done["paused_seconds"] < 30, old.wait()) == (True, 0)
     refused = site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)
-    assert "has taken its place" in refused.stderr
+    assert "has taken its place" in refused.err
     topic.send(changes(630))
     new.until(lambda: site.caught_up(site.new, second_target, topic), why="messages after the switch")
     equals_oracle(second_target, topic)
@@ -96,7 +91,7 @@ def test_switched_and_back(
     assert old.wait() == 0
     assert site.shadow("dispose", "--yes")["dropped"] == []
     assert site.shadow("status")["copy"]["state"] == "disposed"
-    assert "has taken its place" in site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).stderr
+    assert "has taken its place" in site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).err
     assert new.stop() == 0
 
 
@@ -109,10 +104,10 @@ def test_from_the_topics_and_given_up(site: Site, target: Target, second_target:
     assert site.shadow("status")["behind"] == 30
     misplaced = site.misplaced()
     for made, verb in ((site.old, "status"), (misplaced, "status"), (misplaced, "dispose")):
-        ended = site.call(made, "shadow", verb, *(["--yes"] if verb == "dispose" else []), status=ExitStatus.REFUSED)
-        assert f"the copy that lane {site.new.name} fills is in another database" in ended.stderr
-        assert "--original" in ended.stderr
-    assert site.call(site.new, "run", "--until-caught-up").returncode == 0
+        found = site.call(made, "shadow", verb, *(["--yes"] if verb == "dispose" else []), status=ExitStatus.REFUSED)
+        assert f"the copy that lane {site.new.name} fills is in another database" in found.err
+        assert "--original" in found.err
+    assert site.call(site.new, "run", "--until-caught-up").status == 0
     equals_oracle(second_target, topic)
     site.shadow("dispose", "--yes")
     assert site.shadow("status")["copy"] is None
@@ -127,12 +122,12 @@ def test_a_fill_that_fails_leaves_nothing(site: Site, target: Target, second_tar
     site.old.run_until_caught_up()
     site.call(site.old, "savepoint", "create", "before")
     second_target.execute(f"create table {TABLE} (id bigint primary key, hits numeric check (hits < 20))")
-    ended = site.call(
+    found = site.call(
         site.new,
         *("shadow", "create", "--from-savepoint", "before", "--original", str(site.old.config_file)),
         status=ExitStatus.TARGET,
     )
-    assert "counter_hits_check" in ended.stderr
+    assert "counter_hits_check" in found.err
     assert second_target.rows(TABLE) == {}
     assert site.shadow("status")["copy"] is None
     assert second_target.execute("select from surelane.ledger where lane = :lane", lane=site.new.name) == []
@@ -151,9 +146,7 @@ def test_the_runbook(
             new.start()
             new.until(lambda: site.caught_up(site.new, second_target, topic), why="the copy's lane")
         more = () if "--config" in words else ("--config", str(site.old.config_file))
-        command = [sys.executable, "-m", "app.cli", *words, *more]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
+        return ended(*words, *more)
 
     values = {
         "new": str(site.new.config_file),

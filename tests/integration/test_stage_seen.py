@@ -24,7 +24,7 @@ from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.source.size import EpochSize
 from app.worker.epoch_forecast import EpochForecast
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import NewTopic, Topic

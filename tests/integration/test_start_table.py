@@ -30,7 +30,7 @@ from app.quarantine.quarantine import Quarantine
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity
 from app.worker.lane_writer import LaneWriter
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Topic

@@ -1,18 +1,15 @@
 """A table that is paused: its changes are parked, in order, while the lane applies those of other tables."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from app.errors import ExitStatus
 from tests import messages as m
+from tests.commands import called, command
 from tests.fix_doubt import changes
-from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message, Table
@@ -40,17 +37,6 @@ def rows(numbers: Iterable[int], v: str = "a") -> list[Message]:
 def mixed(first: int) -> list[Message]:
     """30 changes of COUNTER between those of FLAT."""
     return [*rows(range(first, first + 15)), *changes(first, 30), *rows(range(first + 15, first + 30))]
-
-
-def command(made: LaneUnderTest, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    words = [sys.executable, "-m", "app.cli", *arguments, "--config", str(made.config_file)]
-    return subprocess.run(words, check=False, timeout=300, capture_output=True, text=True)
-
-
-def called(made: LaneUnderTest, *arguments: str) -> Any:
-    ended = command(made, *arguments, "--json")
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
 
 
 def kept(target: Target) -> int:
@@ -86,10 +72,10 @@ def test_others_go_on(mode: str, lane: MakeLane, lane_process: MakeProcess, targ
     (shown,) = status["table_pauses"]
     assert (status["state"], shown["table"], shown["reason"]) == ("running", NAME, "a long ALTER")
     assert shown["parked"] == kept(target) > 0
-    assert "messages are parked" in command(made, "status").stdout
+    assert "messages are parked" in command(made, "status").out
 
     one = called(made, "quarantine", "list")["entries"][0]["id"]
-    assert command(made, "quarantine", "release", str(one)).returncode == 0
+    assert command(made, "quarantine", "release", str(one)).status == 0
     process.until(
         lambda: called(made, "quarantine", "show", str(one))["release"]["refused"],
         why="the refusal of a single release",
@@ -111,7 +97,7 @@ def test_killed_while_it_resumes(
     """Each message is applied once, and before the later changes of the table."""
     target.create(COUNTER, FLAT)
     made = lane("two-phase", guard={"on_skip": "park"})
-    assert command(made, "migrate").returncode == 0
+    assert command(made, "migrate").status == 0
     assert called(made, "pause", "--table", NAME)["running"] == []
     topic.send(rows(range(150)))
     made.run_until_caught_up()
@@ -171,6 +157,6 @@ def test_what_cannot_be_paused(lane: MakeLane, topic: Topic) -> None:
     made = lane("ledger", target={"tables": {"public.*": "shop.*"}})
     for name, why in ((NAME, "no route"), ("flat", "schema.table")):
         ended = command(made, "pause", "--table", name)
-        assert (ended.returncode, why in ended.stderr) == (ExitStatus.REFUSED, True)
+        assert (ended.status, why in ended.err) == (ExitStatus.REFUSED, True)
     ended = command(made.changed(source={"order": "partition"}), "pause", "--table", NAME)
-    assert (ended.returncode, "order: total" in ended.stderr) == (ExitStatus.REFUSED, True)
+    assert (ended.status, "order: total" in ended.err) == (ExitStatus.REFUSED, True)

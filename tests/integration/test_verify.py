@@ -23,7 +23,7 @@ from app.verify.pair import Pair
 from app.verify.side import DatabaseSide, snapshot
 from app.verify.verification_records import Verifications
 from app.worker.monitor import show_verified
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_recover import killed
 from tests.fix_target import Target
 from tests.waiting import eventually

@@ -11,7 +11,7 @@ from app.errors import ExitStatus
 from app.ledger.migrations import head
 from app.savepoint.folder import SavepointFolder
 from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.fix_doubt import changes
 from tests.fix_lane import ROOT, MakeLane, MakeProcess, merged
 from tests.fix_target import Target

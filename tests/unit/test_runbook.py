@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.main import VERBS
-from tests.fix_cli import Ended
+from tests.commands import Ended
 from tests.runbook import POSTGRES_PROGRAMS, Command, commands, page_names, pattern
 
 PAGE = """# A page
