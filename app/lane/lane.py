@@ -180,9 +180,15 @@ class Lane:
         or to be replayed."""
         if not self._releasing.wanted.is_set():
             return
+        self._stage_nothing()
         with self._guarded(), translated(f"lane {self.name}: releasing", discreet=self._guard.discreet):
             self._releasing.run(self._connection)
         self._guard.passed(self.position)
+
+    def _stage_nothing(self) -> None:
+        """Cancel what is staged ahead: a span that waits for tables would block the process that has to read."""
+        if self.stage is not None:
+            self.stage.ask([])
 
     @property
     def has_paused_tables(self) -> bool:
@@ -272,8 +278,7 @@ class Lane:
 
     def _process(self, number: int, planned: Span, source: EpochRows, steps: Steps, *, known: bool) -> None:
         # 3. Read, under guard, part by part where something is suspected, and put the rows in order.
-        if self.stage is not None:
-            self.stage.ask([])  # a span that waits for tables would block the process that has to read
+        self._stage_nothing()
         whole = self._last.span if known else self._alignment.span(self._last, planned)
         reader = GuardedRead(
             self._guard,

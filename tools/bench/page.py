@@ -4,6 +4,7 @@ import datetime
 import os
 import platform
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ belong to a machine and an hour. What is asked of them stands with each; goals a
 [Benchmarks](BENCHMARKS.md).
 """
 _GIGABYTE = 1 << 30
+#: characters of a line
+_WIDTH = 160
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class Section:
 
     def markdown(self) -> str:
         """The section in Markdown, between its markers."""
-        parts = [f"## {self.title}", f"`{self.command}`, {_place()}", *self.parts]
+        parts = [f"## {self.title}", *map(_wrapped, (f"`{self.command}`, {_place()}", *self.parts))]
         return "\n\n".join([_begin(self.key), *parts, _end(self.key)])
 
 
@@ -59,6 +62,11 @@ def put(file: Path, section: Section) -> None:
     text = found.sub(lambda _: made, text) if found.search(text) else f"{text.rstrip()}\n\n{made}\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
+
+
+def _wrapped(part: str) -> str:
+    """A paragraph in lines of the page's width; anything else as it is."""
+    return part if part.startswith(("#", "|", "!", "-")) else textwrap.fill(part, _WIDTH, break_on_hyphens=False)
 
 
 def _begin(key: str) -> str:

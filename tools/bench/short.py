@@ -133,7 +133,7 @@ def _finished(
     right = all(result["correct"] for result in done)
     summary = {"runs": len(done), "goals": [goal.as_result() for goal in goal_list], "correct": right}
     results.emit(results.stamped(f"{key}-goals", summary))
-    tables = [found, goals.table(goal_list)]
+    tables = [found, *([goals.table(goal_list)] if goal_list else [])]
     for one in tables:
         console.print(shown(one))
     if wanted.report:
