@@ -90,9 +90,7 @@ class Broker:
         self.close()
 
     def close(self) -> None:
-        if self._consumer:
-            self._consumer.close()
-            self._consumer = None
+        self._close_reader()
         self._open_admin = None
 
     @property
@@ -194,7 +192,7 @@ class Broker:
             behind = position._replace(offset=position.offset + 1)
             try:
                 with self._reading:
-                    self.close()  # a consumer that has read the partition before does not check
+                    self._close_reader()  # one that has read the partition before does not check
                     self._messages(behind, 1, FETCH_TIMEOUT_SECONDS, leader_epoch)
             except OffsetMissing as error:  # librdkafka's code for both
                 if self.watermarks([position.tp])[position.tp].low <= behind.offset:
@@ -241,6 +239,11 @@ class Broker:
             }
             self._consumer = Consumer({**self._client(), **own})
         return self._consumer
+
+    def _close_reader(self) -> None:
+        if self._consumer:
+            self._consumer.close()
+            self._consumer = None
 
     def _existing(self) -> list[str]:
         try:

@@ -89,7 +89,9 @@ class IdleStorm:
         self._wait()
         self.process.kill()
         self.kills["group"] += 1
+        before = len(self.process.events("start"))
         self.process.start()
+        self.process.until(lambda: len(self.process.events("start")) > before, LIFE_SECONDS, "the next start")
         self.until_applied()
 
     def waits(self) -> bool:

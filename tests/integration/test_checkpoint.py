@@ -13,7 +13,7 @@ from app.private import FILE_MODE
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE
 
-FILES = 100
+FILES = 300
 
 
 def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
     before = programs()
     for _ in range(FILES):
         checkpoint.write_identity(identity)
-    assert programs() == before
+    assert programs() - before < FILES * 0.0004, "what else has ended meanwhile took less"
     assert checkpoint.is_empty()
 
     file = tmp_path / "checkpoint" / IDENTITY_FILE

@@ -321,6 +321,7 @@ def test_killed_while_it_switches(
             if number % 3 == 2:
                 new.kill()
                 new.start()
+                new.until(lambda: target.prepared() == [], why="its start to settle what it left")
             _start_where_it_may(site, old)
             state = site.shadow("status")["copy"]["state"]
             again = "undo" if state == "switched" else "switch"
