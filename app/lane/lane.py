@@ -185,11 +185,6 @@ class Lane:
             self._releasing.run(self._connection)
         self._guard.passed(self.position)
 
-    def _stage_nothing(self) -> None:
-        """Cancel what is staged ahead: a span that waits for tables would block the process that has to read."""
-        if self.stage is not None:
-            self.stage.ask([])
-
     @property
     def has_paused_tables(self) -> bool:
         """Whether epochs are read here, since changes of a table are parked."""
@@ -199,6 +194,11 @@ class Lane:
     def wants_release(self) -> bool:
         """Whether an operator may have requested a release."""
         return self._releasing.wanted.is_set()
+
+    def _stage_nothing(self) -> None:
+        """Cancel what is staged ahead: a span that waits for tables would block the process that has to read."""
+        if self.stage is not None:
+            self.stage.ask([])
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

@@ -106,15 +106,16 @@ def resume_table(
             lane_pause = Pauses(settings.target.db_schema, settings.lane)
             if before is not None and (found := lane_pause.find(connection)) and found.by == BY_ITSELF:
                 lane_pause.withdraw(connection)
-        seen = time.monotonic()
+        last_seen = time.monotonic()
         while True:
             with connection.begin():
                 left, running = _parked(connection, settings, schema, table), _running(connection, settings)
                 is_over = _find(pauses, connection, schema, table) is None
-            seen = time.monotonic() if running else seen
-            if is_over or (not running and (not left or time.monotonic() - seen > BETWEEN_RUNS_SECONDS)):
+            now = time.monotonic()
+            last_seen = now if running else last_seen
+            if is_over or (not running and (not left or now - last_seen > BETWEEN_RUNS_SECONDS)):
                 return before, running, left
-            if time.monotonic() > deadline:
+            if now > deadline:
                 raise Refused(
                     f"the lane has not applied all that is parked of {name} within {seconds:g} s: {left:,} messages",
                     hint="it goes on with it, unless it is paused as a whole; surelane status shows it",

@@ -13,7 +13,9 @@ from app.private import FILE_MODE
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE
 
-FILES = 300
+FILES = 100
+#: measurements: other programs of the JVM, a Python worker for example, may end during one
+TRIES = 5
 
 
 def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
@@ -27,10 +29,14 @@ def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
 
     checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"))
     identity = checkpoint.create("orders", Offsets())
-    before = programs()
-    for _ in range(FILES):
-        checkpoint.write_identity(identity)
-    assert programs() - before < FILES * 0.0004, "what else has ended meanwhile took less"
+
+    def used_by_files() -> float:
+        before = programs()
+        for _ in range(FILES):
+            checkpoint.write_identity(identity)
+        return programs() - before
+
+    assert 0 in (used_by_files() for _ in range(TRIES))
     assert checkpoint.is_empty()
 
     file = tmp_path / "checkpoint" / IDENTITY_FILE

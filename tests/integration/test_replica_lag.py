@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from app.errors import ExitStatus, TargetMismatch
-from tests.commands import called, command
+from tests.commands import apart, command
 from tests.fix_clusters import Clusters
 from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane
@@ -41,7 +41,7 @@ def lag(made: LaneUnderTest) -> float:
 
 def test_a_standby_that_replays_nothing(clusters: Clusters, primary: Target, made: LaneUnderTest, topic: Topic) -> None:
     def status() -> Any:
-        return called(made, "status")
+        return apart("status", "--json", "--config", str(made.config_file)).json  # the lane in this process logs
 
     standby = clusters.standby(primary, "replica-1")
     with pytest.raises(TargetMismatch, match="may not see") as refused:

@@ -1,8 +1,5 @@
 """A savepoint of a lane at 1,000 messages a second keeps no epoch waiting. Alone: it is about time."""
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands import apart
 from tests.fix_doubt import EPOCH, counted
 from tests.fix_lane import LaneProcess, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
@@ -53,10 +51,9 @@ def epochs(process: LaneProcess) -> list[float]:
 
 
 def create(made: LaneUnderTest, name: str) -> None:
-    words = ["savepoint", "create", name, "--json", "--config", str(made.config_file)]
-    ended = subprocess.run([sys.executable, "-m", "app.cli", *words], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout.strip().splitlines()[-1])["name"] == name
+    ended = apart("savepoint", "create", name, "--json", "--config", str(made.config_file))
+    assert ended.status == 0, ended.err
+    assert ended.json["name"] == name
 
 
 def test_no_epoch_waits_for_a_savepoint(

@@ -1,6 +1,5 @@
 """A second lane fills a copy of the tables, and takes their place while both run; and back again."""
 
-import json
 import os
 import random
 import signal
@@ -18,7 +17,7 @@ from sqlalchemy import text
 
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
-from tests.commands import Ended, command, ended
+from tests.commands import Ended, called, ended, expected
 from tests.fix_clusters import superuser_url
 from tests.fix_doubt import changes
 from tests.fix_lane import LaneProcess, LaneUnderTest, MakeLane, MakeProcess
@@ -56,21 +55,15 @@ class Site:
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
-    def call(self, made: LaneUnderTest, *words: str, status: int = 0) -> "tuple[str, str]":
-        """stdout and stderr."""
-        found = command(made, *words)
-        assert found.status == status, found.err
-        return found.out, found.err
-
     def shadow(self, *words: str) -> Any:
         """What the verb prints as JSON."""
-        return json.loads(self.call(self.new, "shadow", *words, "--json")[0].strip().splitlines()[-1])
+        return called(self.new, "shadow", *words)
 
     def refused(self, *words: str) -> str:
-        return self.call(self.new, "shadow", *words, status=ExitStatus.REFUSED)[1]
+        return expected(self.new, "shadow", *words, status=ExitStatus.REFUSED).err
 
     def copied(self, *more: str) -> Any:
-        self.call(self.old, "savepoint", "create", "before")
+        expected(self.old, "savepoint", "create", "before")
         return self.shadow("create", "--from-savepoint", "before", "--into", COPY, *more)
 
     def caught_up(self, made: LaneUnderTest) -> bool:
@@ -202,7 +195,7 @@ def test_switched_under_load_and_back(site: Site, lane_process: MakeProcess, tar
             assert reader.lanes == {site.old.name, site.new.name}
             assert (done["paused_seconds"] < 30, site.types["id"]) == (True, "bigint")
             assert (
-                "has taken its place" in site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)[1]
+                "has taken its place" in expected(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).err
             )
             assert "has been switched to" in site.refused("switch")
             site.shadow("undo", "--max-pause", "60")
@@ -225,7 +218,7 @@ def test_switched_under_load_and_back(site: Site, lane_process: MakeProcess, tar
     assert {row.id: int(row.hits) for row in found} == wanted
     assert {row.note for row in found} == {"new"}
     assert site.shadow("dispose", "--yes")["dropped"] == [f'"{COPY}_old"."counter"']
-    assert "has taken its place" in site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)[1]
+    assert "has taken its place" in expected(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).err
     assert target.execute("select from pg_namespace where nspname = :name", name=f"{COPY}_old") == []
 
 
@@ -238,7 +231,7 @@ def test_filled_from_the_topics(site: Site, lane_process: MakeProcess, target: T
     assert site.shadow("status")["behind"] == 300
     site.new.run_until_caught_up()
     assert target.rows(f"{COPY}.counter") == target.rows(TABLE)
-    found = site.call(site.old, "verify", "--against-schema", COPY)[0]
+    found = expected(site.old, "verify", "--against-schema", COPY).out
     assert "300" in found
     site.shadow("switch")
     topic.send(changes(300, 30))
@@ -265,11 +258,11 @@ def test_what_is_refused(site: Site, target: Target, topic: Topic, lane: MakeLan
     """With nothing changed: the original goes on, whatever was called."""
     topic.send(changes(0, 30))
     site.old.run_until_caught_up()
-    site.call(site.old, "savepoint", "create", "before")
+    expected(site.old, "savepoint", "create", "before")
     arguments = ("create", "--from-savepoint", "before", "--into")
     assert "has no shadow copy" in site.refused("switch")
     assert "one that the lane itself uses" in site.refused(*arguments, "public")
-    assert "another lane name" in site.call(site.old, "shadow", *arguments, COPY, status=ExitStatus.REFUSED)[1]
+    assert "another lane name" in expected(site.old, "shadow", *arguments, COPY, status=ExitStatus.REFUSED).err
     target.execute(f"alter table {TABLE} owner to current_user")
     assert f"alter table counter owner to {OWNER}" in site.refused(*arguments, COPY)
     target.give(TABLE)

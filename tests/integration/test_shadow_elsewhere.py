@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.errors import ExitStatus
-from tests.commands import Ended, command, ended
+from tests.commands import Ended, called, ended, expected
 from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
@@ -34,17 +34,12 @@ class Site:
         """The copy's lane, with the original's database."""
         return self._lane("two-phase", **self._more)
 
-    def call(self, made: LaneUnderTest, *words: str, status: int = 0) -> Ended:
-        found = command(made, *words)
-        assert found.status == status, found.err
-        return found
-
     def shadow(self, *words: str) -> Any:
-        return self.call(self.new, "shadow", *words, "--original", str(self.old.config_file), "--json").json
+        return called(self.new, "shadow", *words, "--original", str(self.old.config_file))
 
     def refused(self, *words: str) -> str:
         more = ("--original", str(self.old.config_file))
-        return self.call(self.new, "shadow", *words, *more, status=ExitStatus.REFUSED).err
+        return expected(self.new, "shadow", *words, *more, status=ExitStatus.REFUSED).err
 
     def caught_up(self, made: LaneUnderTest, at: Target, topic: Topic) -> bool:
         return dict(at.position(made.name)) == topic.ends
@@ -62,7 +57,7 @@ def test_switched_and_back(
     topic.send(changes(0, 300))
     old, new = lane_process(site.old).start(), lane_process(site.new)
     old.until(lambda: site.caught_up(site.old, target, topic), why="the first messages")
-    site.call(site.old, "savepoint", "create", "before")
+    expected(site.old, "savepoint", "create", "before")
     arguments = ("create", "--from-savepoint", "before")
     assert "has no table public.counter" in site.refused(*arguments)
     second_target.execute(WIDER)
@@ -75,9 +70,10 @@ def test_switched_and_back(
     new.start()
     new.until(lambda: site.caught_up(site.new, second_target, topic), why="the copy's lane")
     topic.send(changes(330, 300))
+    old.until(lambda: site.caught_up(site.old, target, topic), why="messages before the switch")
     done = site.shadow("switch", "--max-pause", "60")
     assert (done["paused_seconds"] < 30, old.wait()) == (True, 0)
-    refused = site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)
+    refused = expected(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED)
     assert "has taken its place" in refused.err
     topic.send(changes(630))
     new.until(lambda: site.caught_up(site.new, second_target, topic), why="messages after the switch")
@@ -91,23 +87,23 @@ def test_switched_and_back(
     assert old.wait() == 0
     assert site.shadow("dispose", "--yes")["dropped"] == []
     assert site.shadow("status")["copy"]["state"] == "disposed"
-    assert "has taken its place" in site.call(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).err
+    assert "has taken its place" in expected(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).err
     assert new.stop() == 0
 
 
 def test_from_the_topics_and_given_up(site: Site, target: Target, second_target: Target, topic: Topic) -> None:
     topic.send(changes(0, 30))
     site.old.run_until_caught_up()
-    site.call(site.old, "savepoint", "create", "before")
+    expected(site.old, "savepoint", "create", "before")
     second_target.execute(WIDER)
     assert site.shadow("create", "--from-savepoint", "before", "--from-topics")["rows"] == {}
     assert site.shadow("status")["behind"] == 30
     misplaced = site.misplaced()
     for made, verb in ((site.old, "status"), (misplaced, "status"), (misplaced, "dispose")):
-        found = site.call(made, "shadow", verb, *(["--yes"] if verb == "dispose" else []), status=ExitStatus.REFUSED)
+        found = expected(made, "shadow", verb, *(["--yes"] if verb == "dispose" else []), status=ExitStatus.REFUSED)
         assert f"the copy that lane {site.new.name} fills is in another database" in found.err
         assert "--original" in found.err
-    assert site.call(site.new, "run", "--until-caught-up").status == 0
+    assert expected(site.new, "run", "--until-caught-up").status == 0
     equals_oracle(second_target, topic)
     site.shadow("dispose", "--yes")
     assert site.shadow("status")["copy"] is None
@@ -120,9 +116,9 @@ def test_from_the_topics_and_given_up(site: Site, target: Target, second_target:
 def test_a_fill_that_fails_leaves_nothing(site: Site, target: Target, second_target: Target, topic: Topic) -> None:
     topic.send(changes(0, 30))
     site.old.run_until_caught_up()
-    site.call(site.old, "savepoint", "create", "before")
+    expected(site.old, "savepoint", "create", "before")
     second_target.execute(f"create table {TABLE} (id bigint primary key, hits numeric check (hits < 20))")
-    found = site.call(
+    found = expected(
         site.new,
         *("shadow", "create", "--from-savepoint", "before", "--original", str(site.old.config_file)),
         status=ExitStatus.TARGET,

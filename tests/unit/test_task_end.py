@@ -9,7 +9,6 @@ import os, signal, socket, time
 from app.stage import serving
 
 listener = socket.create_server(("127.0.0.1", 0))
-listener.settimeout(0.1)
 daemon = os.fork()
 if not daemon:
     serving.become_daemon()
