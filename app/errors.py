@@ -136,6 +136,20 @@ class Diverged(SurelaneError):
             problem, hint=by_the_page(f"lane {lane}" if lane else "the lane", "checkpoint-lost.md", _STOPPED, steps)
         )
 
+    @classmethod
+    def state_lost(cls, problem: str, *, lane: str) -> Self:
+        """The state of a query, which is in its checkpoint, is not that of its table. `lane`: `<lane>.<query>`."""
+        query = lane.rpartition(".")[2]
+        steps = [
+            (f"surelane status --query {query}", "is it the right database, and the right checkpoint?"),
+            (
+                f"surelane state rebuild {query}",
+                "forgets state and position; the rows stay until it has new ones",
+            ),
+            (f"surelane run --query {query}", "computes the result anew from the messages that Kafka has"),
+        ]
+        return cls(problem, hint=by_the_page(f"lane {lane}", "query-state-lost.md", _STOPPED, steps))
+
 
 class MessagesGone(Diverged):
     """Kafka no longer has messages that the lane has yet to read."""
@@ -306,6 +320,20 @@ class CrashLoop(SurelaneError):
     """The worker died and is not started again."""
 
     exit_status = ExitStatus.CRASH_LOOP
+
+
+class StateUnfit(SurelaneError):
+    """The state of a query, which is in its checkpoint, does not fit what the query computes now."""
+
+    exit_status = ExitStatus.REFUSED
+
+
+class Replanned(SurelaneError):
+    """The query starts again with another plan: one that leaves a condemned message out, or that reads Kafka, once it
+    has read the archive."""
+
+    verdict = Verdict.RETRY
+    exit_status = ExitStatus.BAD_MESSAGE
 
 
 class PartitionAdded(SurelaneError):

@@ -32,6 +32,17 @@ START_NAMES = (
     "start-checkpoint",  # a new checkpoint was begun; the target knows nothing of it
     "start-ledger",  # the generation is active
 )
+#: failpoints of a query whose rows go to files; its epochs pass NAMES, too
+FILES_NAMES = (
+    "files-before-fsync",  # they have their names, in the pending folder
+    "files-before-rename",  # the target has committed
+    "files-after-rename",
+)
+#: failpoints of what sends a query's rows to Kafka
+TOPIC_NAMES = (
+    "topic-before-commit",  # Kafka has the batch, in an open transaction
+    "topic-after-commit",  # it is committed, and still in the outbox
+)
 #: failpoint of a lane that resumes a table
 RESUME_NAMES = ("table-resume",)  # some of its parked messages are applied
 #: failpoints of `surelane snapshot`; an epoch does not pass them

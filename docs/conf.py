@@ -27,7 +27,16 @@ html_copy_source = False
 #: of a page: the pages below it, by caption
 NAVIGATION = {
     "README": {
-        "Use": ["docs/CONFIG", "docs/CLI", "docs/EVENTS", "docs/TYPES", "docs/VERDICTS"],
+        "Use": [
+            "docs/CONFIG",
+            "docs/CLI",
+            "docs/QUERIES",
+            "docs/ROLLUPS",
+            "docs/HISTORY",
+            "docs/EVENTS",
+            "docs/TYPES",
+            "docs/VERDICTS",
+        ],
         "Run": [
             *("docs/OPERATIONS", "ops/runbooks/README", "docs/METRICS"),
             *("docs/DEPLOY", "docs/SECURITY", "ops/aws/README"),

@@ -112,7 +112,7 @@ def _words(field: FieldInfo) -> tuple[str, ...]:
         for kind in _kinds(field.annotation)
         if issubclass(kind, enum.Enum)
         for member in kind
-        if _shown(member) != _shown(field.default)
+        if field.is_required() or _shown(member) != _shown(field.default)
     )
 
 

@@ -14,7 +14,7 @@ from app.cli.main import main
 from tests.fix_lane import LaneUnderTest
 
 #: verbs that start processes, and have signals of their own
-_APART = ("run", "recover")
+_APART = ("run", "recover", "state")
 
 
 @dataclass(frozen=True)

@@ -74,10 +74,17 @@ class LaneUnderTest:
     """A lane's configuration, and the lane inside this process."""
 
     def __init__(
-        self, raw: Mapping[str, Any], config_file: Path, target: Target, spark: Callable[[], SparkSession]
+        self,
+        raw: Mapping[str, Any],
+        config_file: Path,
+        target: Target,
+        spark: Callable[[], SparkSession],
+        query: str | None = None,
     ) -> None:
+        """`query`: this one of the configuration, instead of the lane."""
         self.raw, self.config_file, self._target, self._spark = raw, config_file, target, spark
-        self.settings = Settings.of(dict(raw))
+        whole = Settings.of(dict(raw))
+        self.settings = whole if query is None else whole.of_query(query)
         self.name = self.settings.lane
         self.exactly_once = self.settings.mode is not CommitMode.AT_LEAST_ONCE
         self.checkpoint = Path(self.settings.checkpoint)
@@ -94,6 +101,10 @@ class LaneUnderTest:
         raw = merged(self.raw, overrides)
         self.config_file.write_text(yaml.safe_dump(raw))
         return LaneUnderTest(raw, self.config_file, self._target, self._spark)
+
+    def of_query(self, name: str) -> "LaneUnderTest":
+        """A query of the configuration."""
+        return LaneUnderTest(self.raw, self.config_file, self._target, self._spark, name)
 
     def run_until_caught_up(self) -> None:
         """Apply what the topics hold now, then stop; raises what the service raises."""

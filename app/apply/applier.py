@@ -115,7 +115,8 @@ class Applier:
             return Applied(counts=Counts(consumed=messages, filtered=messages), plan=OrderPlan.NONE)
         plans = _plans({index: one.key for index, one in enumerate(kept)}, shapes)
         compact = [plan for plan in plans if plan is not OrderPlan.FAITHFUL]
-        if not compact:
+        drops = any(_keeps_every_change(shapes[index]) and one.messages != one.rows for index, one in enumerate(kept))
+        if drops or not compact:
             return None
 
         def send(plan: OrderPlan) -> int:
@@ -150,7 +151,8 @@ class Applier:
         """`whole`: the epoch for the plans that send the last change of each row; None: only the faithful plan is
         possible."""
         run(connection, _LOOK_UPS)
-        plans = (OrderPlan.FAITHFUL,) if whole is None else _plans_of(epoch, shapes)
+        is_faithful = whole is None or _drops_versions(epoch, whole, shapes)
+        plans = (OrderPlan.FAITHFUL,) if is_faithful else _plans_of(epoch, shapes)
 
         def send(plan: OrderPlan) -> int:
             meant = epoch if plan is OrderPlan.FAITHFUL or whole is None else whole
@@ -180,9 +182,11 @@ class Applier:
         if shape.staging.name in filled:
             staging_copy.clear(connection, [shape.staging.name])
         filled.add(shape.staging.name)
-        sent = staging.copy(connection, shape.staging, lines)
+        stamps = epoch.last_stamps[index] if shape.staging.stamps else None
+        sent = staging.copy(connection, shape.staging, lines, stamps=stamps)
         result = run(connection, _merge(shape))
         _refuse_swallowed(connection, shape, result.rowcount, sent)
+        _keep_versions(connection, shape)
         return sent
 
     def _refuse(self, layout: Layout, example: Position) -> None:
@@ -223,7 +227,18 @@ def _merge_staged(connection: Connection, shape: TablePlan, rows: int) -> int:
     if rows:
         result = run(connection, _merge(shape))
         _refuse_swallowed(connection, shape, result.rowcount, rows)
+        _keep_versions(connection, shape)
     return rows
+
+
+def _keep_versions(connection: Connection, shape: TablePlan) -> None:
+    """Write the versions of the merged rows, where they are kept."""
+    if shape.history is not None:
+        run(connection, "; ".join(shape.history.statements()))
+
+
+def _keeps_every_change(shape: TablePlan) -> bool:
+    return shape.history is not None and shape.history.every_change
 
 
 def _order(shapes: Mapping[int, TablePlan], plan: OrderPlan) -> list[int]:
@@ -235,6 +250,15 @@ def _order(shapes: Mapping[int, TablePlan], plan: OrderPlan) -> list[int]:
     deletes.sort(key=lambda index: -rank[shapes[index].target.oid])
     upserts.sort(key=lambda index: rank[shapes[index].target.oid])
     return deletes + upserts if plan is OrderPlan.DELETES_FIRST else upserts + deletes
+
+
+def _drops_versions(epoch: EpochBatch, whole: EpochBatch, shapes: Mapping[int, TablePlan]) -> bool:
+    """Whether the last changes alone lack a version that is kept."""
+    of = [index for index, shape in shapes.items() if _keeps_every_change(shape)]
+    if not of:
+        return False
+    changes = epoch.by_layout(epoch.of_kind(*CHANGES))
+    return any(len(changes[index]) != len(whole.last_lines[index]) for index in of)
 
 
 def _plans_of(epoch: EpochBatch, shapes: Mapping[int, TablePlan]) -> tuple[OrderPlan, ...]:
@@ -294,10 +318,11 @@ def _send_runs(
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
     runs = [(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
-    statements = [
-        _rekey(epoch, shapes, shape, ordinals[0]) or _checked(shape, ordinals)
-        for shape, ordinals in _truncates_in_order(runs)
-    ]
+    statements: list[str] = []
+    for shape, ordinals in _truncates_in_order(runs):
+        statements.append(_rekey(epoch, shapes, shape, ordinals[0]) or _checked(shape, ordinals))
+        if shape.history is not None and _keeps_every_change(shape):
+            statements += shape.history.statements(ordinals)
     statements.append(f"select current_setting('{SWALLOWED}', true)")
     results = [
         run(connection, "; ".join(statements[start : start + STATEMENTS_AT_ONCE]))
@@ -305,6 +330,10 @@ def _send_runs(
     ]
     if table := results[-1].scalar_one():
         raise _swallowed(f"{table}: it did not take, or did not give up, a row that it was sent")
+    # what was deleted ends before what was written begins
+    for shape in sorted(shapes.values(), key=lambda shape: shape.kind is not RowKind.DELETE):
+        if not _keeps_every_change(shape):
+            _keep_versions(connection, shape)
     staging_copy.clear(connection, {shape.staging.name for shape in shapes.values()})
     return sent
 
@@ -328,7 +357,8 @@ def _stage_all(connection: Connection, epoch: EpochBatch, shapes: dict[int, Tabl
         if shape.kind is RowKind.TRUNCATE:
             sent += len(ordinals)
             continue
-        sent += staging.copy(connection, shape.staging, epoch.lines(ordinals), pa.array(ordinals))
+        stamps = epoch.stamps(ordinals) if shape.staging.stamps else None
+        sent += staging.copy(connection, shape.staging, epoch.lines(ordinals), pa.array(ordinals), stamps)
     return sent
 
 

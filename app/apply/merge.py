@@ -17,8 +17,11 @@ SWALLOWED = "surelane.swallowed"
 class Merge:
     """SQL of one target table and one staging table. What does not depend on a range is built once."""
 
-    def __init__(self, schema: str, target: TargetTable, staging: Staging) -> None:
-        self._schema = quoted(schema)
+    def __init__(self, schema: str, target: TargetTable, staging: Staging, soft_delete: str | None = None) -> None:
+        """`soft_delete`: column that a delete sets to the source's time, instead of deleting."""
+        self._schema, self.soft_delete = quoted(schema), soft_delete
+        #: quoted names of the columns with source time and position
+        self.stamps = staging.stamps
         #: names of the staging table and of its column with the ordinal, quoted
         self.staging, self.ordinal = staging.name, staging.ordinal
         self._target = target.quoted_name
@@ -62,8 +65,10 @@ class Merge:
         )
 
     def delete(self, ordinals: Range | None = None) -> str:
-        """DELETE of the rows whose keys are staged."""
+        """DELETE of the rows whose keys are staged; with `soft_delete` they are marked, unless they are already."""
         condition = f"{self._same_key}{self._only(ordinals, ' and ')}"
+        if self.soft_delete is not None:
+            return f"{self._marked('s')} from {self.staging} s where {condition}{self._alive}"
         return f"delete from {self._target} t using {self.staging} s where {condition}"  # noqa: S608
 
     def checked_delete(self, ordinals: Range) -> str:
@@ -77,15 +82,28 @@ class Merge:
         staged = f"(select count(*) from {self.staging} s{self._only(ordinals)})"  # noqa: S608
         found = (
             f"(select count(distinct (t.tableoid, t.ctid)) from {self._target} t, {self.staging} s"  # noqa: S608
-            f" where {self._same_key}{self._only(ordinals, ' and ')})"
+            f" where {self._same_key}{self._only(ordinals, ' and ')}{self._alive})"
         )
         done, gone = f"with done as ({self.delete(ordinals)} returning 1)", "(select count(*) from done)"
         return f"{done} {self._swallowed} where case when {gone} < {staged} then {gone} < {found} else false end"
 
     def stays(self, ordinals: Range | None = None) -> str:
         """Condition: a row exists whose key is staged."""
-        condition = f"{self._same_key}{self._only(ordinals, ' and ')}"
+        condition = f"{self._same_key}{self._only(ordinals, ' and ')}{self._alive}"
         return f"exists (select from {self._target} t, {self.staging} s where {condition})"
+
+    @property
+    def _alive(self) -> str:
+        """Condition that goes on another one: the target's row, `t`, is not marked as deleted."""
+        return "" if self.soft_delete is None else f" and t.{quoted(self.soft_delete)} is null"
+
+    def _marked(self, alias: str) -> str:
+        """UPDATE that marks rows as deleted when the source committed the staged change of this alias."""
+        return f"update {self._target} t set {quoted(self.soft_delete or '')} = {self.source_time(alias)}"  # noqa: S608
+
+    def source_time(self, alias: str) -> str:
+        """When the source committed the staged change of this alias; of a message without time, when it is applied."""
+        return f"coalesce(to_timestamp({alias}.{self.stamps[0]} / 1000.0), now())"
 
     def rekey(self, old: "Merge", deleted: int, written: int) -> str:
         """UPDATE of the row with the old key to the staged one with ordinal `written`; `old` has the key as `deleted`.
@@ -98,12 +116,15 @@ class Merge:
         staged = f"{old.staging} o, {self.staging} s"
         which = f"o.{old.ordinal} = {deleted} and s.{self.ordinal} = {written} and {is_old}"
         taken = f"select from {self._target} t where {is_new} and not ({is_old})"
+        gone = f"delete from {self._target} t using {staged}"  # noqa: S608
+        if self.soft_delete is not None:
+            gone = f"{self._marked('s')} from {staged}"
         return (  # every name in it is quoted by the dialect
-            f"update {self._target} t set {self._assigned(self._updated)} from {staged}"  # noqa: S608
+            f"update {self._target} t set {self._assigned(self._updated)}{self._revived(', ')} from {staged}"  # noqa: S608
             f" where {which} and not exists ({taken});"
-            f" delete from {self._target} t using {staged} where {which} and not ({is_new});"
+            f" {gone} where {which} and not ({is_new}){self._alive};"
             f" {self._swallowed} where exists"
-            f" (select from {self._target} t, {staged} where {which} and not ({is_new}))"
+            f" (select from {self._target} t, {staged} where {which} and not ({is_new}){self._alive})"
         )
 
     def has_key(self, alias: str) -> str:
@@ -113,12 +134,20 @@ class Merge:
     def truncate(self) -> str:
         """DELETE of every row. TRUNCATE would empty the table for readers that began before it, too. Records in
         SWALLOWED that a row stays."""
+        if self.soft_delete is not None:
+            column = quoted(self.soft_delete)
+            marked = f"update {self._target} set {column} = now() where {column} is null"  # noqa: S608
+            return f"{marked}; {self._swallowed} where exists (select from {self._target} where {column} is null)"
         return f"delete from {self._target}; {self._swallowed} where exists (select from {self._target})"  # noqa: S608
 
     @property
     def updates(self) -> bool:
         """Whether an upsert changes an existing row."""
-        return bool(self._others)
+        return bool(self._others) or self.soft_delete is not None
+
+    def _revived(self, before: str) -> str:
+        """Assignment: the row is not marked as deleted any more."""
+        return "" if self.soft_delete is None else f"{before}{quoted(self.soft_delete)} = null"
 
     @cached_property
     def _insert(self) -> str:
@@ -131,8 +160,9 @@ class Merge:
 
     @cached_property
     def _on_conflict(self) -> str:
-        others = [quoted(field.column.name) for field in self._others]
-        action = f"update set {', '.join(f'{name} = excluded.{name}' for name in others)}" if others else "nothing"
+        others = ", ".join(f"{name} = excluded.{name}" for name in (quoted(one.column.name) for one in self._others))
+        changes = f"{others}{self._revived(', ' if others else '')}"
+        action = f"update set {changes}" if changes else "nothing"
         return f" on conflict ({', '.join(quoted(name) for name in self._key)}) do {action}"
 
     @cached_property
@@ -141,6 +171,7 @@ class Merge:
         staged = ", ".join(f"{self._value(field)} as {quoted(field.column.name)}" for field in self._fields)
         key = " and ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self._key)
         others = ", ".join(f"{quoted(one.column.name)} = s.{quoted(one.column.name)}" for one in self._others)
+        others += self._revived(", " if others else "")
         matched = f" when matched then update set {others}" if others else ""
         return (  # every name in it is quoted by the dialect
             f"merge into {self._target} t using (select {staged} from {self.staging} s order by {self._staged_key}) s"  # noqa: S608
@@ -150,7 +181,8 @@ class Merge:
 
     @cached_property
     def _set(self) -> str:
-        return self._assigned(self._others)
+        others = self._assigned(self._others)
+        return f"{others}{self._revived(', ' if others else '')}"
 
     def _assigned(self, fields: Iterable[Field]) -> str:
         return ", ".join(f"{quoted(field.column.name)} = {self._value(field)}" for field in fields)

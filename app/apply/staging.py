@@ -26,6 +26,13 @@ from app.model.arrow import compute
 #: ordinal of the change within the epoch; filled for the faithful plan only. Where a table has a column of this name
 #: it gets another one: see `Staging.ordinal`
 ORDINAL = "surelane_ordinal"
+#: source time (milliseconds since 1970) and position of a change, for tables with history or soft delete
+STAMPS = {
+    "surelane_ts": "bigint",
+    "surelane_topic": "text",
+    "surelane_partition": "int",
+    "surelane_offset": "bigint",
+}
 #: characters of the lane's name in a staging table's name, which has to stay below 64 with both hashes
 LANE_SHOWN = 24
 #: bytes of lines written to a staging table before its space is given back
@@ -71,6 +78,8 @@ class Staging:
     fields: tuple[Field, ...]
     #: quoted name of the column with the ordinal
     ordinal: str = quoted(ORDINAL)
+    #: quoted names of the columns with source time and position, as `EpochBatch.stamps` has them; empty: there are none
+    stamps: tuple[str, ...] = ()
     dirty: int = 0
 
 
@@ -118,14 +127,24 @@ def free(name: str, taken: Container[str]) -> str:
 
 
 def create(
-    connection: Connection, schema: str, lane: str, target: TargetTable, fields: tuple[Field, ...], own: str = ""
+    connection: Connection,
+    schema: str,
+    lane: str,
+    target: TargetTable,
+    fields: tuple[Field, ...],
+    own: str = "",
+    *,
+    stamped: bool = False,
 ) -> Staging:
-    """Create the staging table for this shape of message; `own` distinguishes tables of one shape."""
-    shape = repr((str(target), [(field.column, field.encoding) for field in fields], own))
+    """Create the staging table for this shape of message; `own` distinguishes tables of one shape; `stamped`: with
+    source time and position of each change."""
+    shape = repr((str(target), [(field.column, field.encoding) for field in fields], own, *(["stamped"] * stamped)))
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
     columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
-    ordinal = quoted(free(ORDINAL, {f.column.name for f in fields}))
-    columns = ", ".join([f"{ordinal} bigint", *columns])
+    taken = {f.column.name for f in fields}
+    ordinal = quoted(free(ORDINAL, taken))
+    stamps = {quoted(free(name, taken)): kind for name, kind in STAMPS.items()} if stamped else {}
+    columns = ", ".join([f"{ordinal} bigint", *(f"{name} {kind}" for name, kind in stamps.items()), *columns])
     run(
         connection, f"create unlogged table if not exists {name} ({columns}) with (toast_tuple_target = {INLINE_BYTES})"
     )
@@ -134,15 +153,25 @@ def create(
         run(connection, f"alter table {name} {external}")
     comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
     run(connection, f"comment on table {name} is '{comment}'")
-    return Staging(name, fields, ordinal)
+    return Staging(name, fields, ordinal, tuple(stamps))
 
 
-def copy(connection: Connection, staging: Staging, lines: pa.Array, ordinals: pa.Array | None = None) -> int:
+def copy(
+    connection: Connection,
+    staging: Staging,
+    lines: pa.Array,
+    ordinals: pa.Array | None = None,
+    stamps: pa.Array | None = None,
+) -> int:
     """COPY `lines` (string array, see `app.model.rows`) and return how many rows the server took.
 
-    With `ordinals` each line is preceded by its ordinal.
+    With `stamps` (see `EpochBatch.stamps`) and `ordinals` each line is preceded by them.
     """
     names = [quoted(field.column.name) for field in staging.fields]
+    if staging.stamps:
+        assert stamps is not None, "the table has columns for them"
+        lines = compute.binary_join_element_wise(stamps, lines, "\t")
+        names = [*staging.stamps, *names]
     if ordinals is not None:
         lines = compute.binary_join_element_wise(ordinals.cast(pa.string()), lines, "\t")
         names = [staging.ordinal, *names]

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine
 from app.apply import staging
 from app.apply.encoding import Encoding, EncodingUnknown, encoding_of
 from app.apply.evolution import add_columns, type_of, widen
+from app.apply.history import History, history_table
 from app.apply.merge import Merge
 from app.apply.rules import TargetRules
 from app.apply.staging import Field, Staging
@@ -46,6 +47,14 @@ class TablePlan:
     merge: Merge
     #: the message's names for the columns of the target's key
     key: frozenset[str]
+    #: None: the versions of its rows are not kept
+    history: History | None = None
+
+    def over(self, schema: str, table: Staging) -> "TablePlan":
+        """The same with another staging table. `schema`: of the lane's own tables."""
+        merge = Merge(schema, self.target, table, self.merge.soft_delete)
+        history = None if self.history is None else replace(self.history, merge=merge)
+        return replace(self, staging=table, merge=merge, history=history)
 
     @property
     def has_values(self) -> bool:
@@ -188,10 +197,32 @@ class TablePlans:
                 target = self._evolved(connection, layout, target, names, described, example)
             self._check(layout, target, names, example)
             fields = self._fields(layout, target, names, described, example)
-            table = staging.create(connection, self.schema, self._lane, target, fields)
+            soft = self._soft_delete(layout, target, names, example)
+            versions = self._rules.history(layout)
+            stamped = soft is not None or versions is not None
+            table = staging.create(connection, self.schema, self._lane, target, fields, stamped=stamped)
             table = self._stagings.setdefault(table.name, table)  # `dirty` of a known one is kept
             key = frozenset(name for name in layout.columns if names.target(name) in target.key)
-            return TablePlan(layout.kind, target, table, Merge(self.schema, target, table), key)
+            merge = Merge(self.schema, target, table, soft)
+            plan = TablePlan(layout.kind, target, table, merge, key)
+            if versions is None:
+                return plan
+            where = history_table(connection, self._lane, target, versions.table)
+            return replace(plan, history=History(layout.kind, target, where, merge, versions.every_change))
+
+    def _soft_delete(self, layout: Layout, target: TargetTable, names: ColumnNames, example: Position) -> str | None:
+        """The column that a delete sets. Raises TargetMismatch where the target lacks it, or the source has it."""
+        column = self._rules.soft_delete(layout)
+        if column is None:
+            return None
+        found = target.by_name.get(column)
+        if found is None or found.base != "timestamp with time zone":
+            ddl = f"alter table {target} add column {column} timestamptz"
+            raise self._mismatch(layout, example, f"target table {target} has no timestamptz column {column}", ddl)
+        if column in [names.target(name) for name in layout.columns]:
+            problem = f"the source has column {column}, which target.soft_delete names"
+            raise self._mismatch(layout, example, problem, "name another column, which the target's table alone has")
+        return column
 
     def _with_key(self, connection: Connection, target: TargetTable, layout: Layout, example: Position) -> TargetTable:
         """The table with the key that the configuration gives it instead of its own."""

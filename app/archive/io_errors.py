@@ -25,18 +25,19 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
-def translated_io(folder: Path, doing: str) -> Iterator[None]:
-    """Turn an OSError inside into Unreachable, which is tried again, or EnvironmentMissing, which stops the lane."""
+def translated_io(folder: Path, doing: str, *, what: str = "archive", key: str = "archive.path") -> Iterator[None]:
+    """Turn an OSError inside into Unreachable, which is tried again, or EnvironmentMissing, which stops the lane.
+    `what`, `key`: how a message names the folder, and the setting that it comes from."""
     try:
         yield
     except OSError as error:
-        message = f"archive {folder}: {doing}: {error.strerror or error}"
+        message = f"{what} {folder}: {doing}: {error.strerror or error}"
         if error.errno in _FULL:
-            hint = "make room there, or move the archive: the lane goes on by itself, nothing is lost meanwhile"
+            hint = "make room there, or move the folder: the lane goes on by itself, nothing is lost meanwhile"
             raise Unreachable(message, hint=hint) from error
         if error.errno in _PASSES:
             raise Unreachable(message, hint="the lane tries again; look at that file system if it lasts") from error
-        hint = "archive.path has to be there and writable by the lane's user; nothing of the epoch was applied"
+        hint = f"{key} has to be there and writable by the lane's user; nothing of the epoch was applied"
         raise EnvironmentMissing(message, hint=hint) from error
 
 

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.doctor_checks.archive_check import archive
 from app.cli.doctor_checks.dead_letter_check import dead_letters
 from app.cli.doctor_checks.finding import Finding, Level
@@ -19,7 +19,6 @@ from app.cli.doctor_checks.snapshot_check import snapshots
 from app.cli.doctor_checks.target_check import ledger_position, target
 from app.cli.doctor_checks.topic_check import topics
 from app.cli.rendering import Document, printable, show
-from app.config.loader import load
 from app.config.settings import Settings
 from app.errors import ExitStatus
 
@@ -31,12 +30,12 @@ app = typer.Typer(add_completion=False)
 @app.command(
     epilog="Examples:\n\n  surelane doctor\n\n  surelane doctor --json | jq '.findings[] | select(.hint)'",
 )
-def doctor(config: ConfigFile = None, as_json: Json = False) -> None:
+def doctor(config: ConfigFile = None, query: Query = None, as_json: Json = False) -> None:
     """Check machine, Kafka, target, guard's database, snapshots, and say what to do about each fault. Changes nothing.
 
     Ends with status 10 when there is a fault; warnings alone give 0.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     document = findings_document(settings.lane, examine(settings))
     show(document, findings_text, as_json=as_json)
     raise typer.Exit(ExitStatus.FAULTS_FOUND if document["faults"] else ExitStatus.OK)

@@ -2,10 +2,9 @@
 
 import typer
 
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.guard_view import guard_document, guard_text
 from app.cli.rendering import show
-from app.config.loader import load
 from app.db.sqlstate import translated
 from app.poison.guard_database import guard_engine
 from app.poison.guard_overview import overview
@@ -23,12 +22,12 @@ def guard() -> None:
     epilog="Examples:\n\n  surelane guard show\n\n"
     "  surelane guard show --json | jq '.lanes[].suspects[] | select(.messages_at_most == 1)'",
 )
-def show_records(config: ConfigFile = None, json_: Json = False) -> None:
+def show_records(config: ConfigFile = None, query: Query = None, json_: Json = False) -> None:
     """Show the span in progress and every suspect of each lane.
 
     Reads only the guard's database: works while the lane runs and while it does not, and does not wait for it.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     # both of the guard's tables in one snapshot
     engine = guard_engine(settings, "surelane guard").execution_options(isolation_level="REPEATABLE READ")
     with translated("the guard's tables"), engine.connect() as connection:

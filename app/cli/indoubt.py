@@ -9,7 +9,7 @@ import typer
 from sqlalchemy import Connection
 
 from app.cli.caller import who
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.indoubt_view import (
     answers_document,
     answers_text,
@@ -21,7 +21,6 @@ from app.cli.indoubt_view import (
     transaction_document,
 )
 from app.cli.rendering import show
-from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
@@ -59,9 +58,11 @@ Reason = Annotated[str | None, typer.Option("--reason", help="Why; kept with the
     epilog="Examples:\n\n  surelane indoubt list\n\n"
     "  surelane indoubt list --json | jq -r '.transactions[] | select(.verdict == \"commit\") | .gid'",
 )
-def list_transactions(config: ConfigFile = None, checkpoint: Copy = None, json_: Json = False) -> None:
+def list_transactions(
+    config: ConfigFile = None, query: Query = None, checkpoint: Copy = None, json_: Json = False
+) -> None:
     """Show every prepared transaction of the database, the oldest first, with the verdict on each."""
-    settings = load(config)
+    settings = settings_of(config, query)
     with _opened(settings, checkpoint) as (connection, observer):
         found = observer.overview(connection)
     show(list_document(settings.lane, found, settings.guard.redact), list_text, as_json=json_)
@@ -71,9 +72,11 @@ def list_transactions(config: ConfigFile = None, checkpoint: Copy = None, json_:
     epilog="Examples:\n\n  surelane indoubt explain surelane:orders:3:41\n\n"
     "  surelane indoubt explain surelane:orders:3:41 --checkpoint ./copy-of-checkpoint",
 )
-def explain(gid: GidText, config: ConfigFile = None, checkpoint: Copy = None, json_: Json = False) -> None:
+def explain(
+    gid: GidText, config: ConfigFile = None, query: Query = None, checkpoint: Copy = None, json_: Json = False
+) -> None:
     """Show one with the evidence, the verdict and why, its locks, and the sessions it blocks."""
-    settings = load(config)
+    settings = settings_of(config, query)
     with _opened(settings, checkpoint) as (connection, observer):
         found = observer.find(connection, gid)
         if found is None:
@@ -89,13 +92,15 @@ def explain(gid: GidText, config: ConfigFile = None, checkpoint: Copy = None, js
 def commit(
     gid: GidText,
     config: ConfigFile = None,
+    query: Query = None,
     checkpoint: Copy = None,
     force: Force = False,
     reason: Reason = None,
     json_: Json = False,
 ) -> None:
     """COMMIT PREPARED, where the verdict is commit. The lane must not be running."""
-    _answer(OperatorAnswer.COMMIT, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
+    settings = settings_of(config, query)
+    _answer(OperatorAnswer.COMMIT, gid, settings, checkpoint, force=force, reason=reason, json_=json_)
 
 
 @app.command(
@@ -105,13 +110,16 @@ def commit(
 def rollback(
     gid: GidText,
     config: ConfigFile = None,
+    query: Query = None,
     checkpoint: Copy = None,
     force: Force = False,
     reason: Reason = None,
     json_: Json = False,
 ) -> None:
     """ROLLBACK PREPARED, where the verdict is rollback or orphan. The lane must not be running."""
-    _answer(OperatorAnswer.ROLLBACK, gid, load(config), checkpoint, force=force, reason=reason, json_=json_)
+    _answer(
+        OperatorAnswer.ROLLBACK, gid, settings_of(config, query), checkpoint, force=force, reason=reason, json_=json_
+    )
 
 
 @app.command(
@@ -124,6 +132,7 @@ def answers(
         typer.Argument(metavar="[GID]", parser=storable, help="Only those to this one.", show_default=False),
     ] = None,
     config: ConfigFile = None,
+    query: Query = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="So many at most.")] = SHOWN_ANSWERS,
     json_: Json = False,
 ) -> None:
@@ -131,7 +140,7 @@ def answers(
 
     Those of all lanes of the database. What a lane's own start answers is in its log.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     with _opened(settings, None) as (connection, observer):
         found, total = observer.answers.past(connection, gid, limit)
     show(answers_document(settings.lane, found, total), answers_text, as_json=json_)

@@ -18,7 +18,7 @@ from app.installation import version
 #: in the order of the help text
 VERBS = (
     *("run", "status", "pause", "resume", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "savepoint"),
-    *("upgrade", "shadow", "indoubt", "guard", "quarantine"),
+    *("upgrade", "shadow", "state", "rollup", "indoubt", "guard", "quarantine"),
 )
 
 

@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from app.cli.caller import who
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.rendering import Document, pause_text, show
 from app.cli.terminal import progress
-from app.config.loader import load
 from app.recover.pausing import pause as pause_lane
 from app.recover.pausing import pause_table
 
@@ -28,6 +27,7 @@ Table = Annotated[
 )
 def pause(
     config: ConfigFile = None,
+    query: Query = None,
     table: Table = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Kept with the pause, shown by status.")] = None,
     timeout: Annotated[int, typer.Option("--timeout", min=1, help="Seconds for the epoch in progress.")] = 60,
@@ -39,7 +39,7 @@ def pause(
     and Kafka's retention goes on. A lane that does not run is paused at its next start.
     With --table the lane goes on, and changes of that table wait in quarantine, in order, until resume --table.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     if table is not None:
         with progress("pause") as say:
             one, running = pause_table(settings, table, str(who()), reason, timeout, say)

@@ -11,11 +11,10 @@ import typer
 from sqlalchemy import Connection
 
 from app.cli.caller import who
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.quarantine_view import entry_document, entry_text, list_document, list_text
 from app.cli.rendering import show
 from app.cli.terminal import confirm
-from app.config.loader import load
 from app.config.redaction import Redaction
 from app.config.settings import Settings
 from app.db.engine import make_engine
@@ -65,6 +64,7 @@ All = Annotated[bool, typer.Option("--all", help="All that wait: quarantined and
 )
 def list_entries(
     config: ConfigFile = None,
+    query: Query = None,
     state: Annotated[
         list[EntryState] | None, typer.Option("--state", help="In this state; may be given again.")
     ] = None,
@@ -80,7 +80,7 @@ def list_entries(
     as_json: Json = False,
 ) -> None:
     """Show the skipped messages, the newest first."""
-    settings = load(config)
+    settings = settings_of(config, query)
     filters = Filter(states=tuple(state or ()), table=table, topic=topic, since=since, reason=reason, sqlstate=sqlstate)
     with _opened(settings) as (connection, operator):
         rows, total = operator.find(connection, filters, limit), operator.count(connection, filters)
@@ -94,13 +94,14 @@ def list_entries(
 def show_entry(
     entry: Id,
     config: ConfigFile = None,
+    query: Query = None,
     raw: Annotated[
         Part | None, typer.Option("--raw", help="Write only these bytes, as they are, redacted or not.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Show one message with headers, error, attempts and everything that was done with it."""
-    settings = load(config)
+    settings = settings_of(config, query)
     with _opened(settings) as (connection, operator):
         row, history = operator.get(connection, entry), operator.history(connection, entry)
     if raw is None:
@@ -119,6 +120,7 @@ def show_entry(
 def release(
     entries: Ids = None,
     config: ConfigFile = None,
+    query: Query = None,
     every: All = False,
     table: TableName = None,
     force: Annotated[
@@ -129,11 +131,16 @@ def release(
     """Have messages applied after all.
 
     The request is recorded, and the lane applies the messages in order, between two epochs. Where it has to refuse,
-    `show` says why.
+    `show` says why. Refused for a query, whose state is beyond them.
     """
     if force and not (reason or "").strip():
         raise typer.BadParameter('say why: --force needs --reason "..."')
-    settings = load(config)
+    settings = settings_of(config, query)
+    if settings.query is not None:
+        raise Refused(
+            f"lane {settings.lane}: a query does not take a message up again: its state is beyond it",
+            hint=f"mend the query or the message, then surelane state rebuild {query}; or discard the entry",
+        )
     found = _meant(settings, entries, every=every, table=table)
     with _opened(settings) as (connection, operator):
         operator.request_release(connection, found, str(who()), reason, forced=force)
@@ -148,6 +155,7 @@ def discard(
     reason: Annotated[str, typer.Option("--reason", help="Why.")],
     entries: Ids = None,
     config: ConfigFile = None,
+    query: Query = None,
     every: All = False,
     table: TableName = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether all are meant.")] = False,
@@ -155,7 +163,7 @@ def discard(
     """Give messages up: they are never applied. They stay in the table, as discarded."""
     if not reason.strip():
         raise typer.BadParameter("say why: --reason must not be empty")
-    settings = load(config)
+    settings = settings_of(config, query)
     found = _meant(settings, entries, every=every, table=table)
     if every and found and not yes:
         confirm(f"discard {_entries(found)}?")

@@ -10,7 +10,16 @@ import typer
 from sqlalchemy.engine import URL
 
 from app.cli.caller import who
-from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots, database_url
+from app.cli.common_options import (
+    ConfigFile,
+    Json,
+    NoOwner,
+    Query,
+    RestoredPort,
+    RestoredSlots,
+    database_url,
+    settings_of,
+)
 from app.cli.comparing import Tables, Wait, comparing
 from app.cli.gap_view import gaps_document, gaps_text
 from app.cli.recover_view import (
@@ -25,7 +34,6 @@ from app.cli.recover_view import (
 )
 from app.cli.rendering import show
 from app.cli.verify_view import sentence, verify_document
-from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
@@ -62,6 +70,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Check and say what woul
 def recover(
     context: typer.Context,
     config: ConfigFile = None,
+    query: Query = None,
     from_ledger: FromLedger = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -81,7 +90,7 @@ def recover(
         raise typer.BadParameter(
             "say what to recover from: --from-ledger, or `plan --snapshot NAME`, or `run`; or look for a `gap`"
         )
-    settings = load(config)
+    settings = settings_of(config, query)
     engine = make_engine(settings.target.url, settings.target.owner_role, "surelane recover")
     with Broker(settings.source) as broker:
         found = recover_from_ledger(settings, engine, broker, dry_run=dry_run)
@@ -94,6 +103,7 @@ def recover(
 )
 def gap(
     config: ConfigFile = None,
+    query: Query = None,
     accept: Annotated[
         bool, typer.Option("--accept", help="Go on behind what is missing; needs --reason. It stays on record.")
     ] = False,
@@ -108,7 +118,7 @@ def gap(
     """
     if accept != bool((reason or "").strip()):
         raise typer.BadParameter('--accept and --reason "..." belong together')
-    settings = load(config)
+    settings = settings_of(config, query)
     engine = make_engine(settings.target.url, settings.target.owner_role, "surelane recover")
     with Broker(settings.source) as broker, translated("looking for a gap"), engine.begin() as connection:
         found = look(settings, connection, broker)
@@ -135,13 +145,14 @@ def gap(
 def plan(
     snapshot: Name,
     config: ConfigFile = None,
+    query: Query = None,
     as_json: Json = False,
 ) -> None:
     """Say how to get the target back from a snapshot: checks, steps, what would be lost, how much is replayed.
 
     Changes nothing, and does not need the target. Ends with status 6 when a check says that it does not lead there.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     stored = Directory(Path(settings.snapshots.directory)).get(snapshot)
     with Broker(settings.source) as broker:
         made = make_plan(settings, stored, broker)
@@ -157,6 +168,7 @@ def plan(
 def run(
     snapshot: Name,
     config: ConfigFile = None,
+    query: Query = None,
     to: Annotated[
         str | None,
         typer.Option(
@@ -203,7 +215,7 @@ def run(
     Killed or failed, call it again: it goes on where it stopped. A finished one is not repeated. The original is not
     touched. Ends with status 16 when what it made is not right.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     stored = Directory(Path(settings.snapshots.directory)).get(snapshot)
     if status:
         show({"snapshot": snapshot, **course(stored).as_json()}, course_text, as_json=as_json)

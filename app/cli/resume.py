@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from app.cli.caller import who
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.rendering import Document, pause_text, show
 from app.cli.terminal import progress
-from app.config.loader import load
 from app.recover.pausing import resume as resume_lane
 from app.recover.pausing import resume_table
 
@@ -26,12 +25,14 @@ Timeout = Annotated[int, typer.Option("--timeout", min=1, help="Seconds to wait 
     epilog="Examples:\n\n  surelane resume\n\n  surelane resume --config orders.yaml --json\n\n"
     "  surelane resume --table public.orders",
 )
-def resume(config: ConfigFile = None, table: Table = None, timeout: Timeout = 600, json_: Json = False) -> None:
+def resume(
+    config: ConfigFile = None, query: Query = None, table: Table = None, timeout: Timeout = 600, json_: Json = False
+) -> None:
     """End the pause of a lane; a running one goes on within about a second.
 
     With --table the lane first applies what is parked of the table, in order; this waits until it has.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     if table is not None:
         with progress("resume") as say:
             one, running, left = resume_table(settings, table, str(who()), timeout, say)

@@ -8,8 +8,7 @@ import structlog
 import typer
 
 from app import logs
-from app.cli.common_options import ConfigFile
-from app.config.loader import load
+from app.cli.common_options import ConfigFile, Query, settings_of
 from app.config.settings import Settings
 from app.spark.session_options import is_local
 from app.stage.fork_server import ForkServer
@@ -42,6 +41,7 @@ def run(
     until_caught_up: UntilCaughtUp = False,
     from_savepoint: FromSavepoint = None,
     allow: Allowed = None,
+    query: Query = None,
 ) -> None:
     """Apply changes until a signal to stop (SIGTERM or Ctrl-C), going on where the target's ledger says.
 
@@ -49,8 +49,9 @@ def run(
     The lane runs in a process of its own, which is started again when it dies (`restart` in the configuration).
     With --from-savepoint it runs only where the target is at the savepoint's position; else the ways there are named.
     A topic that source.topics names no more is left out only with --allow-non-restored topics:NAME.
+    With --query it runs this query of the configuration instead of the lane; each runs in a process of its own.
     """
-    settings = load(config)
+    settings = settings_of(config, query)
     logs.configure(settings.lane)
     if from_savepoint is not None:
         _check(settings, from_savepoint, allow or ())

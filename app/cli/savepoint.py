@@ -6,6 +6,7 @@ import typer
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json
+from app.cli.query_session import session_of
 from app.cli.rendering import show
 from app.cli.savepoint_view import (
     checked_document,
@@ -19,10 +20,14 @@ from app.cli.savepoint_view import (
 from app.cli.terminal import confirm, progress
 from app.config.loader import load
 from app.config.settings import Settings
+from app.db.engine import make_engine
 from app.errors import ExitStatus
+from app.model.state_store import StateStore
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture, picture_with_dump
 from app.savepoint.resuming import compared
+from app.savepoint.savepoint import Savepoint
+from app.savepoint.state_compatibility import compare_states
 from app.savepoint.stopping import resume as withdraw_stop
 from app.savepoint.stopping import stop as stop_lane
 
@@ -147,14 +152,30 @@ def check(
 ) -> None:
     """Say whether a lane may go on from a savepoint with a configuration, item by item. Touches nothing.
 
+    For the state of queries Spark plans them as they are configured now, which takes some seconds.
+
     Ends with status 16 when something would be lost that is not allowed, or the two do not fit.
     """
     settings = load(config)
     found = _folder(settings).get(name)
     results = compared(found, settings, allow or ())
+    if found.state:
+        results += compare_states(found.state, _planned_states(found, settings), allow or ())
     show(checked_document(name, results), checked_text, as_json=json_)
     if any(one.blocks for one in results):
         raise typer.Exit(ExitStatus.DIFFERENT)
+
+
+def _planned_states(savepoint: Savepoint, settings: Settings) -> dict[str, list[StateStore]]:
+    """Of the configuration's queries that have a state in the savepoint."""
+    from app.query.state_shape import planned_shape  # a verb that needs no Spark does not wait for its imports
+
+    names = [name for name in settings.queries if name in savepoint.state]
+    if not names:
+        return {}
+    engine = make_engine(settings.target.url, settings.target.owner_role, "surelane savepoint")
+    with session_of(settings.of_query(names[0])) as spark:
+        return {name: planned_shape(settings.of_query(name), spark, engine) for name in names}
 
 
 def _folder(settings: Settings) -> SavepointFolder:

@@ -15,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 from sqlalchemy import Engine
 
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.lane_status import LaneStatus, Report, StageStatus, read_report
 from app.cli.rendering import Document, moment, offsets, pause_text, printable, show
-from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import Unreachable
@@ -36,9 +35,9 @@ Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it anew every s
 @app.command(
     epilog="Examples:\n\n  surelane status --watch\n\n  surelane status --json | jq .lag_messages",
 )
-def status(config: ConfigFile = None, as_json: Json = False, watch: Watch = False) -> None:
+def status(config: ConfigFile = None, query: Query = None, as_json: Json = False, watch: Watch = False) -> None:
     """Show state, position and lag of the lane, and what is in doubt; works whether the lane runs or not."""
-    settings = load(config)
+    settings = settings_of(config, query)
     engine = make_engine(settings.target.url, settings.target.owner_role, "surelane status")
     with Broker(settings.source) as broker:
         if watch:

@@ -26,6 +26,9 @@ from sqlalchemy import URL
 from app.config import values
 from app.config.modes import DEFAULT_MODES, Modes
 from app.config.on_skip import OnSkip
+from app.config.queries import QuerySettings, query_names
+from app.config.rollups import RollupSettings, rollup_names
+from app.errors import ConfigInvalid
 from app.model.offsets import Offsets, TopicPartition
 
 DEFAULT_METRICS_PORT = 9108
@@ -291,6 +294,22 @@ class ColumnNames(_Section):
         return self.rename.get(name, name)
 
 
+class HistorySettings(_Section):
+    """The versions of a table's rows."""
+
+    #: target schema.table of the versions, which the lane makes
+    table: Annotated[str, AfterValidator(values.target_table)]
+    #: whether each change makes a version; else the last one that an epoch has of a row
+    every_change: bool = False
+
+
+class SoftDeleteSettings(_Section):
+    """Rows that are deleted at the source stay, with the time of that."""
+
+    #: timestamptz column of the target's table, which the source does not have
+    column: Annotated[str, AfterValidator(values.name)]
+
+
 class TargetSettings(_Section):
     """The Postgres database that is written."""
 
@@ -309,6 +328,10 @@ class TargetSettings(_Section):
     columns: Annotated[dict[str, ColumnNames], AfterValidator(values.tables)] = {}
     #: target schema.table -> columns of a unique index that identifies rows instead of the primary key
     keys: Annotated[dict[str, tuple[str, ...]], AfterValidator(values.tables)] = {}
+    #: source schema.table -> table with the versions of its rows
+    history: Annotated[dict[str, HistorySettings], AfterValidator(values.tables)] = {}
+    #: source schema.table -> column with the time of the delete
+    soft_delete: Annotated[dict[str, SoftDeleteSettings], AfterValidator(values.tables)] = {}
 
     _url_knows = field_validator("url")(_with_password_from)
 
@@ -324,9 +347,9 @@ class TargetSettings(_Section):
             return f"{schema}.{table.partition('.')[2]}"
 
         tables = {source: moved(table) for source, table in self.tables.items()}
-        return self.model_copy(
-            update={"tables": tables, "keys": {moved(table): key for table, key in self.keys.items()}}
-        )
+        keys = {moved(table): key for table, key in self.keys.items()}
+        history = {source: one.model_copy(update={"table": moved(one.table)}) for source, one in self.history.items()}
+        return self.model_copy(update={"tables": tables, "keys": keys, "history": history})
 
 
 class Align(enum.StrEnum):
@@ -603,6 +626,11 @@ class Settings(BaseSettings):
     limits: LimitSettings = LimitSettings()
     #: None: no archive
     archive: ArchiveSettings | None = None
+    #: name -> query over the lane's changes, or over other topics; each runs in a process of its own
+    queries: Annotated[dict[str, QuerySettings], AfterValidator(query_names)] = {}
+
+    #: name -> aggregates of a target table, which the target keeps in the transaction that changes its rows
+    rollups: Annotated[dict[str, RollupSettings], AfterValidator(rollup_names)] = {}
 
     @field_validator("guard")
     @classmethod
@@ -651,6 +679,53 @@ class Settings(BaseSettings):
     def lane_of(self, tp: TopicPartition) -> str:
         """The lane that has this partition."""
         return f"{self.lane}.{tp.partition}" if self.source.is_by_partition else self.lane
+
+    @property
+    def archiving_lane(self) -> str:
+        """The configuration's lane, whose messages are archived: also for the settings of a query."""
+        return self.lane.partition(".")[0]
+
+    def of_query(self, name: str) -> Self:
+        """The settings of a query, which is the lane `<lane>.<name>`. Raises ConfigInvalid where there is none."""
+        query = self.queries.get(name)
+        if query is None:
+            known = ", ".join(self.queries) or "there are none"
+            raise ConfigInvalid(f"there is no query {name}", hint=f"queries of the configuration: {known}")
+        epoch = {"max_messages": query.max_messages, "trigger": query.trigger}
+        return self.model_copy(
+            update={
+                "lane": f"{self.lane}.{name}",
+                "checkpoint": f"{self.checkpoint.rstrip('/')}.{name}",
+                "source": self._source_of(query),
+                "epoch": self.epoch.model_copy(
+                    update={"align": Align.NONE} | {key: value for key, value in epoch.items() if value is not None}
+                ),
+                "metrics": self.metrics.model_copy(update={"port": query.metrics_port}),
+                "queries": {name: query},
+                "rollups": {},
+                "transform": None,
+                "sql": {},
+            }
+        )
+
+    @property
+    def query(self) -> QuerySettings | None:
+        """The query whose settings these are; None: they are a lane's."""
+        return self.queries.get(self.lane.partition(".")[2])
+
+    def _source_of(self, query: QuerySettings) -> SourceSettings:
+        """The topics that a query reads."""
+        named = [one.topic for one in query.topics.values()]
+        named += [topic for changes in query.changes.values() for topic in changes.topics]
+        is_whole = any(not changes.topics for changes in query.changes.values())
+        pattern = self.source.topic_pattern if is_whole else None
+        if is_whole:
+            named += self.source.topics
+        names = tuple(dict.fromkeys(named))
+        if pattern is not None:
+            names, pattern = (), "|".join([f"(?:{pattern})", *map(re.escape, names)])
+        update = {"topics": names, "topic_pattern": pattern, "start": StartAt(query.start), "order": Order.TOTAL}
+        return self.source.model_copy(update=update)
 
     @classmethod
     def of(cls, raw: dict[str, Any]) -> Self:

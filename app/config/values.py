@@ -244,6 +244,14 @@ def tables(rules: dict[str, Any]) -> dict[str, Any]:
     return rules
 
 
+def target_table(text: str) -> str:
+    """`schema.table`."""
+    schema, _, table = text.partition(".")
+    if not (schema and table):
+        raise fault(f"{text!r} is not a schema.table", 'write it like "reports.orders"')
+    return text
+
+
 def rename(names: dict[str, str]) -> dict[str, str]:
     """Column -> new name; new names are unique."""
     if len(set(names.values())) < len(names):

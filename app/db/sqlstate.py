@@ -8,7 +8,7 @@ import psycopg2
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from app.errors import Contended, ServerExhausted, TargetMismatch, Unreachable, Verdict
+from app.errors import Contended, ServerExhausted, SurelaneError, TargetMismatch, Unreachable, Verdict
 
 Result = TypeVar("Result")
 
@@ -71,7 +71,11 @@ def sqlstate(error: BaseException) -> str | None:
 
 def verdict_of(error: BaseException) -> Verdict:
     """Retry, stop or poison. An error without SQLSTATE is a lost connection."""
-    code = sqlstate(error)
+    return verdict_of_code(sqlstate(error))
+
+
+def verdict_of_code(code: str | None) -> Verdict:
+    """As `verdict_of`, by the SQLSTATE."""
     if code is not None and code.startswith(LIMIT_CLASSES):
         return Verdict.STOP
     if code is None or code.startswith(RETRY_CLASSES):
@@ -148,11 +152,16 @@ def translated(doing: str, *, discreet: bool = False) -> Iterator[None]:
     try:
         yield
     except (DBAPIError, psycopg2.Error) as error:
-        message = f"{doing}: {describe(error, discreet=discreet)}"
-        if (sqlstate(error) or "").startswith(EXHAUSTED_CLASSES):
-            raise ServerExhausted(message, hint=HINTS.get(sqlstate(error) or "")) from error
-        if (sqlstate(error) or "").startswith(CONTENDED_CLASSES):
-            raise Contended(message, hint=_CONTENDED_HINT) from error
-        if verdict_of(error) is Verdict.RETRY:
-            raise Unreachable(message, hint=_UNREACHABLE_HINT) from error
-        raise TargetMismatch(message, hint=HINTS.get(sqlstate(error) or "")) from error
+        raise meaning(sqlstate(error), f"{doing}: {describe(error, discreet=discreet)}") from error
+
+
+def meaning(code: str | None, message: str) -> SurelaneError:
+    """The error for a SQLSTATE; None: the connection was lost before one arrived."""
+    hint = HINTS.get(code or "")
+    if (code or "").startswith(EXHAUSTED_CLASSES):
+        return ServerExhausted(message, hint=hint)
+    if (code or "").startswith(CONTENDED_CLASSES):
+        return Contended(message, hint=_CONTENDED_HINT)
+    if verdict_of_code(code) is Verdict.RETRY:
+        return Unreachable(message, hint=_UNREACHABLE_HINT)
+    return TargetMismatch(message, hint=hint)

@@ -11,13 +11,12 @@ import threading
 import uuid
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.apply import staging
-from app.apply.merge import Merge
 from app.apply.table_plans import TablePlan
 from app.db.sql import quoted
 from app.db.sqlstate import translated
@@ -43,7 +42,8 @@ class Lent:
     def table(self) -> Table:
         """As it is sent to the stage process."""
         of = self.shape.staging
-        return Table(of.name, tuple(quoted(field.column.name) for field in of.fields), self.clearing)
+        names = (*of.stamps, *(quoted(field.column.name) for field in of.fields))
+        return Table(of.name, names, self.clearing, bool(of.stamps))
 
     @property
     def clearing(self) -> Clearing:
@@ -108,5 +108,13 @@ class Lending:
         if self._lost:
             self._lost = staging.drop_unlocked(self._connection, self._lost)
         own = uuid.uuid4().hex
-        table = staging.create(self._connection, self._schema, self._lane, shape.target, shape.staging.fields, own)
-        return Lent(layout, shape, replace(shape, staging=table, merge=Merge(self._schema, shape.target, table)))
+        table = staging.create(
+            self._connection,
+            self._schema,
+            self._lane,
+            shape.target,
+            shape.staging.fields,
+            own,
+            stamped=bool(shape.staging.stamps),
+        )
+        return Lent(layout, shape, shape.over(self._schema, table))

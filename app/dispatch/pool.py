@@ -182,7 +182,9 @@ class Process:
         if is_open:
             self.send(Cancel(attempt.request.id))
         else:
-            (lost if isinstance(attempt.answers.get(), Lost) else afterwards)()
+            while isinstance(answer := attempt.answers.get(), Wanted):
+                pass
+            (lost if isinstance(answer, Lost) else afterwards)()
 
     def send(self, message: Message) -> None:
         """Does not raise where the process is gone: its attempts end with `Lost`."""

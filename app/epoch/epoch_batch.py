@@ -150,6 +150,20 @@ class EpochBatch:
         found = completed(self.rows, self.layouts, self.codes, self.identities)
         return None if found is None else EpochBatch(found[0], self.layouts, found[1])
 
+    @cached_property
+    def last_stamps(self) -> list[pa.Array]:
+        """Source times and positions of the survivors of each layout."""
+        return [self.stamps(ordinals) for ordinals in self.by_layout(self.survivors)]
+
+    def stamps(self, ordinals: Indices) -> pa.Array:
+        """Source time (milliseconds, `\\N` without one), topic, partition and offset of these rows, as the beginning of
+        a COPY line."""
+        at = pa.array(ordinals)
+        times = compute.fill_null(compute.cast(single(self.rows["ts_ms"]).take(at), pa.string()), "\\N")
+        topic = single(self.rows["topic"]).take(at)
+        numbers = (compute.cast(single(self.rows[name]).take(at), pa.string()) for name in ("partition", "offset"))
+        return compute.binary_join_element_wise(times, topic, *numbers, "\t")
+
     def lines(self, ordinals: Indices) -> pa.Array:
         """COPY lines of these rows; all rows are not copied."""
         return self._lines if len(ordinals) == len(self) else self._lines.take(pa.array(ordinals))

@@ -75,7 +75,7 @@ class GuardedRead:
 
     def read_in_parts(self, span: Span) -> pa.Table:
         """As `read`, after the epoch has failed as a whole."""
-        self._tables, self.skipped = [], []
+        self._span, self._tables, self.skipped = span, [], []
         self._all_parts(span, split(span))
         return self._rows()
 

@@ -5,8 +5,7 @@ It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to
 
 import datetime
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,12 +20,13 @@ from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
 from app.apply.order_plan import FALLBACKS
 from app.apply.table_plans import TablePlan
-from app.db.sqlstate import check_alive, may_blame, sqlstate, translated, unless_refused
+from app.db.sqlstate import check_alive, sqlstate, translated, unless_refused
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.epoch.epoch_batch import EpochBatch
-from app.errors import AccountingBroken, Diverged, OutOfMemory, SurelaneError, Unattributed
+from app.errors import AccountingBroken, Diverged, SurelaneError, Unattributed
 from app.lane.alignment import Alignment
 from app.lane.applying import EpochApplication
+from app.lane.epoch_ledger import EpochLedger, log_epoch, recorded_failures
 from app.lane.guarded_apply import GuardedApply
 from app.lane.guarded_read import GuardedRead, Trial
 from app.lane.step_timer import Steps
@@ -50,10 +50,6 @@ from app.quarantine.skipped_message import SkippedMessage
 from app.stage.receipt import offsets_of
 
 log = structlog.get_logger()
-
-#: epochs between two prunings of the ledger
-PRUNE_EVERY_EPOCHS = 1000
-
 
 #: messages before a suspect that are searched for one that was not skipped
 _NEIGHBOURS = 1000
@@ -124,7 +120,7 @@ class Lane:
         self._unpublished: _Unpublished | None = None
         #: the staged span that the last epoch merged
         self._staged: StagedSpan | None = None
-        self._until_prune = 0
+        self._epochs = EpochLedger(name, generation, connection, ledger)
         with translated(f"lane {name}: reading ledger and quarantine"), connection.begin():
             last = ledger.last(connection)
             keeping.open(connection)
@@ -149,7 +145,7 @@ class Lane:
 
         `source` has the messages of exactly `planned`; `stage` has tasks stage them, None: they are read here.
         """
-        with self._guarded():
+        with recorded_failures(self._guard, self.name):
             if self._alignment.order is not None:
                 self._alignment.order.begin()
             steps = Steps()
@@ -181,7 +177,10 @@ class Lane:
         if not self._releasing.wanted.is_set():
             return
         self._stage_nothing()
-        with self._guarded(), translated(f"lane {self.name}: releasing", discreet=self._guard.discreet):
+        with (
+            recorded_failures(self._guard, self.name),
+            translated(f"lane {self.name}: releasing", discreet=self._guard.discreet),
+        ):
             self._releasing.run(self._connection)
         self._guard.passed(self.position)
 
@@ -199,22 +198,6 @@ class Lane:
         """Cancel what is staged ahead: a span that waits for tables would block the process that has to read."""
         if self.stage is not None:
             self.stage.ask([])
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Have the guard record a failure inside."""
-        try:
-            yield
-        except SurelaneError as error:
-            self._guard.epoch_failed(error, lost_target=may_blame(error))
-            raise
-        except MemoryError as error:
-            gone = OutOfMemory(f"lane {self.name}: not enough memory for the epoch")
-            self._guard.epoch_failed(gone, lost_target=False)
-            raise gone from error
-        except Exception as error:
-            self._guard.unforeseen(error)
-            raise
 
     def _begin(self, number: int, planned: Span, steps: Steps) -> bool:
         """Finish the epoch before, and release messages. Returns whether the target has this epoch already."""
@@ -313,7 +296,7 @@ class Lane:
         self._guard.doing(Activity.SERVER)
         check_alive(self._connection, f"lane {self.name}: epoch {number}")
         self._guard.record_target_contact()
-        self._prune()
+        self._epochs.prune()
 
     def _write(
         self,
@@ -437,47 +420,15 @@ class Lane:
             self._metrics.quarantined(reason)
         if record.plan in FALLBACKS:
             self._metrics.fallback(record.plan)
-        log.info(
-            "epoch",
-            lane=self.name,
-            epoch=record.epoch,
-            generation=record.generation,
-            end=record.span.end.nested(),
-            plan=record.plan,
-            **{name: count for name, count in record.counts.as_dict().items() if count},
-            ms={step: round(seconds * 1000, 1) for step, seconds in done.steps.items()},
-        )
-
-    def _prune(self) -> None:
-        """Prune, also at a process' first epoch: one that restarts often may never reach PRUNE_EVERY_EPOCHS."""
-        self._until_prune -= 1
-        if self._until_prune < 0:
-            self._until_prune = PRUNE_EVERY_EPOCHS - 1
-            with translated(f"lane {self.name}: pruning the ledger"), self._connection.begin():
-                self._ledger.prune(self._connection)
+        log_epoch(record, done.steps, plan=record.plan)
 
     def _is_applied(self, planned: Span) -> bool:
         """Whether the target has this epoch. A new checkpoint begins at the position: what it plans is not applied."""
         return self.read == planned.end and planned.start not in (self.read, self.position)
 
     def _skip_epoch(self, number: int, consumed: int) -> None:
-        """Count an epoch that the target has already as duplicate, in a separate ledger row."""
-        counts = Counts(consumed=consumed, duplicate=consumed)
-        last = self._last
-        record = EpochRecord(
-            lane=self.name,
-            generation=self._generation,
-            epoch=number,
-            span=last.span,
-            read_end=last.read_end,
-            counts=counts,
-            last=last.last,
-        )
-        with translated(f"lane {self.name}: epoch {number}"), self._connection.begin():
-            self._ledger.hold(self._connection, self._generation)
-            self._ledger.record(self._connection, record)
-        self._unpublished = _Unpublished(record, {}, np.empty(0, np.float64))
-        self._last = record
+        self._last = self._epochs.skip(number, self._last, consumed)
+        self._unpublished = _Unpublished(self._last, {}, np.empty(0, np.float64))
         self.publish()
 
     def _check_continuity(self, number: int, last: EpochRecord | None, planned: Span) -> None:

@@ -69,4 +69,4 @@ class LedgerTables:
 
 def lanes_of(column: ColumnElement[str], lane: str, *, several: bool) -> ColumnElement[bool]:
     """Condition for rows of `lane`; with `several` (`source.order: partition`) of its lanes `<lane>.<partition>`."""
-    return column.startswith(f"{lane}.", autoescape=True) if several else column == lane
+    return column.regexp_match(f"^{lane}[.][0-9]+$") if several else column == lane

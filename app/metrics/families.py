@@ -76,6 +76,20 @@ class Families:
             "held_messages",
             "Messages read that wait for the rest of their source transaction or a changed key, or for another topic",
         )
+        self.query_rows = counter("query_rows", "Rows of a query's result that its epochs have written", "change")
+        self.query_unsent = gauge("query_unsent_epochs", "Epochs whose rows are committed and wait for Kafka")
+        self.query_state_rows = gauge("query_state_rows", "Keys in the state of a query")
+        self.query_state_bytes = gauge("query_state_memory_bytes", "Memory that the state of a query takes")
+        self.query_state_commit = gauge(
+            "query_state_commit_seconds", "How long the last epoch of a query took to write its state, all partitions"
+        )
+        self.query_state_load = gauge(
+            "query_state_load_seconds",
+            "How long the last epoch of a query took to open its state, all partitions; 0 for state in memory",
+        )
+        self.query_watermark = gauge(
+            "query_watermark_timestamp_seconds", "Watermark of a query, Unix time: older event times are late"
+        )
         self.lag_messages = gauge(
             "lag_messages", "Offsets between the position and the topic's end", "topic", "partition"
         )

@@ -99,6 +99,28 @@ class LaneMetrics:
         """Count a span that the driver processes though tasks could have staged it."""
         self._families.for_driver.labels(self._lane, reason.value).inc()
 
+    def query_rows(self, upserted: int, deleted: int) -> None:
+        """Count rows of a query's result that an epoch has written."""
+        self._families.query_rows.labels(self._lane, "upserted").inc(upserted)
+        self._families.query_rows.labels(self._lane, "deleted").inc(deleted)
+
+    def set_query_unsent(self, batches: int) -> None:
+        """Set how many epochs of rows wait for Kafka."""
+        self._families.query_unsent.labels(self._lane).set(batches)
+
+    def set_query_state(
+        self, *, rows: int, memory_bytes: int, commit_seconds: float, load_seconds: float, watermark: float | None
+    ) -> None:
+        """Set the state of a query: keys, bytes in memory, seconds that its last epoch took to write it and to find it,
+        and the watermark as Unix time."""
+        families = self._families
+        families.query_state_rows.labels(self._lane).set(rows)
+        families.query_state_bytes.labels(self._lane).set(memory_bytes)
+        families.query_state_commit.labels(self._lane).set(commit_seconds)
+        families.query_state_load.labels(self._lane).set(load_seconds)
+        if watermark is not None:
+            families.query_watermark.labels(self._lane).set(watermark)
+
     def set_lag(self, messages: Mapping[TopicPartition, int], seconds: float | None) -> None:
         """Set the offsets still to apply, and the age of the oldest one; None when it is unknown."""
         for tp, count in messages.items():

@@ -8,17 +8,21 @@ PREFIX = "surelane"
 LANE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 #: a number as `str` writes it: a gid with another spelling is foreign
 _NUMBER = r"(?:0|[1-9][0-9]*)"
-_GID = re.compile(rf"{PREFIX}:({LANE_NAME.pattern}(?:\.{_NUMBER})?):({_NUMBER}):({_NUMBER})")
+#: a query of a lane is the lane `<lane>.<query>`; a partition of one is `<lane>.<number>`
+QUERY_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_PARTITION = re.compile(rf"\.{_NUMBER}$")
+_GID = re.compile(rf"{PREFIX}:({LANE_NAME.pattern}(?:\.(?:{_NUMBER}|{QUERY_NAME.pattern}))?):({_NUMBER}):({_NUMBER})")
 
 
 def configured(lane: str) -> str:
-    """The configuration's `lane` of a lane, which with `order: partition` is `<lane>.<partition>`."""
-    return lane.partition(".")[0]
+    """The configuration's lane, or its query, that a lane belongs to: with `order: partition` the lanes of a
+    configuration are `<lane>.<partition>`."""
+    return _PARTITION.sub("", lane)
 
 
 @dataclass(frozen=True, order=True)
 class Gid:
-    """`surelane:<lane>:<generation>:<epoch>`; Postgres allows 199 bytes, this needs at most 130."""
+    """`surelane:<lane>:<generation>:<epoch>`; Postgres allows 199 bytes, this needs at most 150."""
 
     lane: str
     generation: int

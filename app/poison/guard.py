@@ -193,6 +193,10 @@ class Guard:
         sizes = [one.span.size for one in self._suspects if one.stage is AttemptStage.MEMORY]
         return -(-min(sizes) // FAN_OUT) if sizes else self._fitting
 
+    def condemned(self) -> list[Suspect]:
+        """The suspects that have failed as often as they may."""
+        return [one for one in self._suspects if self.condemns(one)]
+
     def newest_generation(self) -> int:
         """The generation of the last recorded attempt, 0 for none. A claim has to exceed it, also when a restored
         target does not know it any more."""

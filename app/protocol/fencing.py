@@ -20,7 +20,7 @@ from app.ledger.removed_topics import RemovedTopics
 from app.ledger.shadow_copies import ShadowCopies
 from app.ledger.stop_orders import StopOrders
 from app.ledger.store import FROM_LEDGER, Ledger
-from app.model.epoch import EpochRecord
+from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import configured
 from app.model.offsets import Offsets, TopicPartition
 from app.protocol.participant import Participant
@@ -96,11 +96,14 @@ def open_writers(
     *,
     anew: bool = False,
     removed: Collection[TopicPartition] = (),
+    has_state: bool = False,
 ) -> Opened:
     """Open all lanes that share one checkpoint. `begin`: where partitions start that the ledger has no position of.
     `anew`: use a new checkpoint: for epochs that end elsewhere than those that the present one has planned, or for
     partitions that were added and start behind offset 0, where Spark takes the present one's to start. `removed`:
-    partitions that are not read any more, which needs a new checkpoint, too; their position is kept."""
+    partitions that are not read any more, which needs a new checkpoint, too; their position is kept. `has_state`:
+    whether the checkpoint has more than positions: then Diverged is raised where a new one would be made for a lane
+    that has applied something."""
     name = configured(writers[0].name)
     identity = checkpoint.identity()
     _check_lane(identity, name, checkpoint.location)
@@ -114,6 +117,12 @@ def open_writers(
     how = {writer.name: _decide(writer, planned) for writer in writers}
     ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned, removed).items()}
     log.info("start", **{name: start.value for name, start in how.items()})
+    if has_state and any(how[writer.name] is Start.RESUME and _has_applied(writer) for writer in writers):
+        raise Diverged.state_lost(
+            f"lane {name}: its table is ahead of the state in checkpoint {checkpoint.location}, or that is gone. "
+            "Nothing was changed",
+            lane=name,
+        )
     if identity is None or any(start in (Start.RESUME, Start.FIRST) for start in how.values()):
         if not checkpoint.is_empty():
             log.warning("checkpoint put aside", moved_to=checkpoint.archive())
@@ -193,6 +202,12 @@ def _lock(writer: Writer, connection: Connection) -> None:
         if time.monotonic() > deadline:
             raise Unreachable(f"lane {writer.name}: backend {holder} keeps the lane's lock")
         time.sleep(TRY_SECONDS)
+
+
+def _has_applied(writer: Writer) -> bool:
+    """Whether the ledger has a row of an epoch."""
+    last = _last(writer)
+    return last is not None and last.epoch != GENESIS
 
 
 def _planned(checkpoint: Checkpoint) -> Planned | None:

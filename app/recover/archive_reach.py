@@ -13,9 +13,18 @@ def archive_readers(settings: Settings, partitions: Iterable[TopicPartition]) ->
     config = settings.archive
     if config is None:
         return {}
-    lanes = {tp: settings.lane_of(tp) for tp in partitions}
+    lanes = archiving_lanes(settings, partitions)
     readers = {lane: ArchiveReader(Path(config.path), lane) for lane in set(lanes.values())}
     return {tp: readers[lane] for tp, lane in lanes.items()}
+
+
+def archiving_lanes(settings: Settings, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
+    """The lane that archives each partition. That of a query may have a lane for each partition, with a folder each."""
+    if settings.query is None or settings.archive is None:
+        return {tp: settings.lane_of(tp) for tp in partitions}
+    root, lane = Path(settings.archive.path), settings.archiving_lane
+    own = {tp: f"{lane}.{tp.partition}" for tp in partitions}
+    return {tp: name if (root / name).is_dir() else lane for tp, name in own.items()}
 
 
 def archive_reach(settings: Settings, position: Offsets) -> Offsets:

@@ -43,7 +43,7 @@ def compare(old: Mapping[str, Any], new: Mapping[str, Any], allowed: Collection[
             found.append(ItemResult(item=item, compatibility=Compatibility.SAME))
         else:
             found += _RULES.get(item, _unknown)(item, before, after)
-    return [_allowed(one) if one.item in allowed else one for one in found]
+    return [allow(one) if one.item in allowed else one for one in found]
 
 
 def blocking_text(results: Iterable[ItemResult]) -> str:
@@ -51,7 +51,8 @@ def blocking_text(results: Iterable[ItemResult]) -> str:
     return "; ".join(f"{one.item}: {one.why}" for one in results if one.blocks)
 
 
-def _allowed(one: ItemResult) -> ItemResult:
+def allow(one: ItemResult) -> ItemResult:
+    """The item with its loss accepted; nothing else can be."""
     if one.compatibility is not Compatibility.LOSES:
         return one
     return ItemResult(item=one.item, compatibility=Compatibility.COMPATIBLE, why=f"accepted: {one.why}")

@@ -17,8 +17,10 @@ from app.db.sqlstate import translated
 from app.errors import Refused
 from app.installation import version
 from app.ledger.migrations import current_revision
+from app.ledger.query_states import QueryStates
 from app.ledger.store import Ledger
 from app.model.last import nested
+from app.model.state_store import StateStore
 from app.poison.guard_database import guard_engine
 from app.poison.guard_overview import overview
 from app.quarantine.parked_keys import ParkedKeys
@@ -91,7 +93,15 @@ def picture_in(connection: Connection, settings: Settings, name: str) -> Savepoi
         configuration=_configuration(settings),
         items=items(settings),
         versions=versions,
+        state=_states(connection, settings),
     )
+
+
+def _states(connection: Connection, settings: Settings) -> dict[str, list[StateStore]]:
+    """Of the configuration's queries that have a state."""
+    states = QueryStates(settings.target.db_schema)
+    found = {name: states.find(connection, settings.of_query(name).lane) for name in settings.queries}
+    return {name: stores for name, stores in found.items() if stores}
 
 
 def _lane(connection: Connection, settings: Settings, position: LanePosition, suspects: int) -> SavedLane:

@@ -1,11 +1,12 @@
 """The values of a savepoint, and their JSON."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from app.model.offsets import Offsets
+from app.model.state_store import StateStore
 from app.snapshot.manifest import LanePosition
 
 #: of the file; a program refuses a newer one
@@ -82,8 +83,8 @@ class Savepoint:
     snapshot: tuple[str, str] | None = None
     #: whether the lane has made it by itself, see `savepoints.every`
     periodic: bool = False
-    #: names and schemas of keyed state
-    state: Mapping[str, Any] = field(default_factory=dict)
+    #: names and schemas of the state that the lane's queries have, by query
+    state: Mapping[str, Sequence[StateStore]] = field(default_factory=dict)
 
     @property
     def position(self) -> Offsets:
@@ -106,7 +107,7 @@ class Savepoint:
             "versions": vars(self.versions),
             "snapshot": None if self.snapshot is None else {"name": self.snapshot[0], "sums": self.snapshot[1]},
             "periodic": self.periodic,
-            "state": dict(self.state),
+            "state": {query: [one.as_json() for one in stores] for query, stores in self.state.items()},
         }
 
     @classmethod
@@ -127,5 +128,5 @@ class Savepoint:
             versions=Versions(**plain["versions"]),
             snapshot=None if snapshot is None else (snapshot["name"], snapshot["sums"]),
             periodic=plain["periodic"],
-            state=plain["state"],
+            state={query: [StateStore.of(one) for one in stores] for query, stores in plain["state"].items()},
         )

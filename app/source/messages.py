@@ -48,10 +48,9 @@ class TaskMessages:
 
     def epoch(self, span: Span) -> pa.Table:
         """Every row of an epoch. Begins to read the next one ahead, where one is foreseen."""
+        if self._ahead is not None and self._ahead[0] != span:
+            self.read_nothing()
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] != span:
-            self._pool.cancel(ahead[1], nothing)
-            ahead = None
         rows = self._read(span, ahead[1] if ahead else None)
         if not self._is_suspicious() and (spans := self._foresee(span, span.end)):
             self._ahead = (spans[0], self._pool.read(self._lane, ranges_of(spans[0], self._known)))
@@ -66,10 +65,11 @@ class TaskMessages:
         kept = [StoredMessage.of(one) for one in messages]
         return _table(self._answer(self._pool.decode(self._lane, kept)))
 
-    def close(self) -> None:
-        """Cancel what is read ahead."""
-        if self._ahead is not None:
-            self._pool.cancel(self._ahead[1], nothing)
+    def read_nothing(self) -> None:
+        """Cancel what is read ahead: the next epoch is staged, or there is none."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            self._pool.cancel(ahead[1], nothing)
 
     def _read(self, span: Span, attempt: StageAttempt | None = None) -> pa.Table:
         found = self._answer(attempt or self._pool.read(self._lane, ranges_of(span, self._known)))

@@ -1,10 +1,11 @@
 """The streaming query: Spark's Kafka source cuts the topics into epochs, and the query calls back with each."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from app.config.settings import Settings, SourceSettings
 from app.kafka.security import java_options
@@ -29,15 +30,27 @@ def start_query(
 
     `most`: limit of an epoch's messages.
     """
+    rows = kafka_stream(spark, settings.source, start, most)
+    return begun(rows.writeStream.foreachBatch(on_epoch), settings, until_caught_up=until_caught_up)
+
+
+def kafka_stream(
+    spark: SparkSession, source: SourceSettings, start: Offsets, most: int, topics: Sequence[str] = ()
+) -> DataFrame:
+    """The messages of these topics, or of all that the source has, as a stream that begins at `start`."""
+    begin = start.only({tp for tp in start if tp.topic in topics}) if topics else start
     options = {
-        **client_options(settings.source),
+        **client_options(source),
         "maxOffsetsPerTrigger": str(most),
-        "startingOffsets": start.to_json(),
-        **_subscription(settings),
+        "startingOffsets": begin.to_json(),
+        **({"subscribe": ",".join(topics)} if topics else _subscription(source)),
     }
-    rows = spark.readStream.format("kafka").options(**options).load()
-    writer = rows.writeStream.foreachBatch(on_epoch)
-    writer = writer.option("checkpointLocation", settings.checkpoint).queryName(_query_name(settings.lane))
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def begun(writer: DataStreamWriter, settings: Settings, *, until_caught_up: bool) -> StreamingQuery:
+    """Start the query on the lane's checkpoint."""
+    writer = writer.option("checkpointLocation", settings.checkpoint).queryName(query_name(settings.lane))
     if until_caught_up:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=settings.epoch.trigger).start()
@@ -49,10 +62,10 @@ def client_options(source: SourceSettings) -> dict[str, str]:
     return {**DEFAULT_OPTIONS, **source.options, **java_options(source.security), **FIXED_OPTIONS, **own}
 
 
-def _subscription(settings: Settings) -> dict[str, str]:
-    source = settings.source
+def _subscription(source: SourceSettings) -> dict[str, str]:
     return {"subscribe": ",".join(source.topics)} if source.topics else {"subscribePattern": str(source.topic_pattern)}
 
 
-def _query_name(lane: str) -> str:
+def query_name(lane: str) -> str:
+    """Spark's name of the query."""
     return re.sub(r"\W", "_", lane)

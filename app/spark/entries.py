@@ -9,14 +9,20 @@
 
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.errors import Diverged
-from app.model.offsets import Offsets, Span
+from app.model.offsets import Offsets, Span, TopicPartition
 
 IDENTITY_FILE = "surelane.json"
 #: complete when IDENTITY_FILE is missing; else perhaps partial
 NEW_IDENTITY_FILE = "surelane.json.new"
+#: separates a topic and the number of its source; no topic's name has it
+_NTH = "#"
+#: line of a source that has no offsets yet
+_NO_OFFSETS = "-"
 #: first line of Spark's offsets/N that this code understands
 LOG_VERSION = "v1"
 
@@ -81,6 +87,11 @@ class Entries(ABC):
         start = self._end(epoch - 1) if epoch > 0 else self._start()
         return Span(start=Offsets.of({tp: start.get(tp, 0) for tp in end}), end=end)
 
+    def options(self, epoch: int) -> dict[str, str]:
+        """Spark's options that the planned `epoch` fixed, of the state among others."""
+        lines = (self._read(f"offsets/{epoch}") or "").splitlines()
+        return {str(name): str(value) for name, value in json.loads(lines[1])["conf"].items()} if len(lines) > 1 else {}
+
     def _start(self) -> Offsets:
         identity = self.identity()
         if identity is None:
@@ -90,13 +101,35 @@ class Entries(ABC):
     def _end(self, epoch: int) -> Offsets:
         text = self._read(f"offsets/{epoch}")
         lines = text.splitlines() if text else []
-        if len(lines) != 3 or lines[0] != LOG_VERSION:
+        if len(lines) < 3 or lines[0] != LOG_VERSION:
             identity = self.identity()
             raise Diverged.checkpoint_damaged(
                 f"checkpoint {self.location}: offsets/{epoch} is missing or not of Spark's format {LOG_VERSION}",
                 lane=identity.lane if identity else None,
             )
-        return Offsets.from_json(lines[2])
+        return by_source([Offsets.from_json(line) for line in lines[2:] if line != _NO_OFFSETS])
+
+
+def by_source(each: Sequence[Offsets]) -> Offsets:
+    """The offsets of a query's sources. Sources of one topic read it separately: a topic that the n-th of them reads is
+    `<topic>#<n - 1>` from the second on; no topic of Kafka has such a name."""
+    seen: Counter[str] = Counter()
+    found: dict[TopicPartition, int] = {}
+    for one in each:
+        for tp, offset in one.items():
+            found[TopicPartition(named(tp.topic, seen[tp.topic]), tp.partition)] = offset
+        seen.update({tp.topic for tp in one})
+    return Offsets.of(found)
+
+
+def named(topic: str, before: int) -> str:
+    """The name of a topic in positions, for a source before which so many read it."""
+    return f"{topic}{_NTH}{before}" if before else topic
+
+
+def topic_of(name: str) -> str:
+    """The topic of Kafka behind a name in positions."""
+    return name.partition(_NTH)[0]
 
 
 def _parsed(text: str | None) -> CheckpointIdentity | None:

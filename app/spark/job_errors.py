@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, SurelaneError, Unreachable
+from app.errors import Diverged, JobFailed, MessagesGone, SparkFailed, SparkGone, StateUnfit, SurelaneError, Unreachable
 from app.spark.causes import JvmCause, causes_of
 
 
@@ -22,6 +22,7 @@ class ErrorKind(enum.Enum):
     GONE = enum.auto()  #: Kafka no longer has the offsets
     DAMAGED = enum.auto()  #: a file of the checkpoint is not what was written
     OTHER_QUERY = enum.auto()  #: a second query writes to the checkpoint
+    STATE_UNFIT = enum.auto()  #: the checkpoint has the state of another query, or of an earlier one
     KAFKA_AWAY = enum.auto()
     SURROUNDINGS = enum.auto()  #: the machine, or the job's end: no message is to blame
     ROW = enum.auto()
@@ -39,6 +40,14 @@ _NO_RECORD = ("java.util.concurrent.TimeoutException", "org.apache.spark.sql.kaf
 _UNRESOLVED = ("org.apache.kafka.common.config.ConfigException", "No resolvable bootstrap urls")
 DAMAGED = "org.apache.hadoop.fs.ChecksumException"
 OTHER_QUERY = ("CONCURRENT_STREAM_LOG_UPDATE", "CONCURRENT_QUERY")
+STATE_UNFIT = (
+    "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_INVALID_VALUE_SCHEMA_EVOLUTION",
+    "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE",
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
+    "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
+)
 #: in a task; memory is not among them: a large message may exhaust it
 _SURROUNDINGS = (
     "java.io.IOException",
@@ -106,6 +115,14 @@ def _error(causes: Sequence[JvmCause], text: str) -> SurelaneError:
         case ErrorKind.OTHER_QUERY:
             # An older writer that was frozen may run again: opening anew asks the target which one is fenced.
             return SparkFailed(f"another query writes to this checkpoint: {text}")
+        case ErrorKind.STATE_UNFIT:
+            assert cause is not None, "it was found by one"
+            return StateUnfit(
+                f"the state in the checkpoint does not fit what the query computes now ({cause.condition}). Nothing "
+                "was changed",
+                hint="put the SQL or the function back that the state is of; or surelane state rebuild <query>, which "
+                "computes the result anew",
+            )
         case ErrorKind.KAFKA_AWAY:
             return Unreachable(f"Kafka does not answer Spark: {text}")
         case ErrorKind.ROW:
@@ -119,6 +136,8 @@ def _kind(cause: JvmCause) -> ErrorKind | None:
     name, classes = cause.classes[0], set(cause.classes)
     if OFFSETS_GONE in classes or (name == KAFKA_STATE[0] and cause.condition.startswith(KAFKA_STATE[1])):
         return ErrorKind.GONE
+    if cause.condition in STATE_UNFIT:
+        return ErrorKind.STATE_UNFIT
     if not classes.isdisjoint(KAFKA_AWAY) or _is_no_record(cause) or _is_unresolved(cause):
         return ErrorKind.KAFKA_AWAY
     return _of_a_task(cause, classes) if cause.in_task else _of_the_driver(cause, classes)

@@ -38,6 +38,8 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     #: quoted, in the order of a line's values
     columns: tuple[str, ...]
     clearing: Clearing
+    #: whether source time and position precede each line
+    stamped: bool = False
 
 
 #: by layout text: the table for its lines; None: its changes are left out

@@ -183,6 +183,8 @@ class Stager:
             for index, lines in enumerate(whole.last_lines):
                 table = tables.get(whole.layouts[index].text)
                 if table is not None and len(lines):
+                    if table.stamped:
+                        lines = compute.binary_join_element_wise(whole.last_stamps[index], lines, "\t")
                     copied[index] = self._copy_lines(table, CopyLines(lines))
         return copied
 

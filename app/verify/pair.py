@@ -59,6 +59,8 @@ class Half:
     #: in the order of the pair's key
     key: tuple[KeyColumn, ...]
     columns: tuple[str, ...]
+    #: condition for the rows that are compared
+    only: str = "true"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,8 @@ class Pair:
     hidden: frozenset[str] = frozenset()
     #: columns of either side that are not compared
     left_out: tuple[str, ...] = ()
+    #: column of the target, and of a copy of it, that marks deleted rows; None: they are gone
+    soft_delete: str | None = None
 
     @cached_property
     def halves(self) -> tuple[Half, Half]:
@@ -90,10 +94,16 @@ class Pair:
                     for name, type_ in zip(self.key, types, strict=True)
                 ),
                 tuple(here[name] for name, _ in self.columns),
+                self._only(table),
             )
             for table, here in sides
         )
         return target, other
+
+    def _only(self, table: TargetTable) -> str:
+        """Rows that are marked as deleted count as absent."""
+        column = self.soft_delete
+        return "true" if column is None or column not in table.by_name else f"{quoted(column)} is null"
 
     def __str__(self) -> str:
         return str(self.target)

@@ -79,6 +79,7 @@ class Pairing:
         self._config, self._choice = settings.target, choice
         self._routes = Routes(settings.target.tables)
         self._columns = TableRules(settings.target.columns, _PATTERN)
+        self._soft_delete = TableRules(settings.target.soft_delete, _PATTERN)
         self._redaction = Redaction(settings.guard.redact)
         choice.takes(("", ""))  # raises for an invalid pattern before anything is read
 
@@ -166,7 +167,17 @@ class Pairing:
             key=mine.key,
             hidden=self._hidden(columns, source),
             left_out=tuple(dict.fromkeys(alone)),
+            soft_delete=self._marker(mine, source),
         )
+
+    def _marker(self, mine: TargetTable, source: Name) -> str | None:
+        """The column that marks deleted rows; of a copy, whose schema is not the source's, by the table's name."""
+        found = self._soft_delete.of(*source)
+        if found is None and self._choice.is_copy:
+            rules = self._config.soft_delete.items()
+            named = (one for rule, one in rules if pattern(rule.partition(".")[2]).fullmatch(mine.name))
+            found = next((one for one in named if one.column in mine.by_name), None)
+        return None if found is None else found.column
 
     def _hidden(self, columns: Sequence[tuple[str, str]], source: Name) -> frozenset[str]:
         """Redacted columns. Redaction names the source's columns; for a copy of the target the source table is unknown,

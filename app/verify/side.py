@@ -67,7 +67,7 @@ class DatabaseSide:
         sql = (  # names are quoted, values are literals
             f"select coalesce({part}, 0), count(*),"  # noqa: S608
             f" sum(('x' || left(md5(convert_to({row}, 'UTF8')), 16))::bit(64)::bigint)"
-            f" from {half.table} where {box.where(half.key)} group by 1"
+            f" from {half.table} where ({box.where(half.key)}) and {half.only} group by 1"
         )
         found = [Sum()] * (len(bounds) + 1)
         for number, count, total in self._rows(sql):
@@ -80,7 +80,7 @@ class DatabaseSide:
         fractions = ", ".join(str(n / parts) for n in range(1, parts))
         sql = (
             f"select percentile_disc(array[{fractions}]::float8[]) within group (order by {column.ordered})::text[]"  # noqa: S608
-            f" from {half.table} where {box.where(half.key)}"
+            f" from {half.table} where ({box.where(half.key)}) and {half.only}"
         )
         (row,) = self._rows(sql)
         return list(dict.fromkeys(value for value in row[0] or () if value not in (None, box.intervals[at].low)))
@@ -99,7 +99,8 @@ class DatabaseSide:
         hashes = ", ".join(f"md5(convert_to({text}, 'UTF8'))" for text in texts)
         each = zip(texts, hidden, strict=True)
         shown = ", ".join("null" if out else f"left({text}, {SHOWN_CHARACTERS + 1})" for text, out in each)
-        sql = f"select array[{key}], array[{hashes}], array[{shown}]::text[] from {half.table} where {where}"  # noqa: S608
+        found = f"select array[{key}], array[{hashes}], array[{shown}]::text[] from {half.table}"  # noqa: S608
+        sql = f"{found} where ({where}) and {half.only}"  # names are quoted, values are literals
         return [(tuple(row[0]), Row(tuple(row[1]), tuple(row[2]))) for row in self._rows(sql)]
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:

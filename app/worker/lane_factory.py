@@ -65,11 +65,11 @@ def add_writers(
     partitions: list[TopicPartition],
     watch: Link,
     metrics: Mapping[str, LaneMetrics],
-    pool: Pool,
+    pool: Pool | None,
     who: str = "surelane",
 ) -> None:
-    """Add a writer for each lane that has none yet: one for everything, or one for each partition. `who`: prefix of
-    the sessions' application_name."""
+    """Add a writer for each lane that has none yet: one for everything, or one for each partition. `pool`: None
+    for a query, which has no archive; `who`: prefix of the sessions' application_name."""
     target = settings.target
     at_target, at_guard = _lookers(settings, who)
     for name, partition in _lanes(settings, partitions).items():
@@ -78,7 +78,7 @@ def add_writers(
             sessions = Sessions(engine, at_target)
             guard, more = _guard(settings, name, watch, metrics[name], at_guard, who)
             ledger, quarantine = Ledger(target.db_schema, name), Quarantine(target.db_schema, name)
-            archive = make_archive(settings, name, pool)
+            archive = None if pool is None else make_archive(settings, name, pool)
             writers[name] = LaneWriter(
                 name=name,
                 engine=engine,
@@ -154,7 +154,9 @@ def make_lane(
     paused = PausedTables(
         TablePauses(target.db_schema, writer.name), Routes(target.tables), quarantine, settings.limits.parked_messages
     )
-    keeping = QuarantineWriter(writer.name, writer.generation, quarantine, writer.guard, _rules(settings.guard), paused)
+    keeping = QuarantineWriter(
+        writer.name, writer.generation, quarantine, writer.guard, quarantine_rules(settings.guard), paused
+    )
     writer.release_wanted.set()  # requests may be left from a time when no lane ran
     releasing = QuarantineReleases(
         writer.generation,
@@ -171,7 +173,7 @@ def make_lane(
         writer.generation,
         writer.connection,
         writer.ledger,
-        _committer(settings.mode, writer, publish),
+        make_committer(settings.mode, writer, publish),
         applier,
         writer.guard,
         keeping,
@@ -264,7 +266,7 @@ def check_total(partitions: Iterable[TopicPartition]) -> None:
         )
 
 
-def _committer(mode: CommitMode, writer: LaneWriter, publish: Callable[[], None]) -> Committer:
+def make_committer(mode: CommitMode, writer: LaneWriter, publish: Callable[[], None]) -> Committer:
     if mode is CommitMode.TWO_PHASE:
         return TwoPhase(writer.prepared(), writer.others, publish)
     assert writer.connection is not None, "just opened"
@@ -294,7 +296,7 @@ def _lookers(settings: Settings, who: str) -> tuple[Looker, Looker]:
     return at_target, at_target if url is None else Looker(make_engine(url, None, name))
 
 
-def _rules(config: GuardSettings) -> Rules:
+def quarantine_rules(config: GuardSettings) -> Rules:
     return Rules(
         policy=SkipPolicy(config.on_skip, config.on_skip_tables),
         redaction=Redaction(config.redact),

@@ -6,11 +6,16 @@ from app.jars import jars
 from app.java import java_home
 from app.spark.jvm import Jvm, start_jvm
 from app.spark.session_options import options
+from app.spark.state_options import state_options
 
 
 def start_lanes_jvm(settings: Settings) -> Jvm:
     """Start the JVM with the jars of its source, without the environment variables that may contain secrets."""
     home, config = java_home(), settings.spark
     more = jars("msk") if settings.source.security.protocol is SecurityProtocol.MSK_IAM else []
-    spark_options = options(settings.lane, config.master, config.conf, home, jars("spark"), more=more)
+    query = settings.query
+    conf = config.conf if query is None else {**state_options(query), **config.conf}
+    spark_options = options(
+        settings.lane, config.master, conf, home, jars("spark"), more=more, computes=query is not None
+    )
     return start_jvm(spark_options, home, hidden=variables_with_secrets(settings))

@@ -4,8 +4,9 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
+from functools import partial
 from types import FrameType
 
 import structlog
@@ -39,7 +40,8 @@ from app.spark.session import make_session, stop_session
 from app.supervisor.link import Link
 from app.worker.lane_factory import make_pool
 from app.worker.lane_writer import LaneWriter
-from app.worker.streaming_run import StopRequested, StreamingRun
+from app.worker.spark_run import SparkRun, StopRequested
+from app.worker.streaming_run import StreamingRun
 
 log = structlog.get_logger()
 
@@ -95,7 +97,7 @@ def run(
 
 
 class RetryLoop:
-    """Repeats StreamingRun; owns what outlives one run. Tests use it with their own Spark session."""
+    """Repeats StreamingRun, or QueryRun; owns what outlives one run. Tests use it with their own Spark session."""
 
     def __init__(
         self,
@@ -121,24 +123,38 @@ class RetryLoop:
 
     def keep_running(self) -> None:
         """Run, and run again after each failure that a retry may resolve."""
+        if self._settings.query is not None:
+            self._keep_running(self._query_run)
+            return
         with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
             pool.on_death = self._stage_died
             pool.start()
-            self._keep_running(pool)
+            self._keep_running(partial(self._streaming_run, pool))
 
-    def _keep_running(self, pool: Pool) -> None:
+    def _streaming_run(self, pool: Pool) -> SparkRun:
+        return StreamingRun(
+            self._settings,
+            self._spark,
+            self._writers,
+            self._health,
+            self._metrics,
+            self._link,
+            self._death,
+            pool,
+            self._removable,
+        )
+
+    def _query_run(self) -> SparkRun:
+        # lanes do not need what it imports
+        from app.worker.query_run import QueryRun
+
+        return QueryRun(
+            self._settings, self._spark, self._writers, self._health, self._metrics, self._link, self._death
+        )
+
+    def _keep_running(self, make: Callable[[], SparkRun]) -> None:
         while not self._stop.is_set():
-            running = StreamingRun(
-                self._settings,
-                self._spark,
-                self._writers,
-                self._health,
-                self._metrics,
-                self._link,
-                self._death,
-                pool,
-                self._removable,
-            )
+            running = make()
             try:
                 with spark_errors(), running:
                     running.run(self._stop, until_caught_up=self._until_caught_up)

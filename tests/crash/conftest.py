@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.cases import matrix, sample
+from tests.crash.killing import FULL_KILLS, KILLS
 from tests.fix_proxy import Proxy, proxy_to
 from tests.fix_target import TEMPLATE, Target, make_target
 from tools.devstack import Kafka, Postgres, Stack
@@ -37,6 +38,12 @@ def _seed(config: pytest.Config) -> int:
 def seed(pytestconfig: pytest.Config) -> int:
     """What `--seed` says."""
     return _seed(pytestconfig)
+
+
+@pytest.fixture
+def kills(pytestconfig: pytest.Config) -> int:
+    """Kills of a case of `killed_at`."""
+    return FULL_KILLS if pytestconfig.getoption("--full-matrix", default=False) else KILLS
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,8 +109,9 @@ def test_a_lane_is_scraped_and_every_rule_and_every_query_has_an_answer(
         eventually(lambda: prometheus.ask(fresh), 60, "its messages to be seen")
         eventually(lambda: all(map(prometheus.ask, recorded())), 60, "every recording rule to have a value")
         lane = json.dumps({"lane": target.lane})
-        assert prometheus.ask("sum by (lane) (surelane_messages_total)") == {lane: 81}
-        assert prometheus.ask("sum by (lane) (lane:surelane_quarantined:sum)") == {lane: 1}
+        for what, count in (("surelane_messages_total", 81), ("lane:surelane_quarantined:sum", 1)):
+            scraped = partial(prometheus.ask, f"sum by (lane) ({what})")
+            eventually(lambda found=scraped, count=count: found() == {lane: count}, 60, f"{what} to be {count}")
         eventually(lambda: not unanswered(prometheus, QUIET), 60, "every query of the dashboard to have an answer")
 
         assert {rule["name"] for rule in prometheus.rules()} == {*recorded(), *(alert.name for alert in alerts())}

@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 
 from app.config.settings import EpochSettings, SourceSettings, StageSettings
 from app.dispatch import lending
+from app.dispatch.lane_stage import PAUSE_EPOCHS
 from app.dispatch.pool import Pool
 from app.errors import Fenced
 from app.kafka.broker import Broker
@@ -219,6 +220,21 @@ def test_spans_for_the_driver_are_counted(lane: MakeLane, target: Target, topic:
     made.run_until_caught_up()
     counted = {one: metric(made, "surelane_stage_for_driver_total", reason=one) for one in ForDriver}
     assert counted == {one: 1 if one in (ForDriver.IRREGULAR, ForDriver.PAUSED) else 0 for one in ForDriver}
+    questions(target, topic)
+
+
+def test_nothing_stays_in_flight_after_epochs_that_the_driver_read(
+    lane: MakeLane, target: Target, topic: Topic, pools: list[Pool]
+) -> None:
+    """The driver reads ahead while it reads; the first epoch that is staged again makes that obsolete."""
+    target.create(FLAT)
+    topic.send([*inserts(3), Debezium().truncate(FLAT), *inserts(5 * (PAUSE_EPOCHS + 4))])
+    made = lane("two-phase", epoch={"max_messages": 5}, stage={"tasks": 1}, target={"on_truncate": "apply"})
+    made.start()
+    made.until_caught_up(topic)
+    assert pools[-1].in_flight().spans == ()
+    assert metric(made, "surelane_stage_for_driver_total", reason=ForDriver.PAUSED) == PAUSE_EPOCHS
+    made.stop()
     questions(target, topic)
 
 

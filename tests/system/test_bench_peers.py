@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fix_bench import measured
+from tools.bench import windows
 
 pytestmark = pytest.mark.alone
 
@@ -52,6 +53,17 @@ def test_compares_with_flink(tmp_path: Path, stack_name: str) -> None:
     assert "rate against Flink over XA" in done.stderr
     assert "| uniform | flink-xa |" in (tmp_path / "docs/PAGE.md").read_text()
     assert (tmp_path / "docs/benchmarks.svg").exists()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_a_windowed_count_beside_flink(tmp_path: Path, stack_name: str) -> None:
+    done = measured(tmp_path, "bench-windows", "--messages=5000", f"--stack={stack_name}")
+    assert done.returncode == 0, done.stderr
+    *found, judged = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["system"] for one in found] == list(windows.SYSTEMS)
+    assert all(one["correct"] and one["seconds"] > 0 for one in found)
+    assert judged["goals"][0]["found"] > 0
 
 
 def test_refuses_unknown_systems(tmp_path: Path) -> None:

@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
+from app.config.loader import load
 from app.config.values import postgres_url
 from app.db.engine import make_engine
 from tools.demo.checks import identical, whole_epochs
 from tools.demo.compare import compare
-from tools.demo.lane import LANE
+from tools.demo.lane import LANE, DemoLane
+from tools.demo.queries import query_result
 from tools.demo.snapshots import SnapshotReader
 from tools.demo.tables import TABLES
+from tools.demo.topic import Topic
 from tools.devstack import Stack
 from tools.devstack.roles import CAPTURE, LOGIN, OWNER, READER
 from tools.devstack.stack import DATABASE
@@ -53,9 +56,17 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    folder, name = tmp_path_factory.mktemp("demo"), f"test-demo-{os.getpid()}"
-    report = folder / "report.html"
-    options = ["--json", "--keep", f"--seconds={SECONDS}", f"--stack={name}", f"--report={report}"]
+    yield from _demo(tmp_path_factory.mktemp("demo"))
+
+
+@pytest.fixture
+def with_queries(tmp_path: Path) -> Iterator[Played]:
+    yield from _demo(tmp_path, "--queries")
+
+
+def _demo(folder: Path, *more: str) -> Iterator[Played]:
+    name, report = f"test-demo-{os.getpid()}", folder / "report.html"
+    options = ["--json", "--keep", f"--seconds={SECONDS}", f"--stack={name}", f"--report={report}", *more]
     environment = {**os.environ, "PYTHONPATH": str(TOP)}
     command = [sys.executable, "-m", "tools.cli", "demo", *options]
     try:
@@ -148,3 +159,25 @@ def test_a_missing_row_is_noticed(played: Played) -> None:
     (different,) = [one for one in compare(source, target) if one.table == "pgbench_history"]
     assert different.source.rows == different.target.rows + 1
     assert not identical((different,)).ok
+
+
+@pytest.mark.timeout(TIMEOUT)
+def test_a_query_and_a_rollup(with_queries: Played) -> None:
+    """Killed with the lane, they equal the batch; the page has a chart of the windows. Each judge notices a change."""
+    assert with_queries.done.returncode == 0, with_queries.done.stderr
+    found = with_queries.result["queries"]
+    assert (found["differing"], found["groups_differing"]) == (0, 0)
+    assert found["rows"] > len(found["windows"]) > 0
+    assert found["groups"] > 0
+    content, page = with_queries.report.read_text(encoding="utf-8"), _Page()
+    page.feed(content)
+    assert page.tags.count("figure") == 5
+    assert page.tags.count("rect") >= len(found["windows"])
+    stack = with_queries.stack
+    stack.target.execute("update reports.orders_by_window set orders = orders + 1", database=DATABASE)
+    stack.target.execute("update reports.orders_of_customer set surelane_rows = 0", database=DATABASE)
+    settings = load(DemoLane(stack.data_dir / "lane").config)
+    topic = Topic(settings.source.bootstrap_servers, settings.source.topics[0])
+    again = query_result(stack, settings, topic.end())
+    topic.close()
+    assert (again.differing, again.groups_differing) == (2 * found["rows"], 2 * found["groups"])

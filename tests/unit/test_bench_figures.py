@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tools.bench import lines, page, restart, short
-from tools.bench.costs import guard, suite, verdict
+from tools.bench import lines, page, restart, short, windows
+from tools.bench.costs import guard, rollups, suite, verdict
 from tools.bench.costs import section as costs_section
 from tools.bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
 from tools.bench.goals import Goal
@@ -191,6 +191,30 @@ def test_the_guard_and_what_was_timed_together() -> None:
     done[0]["correct"] = False
     assert guard.ratios(done, "cpu_microseconds_per_message") == [1.1, 0.9]
     assert guard.goal(done, timed).verdict == "not judged"
+
+
+def test_what_two_rollups_cost() -> None:
+    rates = ((80, 100), (90, 100), (70, 100))
+    done = [
+        cost(1.0, pair=number, mode=mode, rate=rate)
+        for number, values in enumerate(rates)
+        for mode, rate in zip((rollups.WITH, rollups.WITHOUT), values, strict=True)
+    ]
+    assert (rollups.goal(done).found, rollups.goal(done).verdict) == (20.0, "reached")
+    done[0]["rate"] = done[4]["rate"] = 60
+    assert (rollups.goal(done).found, rollups.goal(done).verdict) == (40.0, "MISSED")
+    done[0]["correct"] = False
+    assert rollups.goal(done).verdict == "not judged"
+
+
+def test_a_windowed_count_is_compared_with_the_better_setting_of_flink() -> None:
+    seconds = {windows.SURELANE: 30.0, windows.FLINK: 40.0, windows.FLINK_PARALLEL: 25.0}
+    done = [{"run": 1, "system": name, "seconds": taken, "correct": True} for name, taken in seconds.items()]
+    (goal,) = windows.goals(done)
+    assert (goal.found, goal.verdict) == (1.2, "MISSED")
+    done[2]["correct"] = False
+    (goal,) = windows.goals(done)
+    assert goal.verdict == "not judged"
 
 
 def test_the_sections_of_costs_and_guard(tmp_path: Path) -> None:

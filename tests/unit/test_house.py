@@ -22,6 +22,7 @@ STATE = {
     ("app/failpoint.py", "_reached"),
     ("app/metrics/families.py", "_by_registry"),
     ("app/metrics/families.py", "_lock"),
+    ("app/query/staged_results.py", "_engines"),
     ("app/stage/serving.py", "_daemon"),
 }
 #: files and classes that share a name by convention: a verb of the command line and what it calls

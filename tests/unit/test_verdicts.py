@@ -122,6 +122,12 @@ def test_every_class_and_condition_of_spark_has_a_row() -> None:
     causes = " ".join(row["cause"] for row in SPARK)
     classes = [of_spark.OFFSETS_GONE, of_spark.DAMAGED, of_spark.KAFKA_STATE[0], *of_spark.KAFKA_AWAY]
     names = [name.rpartition(".")[2] for name in classes]
-    for name in (*names, *of_spark.OTHER_QUERY, *of_spark.ROW_STATES, *of_spark.SURROUNDINGS_STATES):
+    for name in (
+        *names,
+        *of_spark.OTHER_QUERY,
+        *of_spark.STATE_UNFIT,
+        *of_spark.ROW_STATES,
+        *of_spark.SURROUNDINGS_STATES,
+    ):
         assert name in causes
     assert {row["error"] for row in SPARK} <= set(kinds())

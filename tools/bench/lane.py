@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,12 +115,13 @@ def running(
     settings: Mapping[str, object] | None = None,
     again: bool = False,
     python_path: Path | None = None,
+    arguments: Sequence[str] = (),
 ) -> Iterator[Lane]:
     """Start the lane on `topic`; at the end of the block, stop it if it still runs.
 
     It starts from the topic's beginning, and `settings` override its configuration; with `again` it uses the
     configuration, checkpoint and log of the previous lane. It runs in its own process group, so that `kill` reaches all
-    of its processes. `python_path`: a folder that precedes PYTHONPATH.
+    of its processes. `python_path`: a folder that precedes PYTHONPATH; `arguments`: more of `surelane run`.
     """
     folder = FOLDER.resolve()
     config, log = folder / "surelane.yaml", folder / "log.jsonl"
@@ -128,7 +129,7 @@ def running(
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         config.write_text(json.dumps({**_config(servers, mode, topic), **(settings or {})}, indent=1))
-    command = [sys.executable, "-m", "app.cli", "run", "--config", str(config)]
+    command = [sys.executable, "-m", "app.cli", "run", "--config", str(config), *arguments]
     if until_caught_up:
         command.append("--until-caught-up")
     path = os.pathsep.join(map(str, filter(None, (python_path, os.environ.get("PYTHONPATH"), TOP))))

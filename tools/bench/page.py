@@ -14,10 +14,10 @@ import psutil
 #: of a new page
 HEAD = """# Costs
 
-What `./run bench-costs`, `bench-costs --guard`, `bench-restart`, `bench-recovery`, `bench-burst` and `bench-soak`
-found, each with `--report docs/COSTS.md`: it writes its own section anew, nothing here is edited. Absolute figures
-belong to a machine and an hour. What is asked of them stands with each; goals against other systems are on
-[Benchmarks](BENCHMARKS.md).
+What `./run bench-costs`, `bench-costs --guard`, `--rollups`, `bench-restart`, `bench-recovery`, `bench-burst`,
+`bench-windows` and `bench-soak` found, each with `--report docs/COSTS.md`: it writes its own section anew, nothing here
+is edited. Absolute figures belong to a machine and an hour. What is asked of them stands with each; goals against other
+systems are on [Benchmarks](BENCHMARKS.md).
 """
 _GIGABYTE = 1 << 30
 #: characters of a line

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 
 from app.logs import masked
 from tools.bench.lane import LaneFailed
+from tools.bench.peers.child import PeerFailed
 
 FILE = Path("var/bench/results.jsonl")
 #: processors that other programs may keep busy, or the host may steal, before a result is marked noisy
@@ -21,7 +22,7 @@ QUIET_LOAD = 0.1
 
 Result = dict[str, object]
 #: failures that end one measurement, but not those after it: of the lane, a server, or a connection
-FAILURES = (LaneFailed, RuntimeError, OSError, psycopg2.Error, KafkaException)
+FAILURES = (LaneFailed, PeerFailed, RuntimeError, OSError, psycopg2.Error, KafkaException)
 
 
 def tried(what: Result, measure: Callable[[], Result]) -> dict[str, Any]:

@@ -55,7 +55,8 @@ class Servers:
             target.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(DATABASE)))
         target.create_database(DATABASE, LOGIN)
         with self.connect() as connection, connection.cursor() as cursor:
-            cursor.execute("; ".join([table.ddl for table in tables]))
+            for table in tables:
+                cursor.execute(table.ddl)
         if with_ledger:
             upgrade(make_engine(values.postgres_url(self.url), application_name="bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")

@@ -6,16 +6,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.bench import burst, goals, page, restart, results, servers
+from tools.bench import burst, goals, page, restart, results, servers, windows
 from tools.bench.goals import Goal
 from tools.bench.lane import PARTS
 from tools.bench.page import Section, Table
+from tools.bench.peers import flink
 from tools.bench.report import console, say
+from tools.bench.results import cpu_used
 from tools.bench.servers import Servers
 from tools.bench.terminal import shown
 
 _Result = dict[str, Any]
-_KEYS = ("hidden_milliseconds", "whole_milliseconds", *restart.FIGURES, "in_doubt_at_kill", "correct", "error")
+_KEYS = (
+    "seconds",
+    "rate_from_start",
+    "cpu_seconds",
+    "other_load",
+    "hidden_milliseconds",
+    "whole_milliseconds",
+    *restart.FIGURES,
+    "in_doubt_at_kill",
+    "correct",
+    "error",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +88,49 @@ def recoveries(wanted: Wanted, loads: Sequence[restart.Load]) -> bool:
         "reached late or never where epochs gather for longer."
     )
     return _finished(wanted, "recovery", "Epoch size and recovery", text, _curve(done), (), done)
+
+
+def counted_windows(wanted: Wanted, messages: int) -> bool:
+    """Run bench-windows; returns False if a system failed or left a wrong table."""
+    say("fetching and compiling Flink's job, unless it is there")
+    flink.classes()
+    made: list[windows.Events] = []
+
+    def measure(up: Servers, system: str) -> _Result:
+        if not made:
+            say(f"  {messages:,} messages over {windows.KEYS:,} keys: making them")
+            made.append(windows.prepared(up, messages))
+        return windows.measure(up, made[0], system)
+
+    cases = [
+        _Case(called=system, what={"system": system, "messages": messages}, measure=partial(measure, system=system))
+        for system in windows.SYSTEMS
+    ]
+    done = _measured("windows", wanted, cases)
+    rows = f"{made[0].rows:,} rows of result" if made else "no result"
+    text = (
+        f"{messages:,} messages of JSON over {windows.KEYS:,} keys, counted by minute and key with RocksDB "
+        f"({windows.STATE_MEGABYTES} MiB), into a table of Postgres; each window once, when it has ended. {rows}. "
+        "Seconds from process start to the last row. Surelane: a query, two-phase, 2 partitions of state. Flink 1.20 "
+        "SQL: checkpoints each second, incremental, its JDBC table (at least once) with 5,000 rows a batch and "
+        "reWriteBatchedInserts."
+    )
+    return _finished(wanted, "windows", "A windowed count", text, _windows(done), windows.goals(done), done)
+
+
+def _windows(done: Sequence[dict[str, Any]]) -> Table:
+    rows = [
+        (
+            one["system"],
+            str(one["run"]),
+            _seconds(one.get("seconds")),
+            f"{sum(cpu_used(one).values()):.1f}" if one["correct"] else "",
+            _seconds(cpu_used(one).get("postgres")) if one["correct"] else "",
+            state(one),
+        )
+        for one in done
+    ]
+    return Table(title="Windows", columns=("system", "run", "seconds", "CPU s", "of Postgres", "table"), rows=rows)
 
 
 def _curve(done: Sequence[Mapping[str, Any]]) -> Table:

@@ -18,6 +18,7 @@ from tools.demo.page import page
 from tools.demo.play import play
 from tools.demo.programs import pgbench
 from tools.demo.progress import Progress
+from tools.demo.queries import QUERY
 from tools.demo.stage import AS_CAPTURE
 from tools.demo.terminal import show
 from tools.devstack import Stack
@@ -29,11 +30,16 @@ app = typer.Typer(add_completion=False)
 Seconds = Annotated[int, typer.Option("--seconds", min=3, help="Seconds under load before the crash, and after it.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack running, with its data, to look at it.")]
 Report = Annotated[Path, typer.Option("--report", help="Where the HTML page is written.")]
+Queries = Annotated[
+    bool,
+    typer.Option("--queries", help="With a query, killed with the lane, and a rollup."),
+]
 StackName = Annotated[str, typer.Option("--stack", help="Name of the stack; it is wiped first.")]
 
 
 @app.command(
-    epilog="Examples:\n\n  ./run demo\n\n  ./run demo --seconds 60 --keep --report /tmp/demo.html",
+    epilog="Examples:\n\n  ./run demo\n\n  ./run demo --queries\n\n"
+    "  ./run demo --seconds 60 --keep --report /tmp/demo.html",
 )
 def demo(
     seconds: Seconds = 20,
@@ -41,6 +47,7 @@ def demo(
     as_json: Json = False,
     report: Report = DEFAULT_REPORT,
     stack_name: StackName = "demo",
+    queries: Queries = False,
 ) -> None:
     """Run pgbench and an order shop, kill the lane in the middle, let it come back, and compare source and target.
 
@@ -50,7 +57,7 @@ def demo(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(ExitStatus.BUG))  # so that `finally` stops the stack
     progress, stack = Progress(), Stack(stack_name, connector_config=AS_CAPTURE)
     with alone(stack.data_dir):
-        found = _played(stack, seconds, progress, keep=keep)
+        found = _played(stack, seconds, progress, keep=keep, queries=queries)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text(page(found), encoding="utf-8")
     if as_json:
@@ -64,14 +71,15 @@ def demo(
     raise typer.Exit(ExitStatus.OK if found.passed else ExitStatus.BUG)
 
 
-def _played(stack: Stack, seconds: int, progress: Progress, *, keep: bool) -> DemoOutcome:
+def _played(stack: Stack, seconds: int, progress: Progress, *, keep: bool, queries: bool) -> DemoOutcome:
     """Play the demo on a fresh stack. After a failure the data stays for inspection."""
     pgbench()  # raises EnvironmentMissing before anything starts
-    DemoLane(stack.data_dir / "lane").kill()  # left running by an interrupted demo
+    for query in (None, QUERY):
+        DemoLane(stack.data_dir / "lane", query).kill()  # left running by an interrupted demo
     stack.down(wipe=True)
     passed = False
     try:
-        found = outcome(play(stack, seconds, progress))
+        found = outcome(play(stack, seconds, progress, queries=queries))
         passed = found.passed
         return found
     finally:

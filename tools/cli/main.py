@@ -7,7 +7,16 @@ from app.cli.main import LazyVerbs
 #: in the order of the help text
 VERBS = (
     *("stack", "demo"),
-    *("bench", "bench-peers", "bench-costs", "bench-restart", "bench-recovery", "bench-burst", "bench-soak"),
+    *(
+        "bench",
+        "bench-peers",
+        "bench-costs",
+        "bench-restart",
+        "bench-recovery",
+        "bench-burst",
+        "bench-soak",
+        "bench-windows",
+    ),
 )
 
 

@@ -9,6 +9,7 @@ from tools.demo.compare import Comparison
 from tools.demo.crash import Crash
 from tools.demo.ending import DemoEnding
 from tools.demo.play import DemoView
+from tools.demo.queries import QueryResult
 from tools.demo.recovery import DemoRecovery
 from tools.demo.snapshots import SnapshotReader
 from tools.demo.watch import SeenEpoch
@@ -32,6 +33,27 @@ def checks(seen: DemoView) -> tuple[DemoCheck, ...]:
         _continuous(epochs, seen.ending),
         _settled(seen.ending),
         _money(seen.ending),
+        *(() if seen.queries is None else _queries(seen.queries)),
+    )
+
+
+def _queries(found: QueryResult) -> tuple[DemoCheck, ...]:
+    windows = f"{found.rows:,} rows of {len(found.windows)} windows, {found.orders:,} orders"
+    differing = f"; {found.differing:,} rows differ" if found.differing else ", as Postgres computes them at once"
+    is_equal = not found.groups_differing and found.groups > 0
+    groups = f"{found.groups:,} customers"
+    other = f"; {found.groups_differing:,} groups differ" if found.groups_differing else ", as the source's rows give"
+    return (
+        DemoCheck(
+            promise="The query, killed too, equals the batch",
+            ok=not found.differing and found.rows > 0,
+            found=windows + differing,
+        ),
+        DemoCheck(
+            promise="The rollup equals the source",
+            ok=is_equal,
+            found=groups + other,
+        ),
     )
 
 

@@ -1,5 +1,6 @@
 """The timeline as four charts on one time axis; each has the crash and the recovery in the background."""
 
+from collections.abc import Sequence
 from html import escape
 
 from tools.demo.chart import Frame, linear, logarithmic
@@ -20,13 +21,23 @@ def charts(line: Timeline) -> str:
     frame = Frame(seconds=line.seconds, backdrop=_backdrop(line))
     return "".join(
         (
-            _figure("Rate, messages a second", _rate_key(), _headings(frame, line) + _rate(frame, line)),
-            _figure("Lag, messages", "in the topic and not at the target", _lag(frame, line)),
-            _figure("Latency, logarithmic", "by the time of the source's commit", _latency(frame, line)),
-            _figure("Epochs", _generations(line), _epochs(frame, line)),
+            figure("Rate, messages a second", _rate_key(), _headings(frame, line) + _rate(frame, line)),
+            figure("Lag, messages", "in the topic and not at the target", _lag(frame, line)),
+            figure("Latency, logarithmic", "by the time of the source's commit", _latency(frame, line)),
+            figure("Epochs", _generations(line), _epochs(frame, line)),
             _axis(frame),
         )
     )
+
+
+def windows_chart(windows: Sequence[tuple[float, float]], width: float) -> str:
+    """Orders of each window; `windows`: start in seconds since 1970, orders; `width`: seconds of a window."""
+    first, last = windows[0][0], windows[-1][0] + width
+    # a bar is as wide as a second of the time shown
+    shown = Frame(seconds=max(1.0, (last - first) / width), backdrop="")
+    series = tuple(((start - first) / width, orders) for start, orders in windows)
+    scale = linear([orders for _, orders in series])
+    return shown.chart("orders of each window", scale, shown.bars(series, scale, "applied"))
 
 
 def _rate(frame: Frame, line: Timeline) -> str:
@@ -51,7 +62,8 @@ def _latency(frame: Frame, line: Timeline) -> str:
     return frame.chart("latency in seconds", scale, frame.area(line.latency, scale, "latency"))
 
 
-def _figure(title: str, note: str, drawing: str) -> str:
+def figure(title: str, note: str, drawing: str) -> str:
+    """A chart with its title."""
     return f"<figure><figcaption><b>{title}</b> <span>{note}</span></figcaption>{drawing}</figure>"
 
 

@@ -33,6 +33,8 @@ class DemoLane:
     """The lane's files are in `folder`; its pid file finds a lane that an interrupted demo left running."""
 
     folder: Path
+    #: run this query of the configuration, instead of the lane
+    query: str | None = None
 
     @property
     def config(self) -> Path:
@@ -44,12 +46,15 @@ class DemoLane:
 
     @property
     def daemon(self) -> Daemon:
-        return Daemon(name="surelane run", pid_file=self.folder / "pid", log_file=self.folder / "lane.log")
+        name = self.query or "lane"
+        pid = "pid" if self.query is None else f"{self.query}.pid"
+        return Daemon(name="surelane run", pid_file=self.folder / pid, log_file=self.folder / f"{name}.log")
 
-    def configure(self, endpoints: Endpoints) -> Settings:
-        """Write the configuration file; returns the settings as the lane reads them."""
+    def configure(self, endpoints: Endpoints, more: Mapping[str, object] | None = None) -> Settings:
+        """Write the configuration file; returns the settings as the lane reads them. `more`: further keys."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(yaml.safe_dump(_configuration(endpoints, self.checkpoint), sort_keys=False))
+        raw = _configuration(endpoints, self.checkpoint) | dict(more or {})
+        self.config.write_text(yaml.safe_dump(raw, sort_keys=False))
         return load(self.config)
 
     def migrate(self) -> None:
@@ -63,7 +68,8 @@ class DemoLane:
 
     def start(self) -> None:
         """Start `surelane run`; returns at once."""
-        self.daemon.start([*_surelane(), "run", "--config", str(self.config)], _environment())
+        query = [] if self.query is None else ["--query", self.query]
+        self.daemon.start([*_surelane(), "run", "--config", str(self.config), *query], _environment())
 
     def kill(self) -> None:
         """Send SIGKILL to the process group, Python and Java, and wait for its end; does nothing if it has ended."""

@@ -11,6 +11,7 @@ from tools.demo.compare import Comparison
 from tools.demo.crash import Crash
 from tools.demo.lane import LANE
 from tools.demo.play import DemoView
+from tools.demo.queries import QueryResult
 from tools.demo.recovery import DemoRecovery
 from tools.demo.timeline import Series, Tick, Timeline, growth, latencies, percentile
 
@@ -66,6 +67,8 @@ class DemoOutcome:
     load_before: float
     #: snapshots of the concurrent reader that showed part of an epoch
     partial: int
+    #: None: without queries
+    queries: QueryResult | None = None
 
     @property
     def passed(self) -> bool:
@@ -91,6 +94,7 @@ def outcome(seen: DemoView) -> DemoOutcome:
         postgres=seen.ending.postgres,
         load_before=seen.load_before,
         partial=seen.onlookers.snapshots.partial.total(),
+        queries=seen.queries,
     )
 
 

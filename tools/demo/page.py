@@ -5,8 +5,9 @@ from pathlib import Path
 
 from tools.demo import report_text as words
 from tools.demo.compare import Comparison, TableContent
-from tools.demo.drawing import charts
+from tools.demo.drawing import charts, figure, windows_chart
 from tools.demo.outcome import DemoOutcome
+from tools.demo.queries import WINDOW_SECONDS
 
 _STYLE = Path(__file__).with_name("page.css")
 HASH_CHARACTERS = 16
@@ -14,7 +15,14 @@ HASH_CHARACTERS = 16
 
 def page(outcome: DemoOutcome) -> str:
     title = f"Surelane demo: {'passed' if outcome.passed else 'failed'}"
-    sections = (_tiles(outcome), _timeline(outcome), _story(outcome), _promises(outcome), _tables(outcome))
+    sections = (
+        _tiles(outcome),
+        _timeline(outcome),
+        _queries(outcome),
+        _story(outcome),
+        _promises(outcome),
+        _tables(outcome),
+    )
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -57,6 +65,15 @@ def _tiles(outcome: DemoOutcome) -> str:
 
 def _timeline(outcome: DemoOutcome) -> str:
     return f"<section><h2>Timeline</h2>{charts(outcome.timeline)}</section>"
+
+
+def _queries(outcome: DemoOutcome) -> str:
+    found = outcome.queries
+    if found is None or not found.windows:
+        return ""
+    note = f"{WINDOW_SECONDS} s each, by the source's commit time; {found.rows:,} rows by window and customer"
+    drawing = windows_chart(found.windows, WINDOW_SECONDS)
+    return f"<section><h2>A query: orders by window</h2>{figure('Orders', note, drawing)}</section>"
 
 
 def _story(outcome: DemoOutcome) -> str:

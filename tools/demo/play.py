@@ -18,6 +18,7 @@ from tools.demo.lane import DemoLane
 from tools.demo.load import Load
 from tools.demo.onlookers import Onlookers
 from tools.demo.progress import Progress
+from tools.demo.queries import CONFIGURATION, QUERY, QueryResult, prepare_reports, query_end, query_result
 from tools.demo.recovery import DemoRecovery, first_epoch, recovery
 from tools.demo.stage import prepare_databases
 from tools.demo.timeline import usual_lag
@@ -47,30 +48,38 @@ class DemoView:
     recovery: DemoRecovery
     ending: DemoEnding
     comparisons: tuple[Comparison, ...]
+    #: None: without queries
+    queries: QueryResult | None
 
 
-def play(stack: Stack, seconds: int, progress: Progress) -> DemoView:
-    """Run the demo on a stack without data; `seconds` is the least time under load before the crash, and after it."""
+def play(stack: Stack, seconds: int, progress: Progress, *, queries: bool = False) -> DemoView:
+    """Run the demo on a stack without data; `seconds` is the least time under load before the crash, and after it.
+    `queries`: with a query and a rollup."""
     lane, load_before = DemoLane(stack.data_dir / "lane"), os.getloadavg()[0]
+    query = DemoLane(lane.folder, QUERY) if queries else None
     # 1. Set up both databases with their tables, then Kafka and Debezium, which takes a snapshot of the source.
     with progress.step("two Postgres servers with pgbench's tables and an order shop"):
         prepare_databases(stack)
+        if queries:
+            prepare_reports(stack)
     with progress.step("Kafka, Kafka Connect, Debezium"):
-        settings = lane.configure(stack.up())
+        settings = lane.configure(stack.up(), CONFIGURATION if queries else None)
     with progress.step("surelane migrate"):
         lane.migrate()
     # Observers use a read-only role.
     source, target = (make_engine(postgres_url(one.url(DATABASE, READER))) for one in (stack.source, stack.target))
-    with Onlookers(settings, target).looking() as onlookers, _killed_at_the_end(lane):
-        return _Play(stack, settings, lane, source, target, onlookers, progress, load_before).run(seconds)
+    with Onlookers(settings, target).looking() as onlookers, _killed_at_the_end(lane, query):
+        return _Play(stack, settings, lane, query, source, target, onlookers, progress, load_before).run(seconds)
 
 
 @contextmanager
-def _killed_at_the_end(lane: DemoLane) -> Iterator[None]:
+def _killed_at_the_end(*lanes: DemoLane | None) -> Iterator[None]:
     try:
         yield
     finally:
-        lane.kill()
+        for lane in lanes:
+            if lane is not None:
+                lane.kill()
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,8 @@ class _Play:
     stack: Stack
     settings: Settings
     lane: DemoLane
+    #: None: without queries
+    query: DemoLane | None
     source: Engine
     target: Engine
     onlookers: Onlookers
@@ -105,6 +116,7 @@ class _Play:
         ended = self._finish(last_beat)
         with self.progress.step("SIGTERM: the lane stops in good order"):
             self.lane.stop()
+        queries = self._query_result()
         with self.progress.step("comparing source and target"):
             found = ending(self.settings, self.target, self.onlookers.watch.position, self.onlookers.topic.end())
             comparisons = compare(self.source, self.target)
@@ -120,11 +132,14 @@ class _Play:
             recovery=recovery(hit, self.onlookers.watch.epochs, caught_up, self.lane.events(log_from)),
             ending=found,
             comparisons=comparisons,
+            queries=queries,
         )
 
     def _start(self, title: str) -> None:
         with self.progress.step(title) as detail:
             self.lane.start()
+            if self.query is not None:
+                self.query.start()
             self._until(self._has_everything, "the lane to apply the snapshot", detail, self.lane.must_live)
 
     def _let_work(self, load: Load, until: float, title: str) -> None:
@@ -137,7 +152,10 @@ class _Play:
     def _crash(self, load: Load) -> Crash:
         with self.progress.step("SIGKILL: the lane's process group dies in the middle of an epoch"):
             load.check()
-            return crash(self.lane, self.target, self.onlookers.watch, self.onlookers.topic)
+            hit = crash(self.lane, self.target, self.onlookers.watch, self.onlookers.topic)
+            if self.query is not None:
+                self.query.kill()
+            return hit
 
     def _recover(self, load: Load, hit: Crash) -> float:
         """Restart the lane; returns the moment at which the lag is back to its level before the crash."""
@@ -148,6 +166,8 @@ class _Play:
 
         with self.progress.step("surelane run again, under load: it settles, replays and catches up") as detail:
             self.lane.start()
+            if self.query is not None:
+                self.query.start()
             reason = "the killed lane to catch up"
             return self._until(caught_up, reason, detail, self.lane.must_live, load.check)
 
@@ -157,6 +177,19 @@ class _Play:
 
         with self.progress.step("the load has ended, the lane applies the rest") as detail:
             return self._until(finished, "the lane to apply the rest", detail, self.lane.must_live)
+
+    def _query_result(self) -> QueryResult | None:
+        query, end = self.query, self.onlookers.topic.end()
+        if query is None:
+            return None
+        with self.progress.step("the query catches up, and is compared with Postgres' batch"):
+
+            def caught_up() -> bool:
+                return query_end(self.settings, self.target) == end
+
+            self.onlookers.until(caught_up, "the query to catch up", CATCH_UP_SECONDS, [query.must_live])
+            query.stop()
+            return query_result(self.stack, self.settings, end)
 
     def _has_everything(self) -> bool:
         position = self.onlookers.watch.position

@@ -27,7 +27,7 @@ def archive(settings: Settings) -> list[Finding]:
     if not os.access(root, os.W_OK | os.X_OK):
         return [fault(_CHECK, f"{root} is not writable", "give it to the user that the lane runs as")]
     try:
-        return [_lane(root, name) for name in _lanes(root, settings.lane)] or [ok(_CHECK, f"{root}, empty")]
+        return [_lane(root, name) for name in _lanes(root, settings.archiving_lane)] or [ok(_CHECK, f"{root}, empty")]
     except (SurelaneError, OSError) as error:
         reported = error if isinstance(error, SurelaneError) else SurelaneError(f"{root}: {error}")
         return [failed(_CHECK, reported, "look at that file system")]

@@ -4,6 +4,7 @@ from sqlalchemy import Connection, Engine, text
 
 from app.cli.doctor_checks.finding import Finding, Level, failed, fault, ok, warn
 from app.cli.doctor_checks.long_row_check import long_rows
+from app.cli.doctor_checks.rollup_check import rollups
 from app.cli.doctor_checks.standby_check import standbys
 from app.cli.doctor_checks.table_check import tables
 from app.cli.doctor_checks.timeout_check import timeouts
@@ -83,6 +84,7 @@ def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     findings += tables(connection, settings)
     findings += swallowing(connection, settings)
     findings += long_rows(connection, settings)
+    findings += rollups(connection, settings)
     if settings.mode is CommitMode.TWO_PHASE:
         findings.append(prepared_slots(*slots(connection)))
     return findings

@@ -20,6 +20,7 @@ _TABLES = text("""
     from pg_class root join pg_namespace n on n.oid = root.relnamespace
       join pg_class c on c.oid = root.oid or c.oid in (select relid from pg_partition_tree(root.oid))
       left join pg_trigger g on g.tgrelid = c.oid and not g.tgisinternal and g.tgenabled = any(cast(:fires as "char"[]))
+        and g.tgname !~ '^rollup_[0-9a-f]{24}_'
       left join pg_rewrite r on r.ev_class = c.oid and r.ev_type in ('2', '3', '4')
         and r.ev_enabled = any(cast(:fires as "char"[]))
     where root.relkind in ('r', 'p') and not root.relispartition

@@ -62,10 +62,11 @@ def run(wanted: suite.Wanted, pairs: int) -> bool:
     return _finished(wanted, done, metered)
 
 
-def ratios(done: Sequence[Mapping[str, Any]], name: str) -> list[float]:
-    """Ratio of with to without the guard, for each pair with two correct results that have the field; 1: no cost."""
+def ratios(done: Sequence[Mapping[str, Any]], name: str, with_it: str = ON, without: str = OFF) -> list[float]:
+    """Ratio of with to without, for each pair with two correct results that have the field; 1: no cost."""
     sides = {(one["pair"], one["mode"]): one.get(name) for one in done if one["correct"]}
-    both = [(sides.get((pair, ON)), sides.get((pair, OFF))) for pair in dict.fromkeys(one["pair"] for one in done)]
+    pairs = dict.fromkeys(one["pair"] for one in done)
+    both = [(sides.get((pair, with_it)), sides.get((pair, without))) for pair in pairs]
     return [on / off for on, off in both if on and off]
 
 

@@ -14,7 +14,7 @@ from app.jars import jars
 from app.java import java
 from tools.bench.peers import child
 from tools.bench.peers.child import Child
-from tools.bench.peers.target import Target
+from tools.bench.peers.target import TABLE, Target
 from tools.bench.servers import Servers
 
 SOURCES = Path(__file__).parent / "java"
@@ -43,9 +43,11 @@ JAVA_OPTIONS = (
 
 
 @contextmanager
-def running(servers: Servers, topic: str, folder: Path, job: str) -> Iterator[Child]:
-    """Start the job (a class of `java/`); it reads from the beginning of `topic`."""
-    target = Target.of(servers)
+def running(
+    servers: Servers, topic: str, folder: Path, job: str, table: str = TABLE.name, **more: object
+) -> Iterator[Child]:
+    """Start the job (a class of `java/`); it reads from the beginning of `topic`. `more`: settings of the job."""
+    target = Target.of(servers, table)
     settings = {
         "bootstrap": servers.bootstrap,
         "topic": topic,
@@ -57,6 +59,8 @@ def running(servers: Servers, topic: str, folder: Path, job: str) -> Iterator[Ch
         "flush_milliseconds": FLUSH_MILLISECONDS,
         "checkpoint_milliseconds": CHECKPOINT_MILLISECONDS,
         "checkpoints": folder / "checkpoints",
+        "parallelism": 1,
+        **more,
     }
     path = os.pathsep.join(map(str, [classes(), *_runtime()]))
     words = [f"{name}={value}" for name, value in settings.items()]

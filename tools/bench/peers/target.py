@@ -21,9 +21,7 @@ class Target:
     table: str
 
     @classmethod
-    def of(cls, servers: Servers) -> Self:
+    def of(cls, servers: Servers, table: str = TABLE.name) -> Self:
         """The table in the benchmark's database; it needs no password."""
         url = urlsplit(servers.url)
-        return cls(
-            jdbc=f"jdbc:postgresql://{url.hostname}:{url.port}{url.path}", user=url.username or "", table=TABLE.name
-        )
+        return cls(jdbc=f"jdbc:postgresql://{url.hostname}:{url.port}{url.path}", user=url.username or "", table=table)

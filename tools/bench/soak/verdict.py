@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from app.lane.lane import PRUNE_EVERY_EPOCHS
+from app.lane.epoch_ledger import PRUNE_EVERY_EPOCHS
 from app.ledger.store import KEEP_EPOCHS
 from tools.bench.goals import Goal
 from tools.bench.lane import PARTS

@@ -25,7 +25,7 @@ final class Settings {
     return Integer.parseInt(get(name));
   }
 
-  /** One slot in this process. Servers on loopback only, ports as the system gives them. */
+  /** One process. Servers on loopback only, ports as the system gives them. */
   Configuration flink(String checkpointingMode) {
     String[][] settings = {
       {"rest.address", "127.0.0.1"},
@@ -35,8 +35,8 @@ final class Settings {
       {"jobmanager.bind-host", "127.0.0.1"},
       {"taskmanager.host", "127.0.0.1"},
       {"taskmanager.bind-host", "127.0.0.1"},
-      {"parallelism.default", "1"}, // one partition
-      {"taskmanager.numberOfTaskSlots", "1"},
+      {"parallelism.default", get("parallelism")}, // the topic has one partition
+      {"taskmanager.numberOfTaskSlots", get("parallelism")},
       {"pipeline.object-reuse", "true"},
       {"execution.checkpointing.interval", get("checkpoint_milliseconds") + " ms"},
       {"execution.checkpointing.mode", checkpointingMode},

@@ -1,0 +1,32 @@
+"""A store of a query's state: part of an operator of its plan, with the types of its keys and values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class StateStore:
+    #: number of the operator in the plan
+    operator: int
+    #: as Spark calls it: stateStoreSave, symmetricHashJoin, transformWithStateExec, dedupe ...
+    name: str
+    #: store of the operator, side of a join, or state variable
+    store: str
+    #: column -> type, in order, as Spark writes types
+    key: tuple[tuple[str, str], ...]
+    value: tuple[tuple[str, str], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self), "key": list(map(list, self.key)), "value": list(map(list, self.value))}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """From `as_json`. Raises KeyError, TypeError or ValueError for another content."""
+        return cls(
+            operator=plain["operator"],
+            name=plain["name"],
+            store=plain["store"],
+            key=tuple((name, kind) for name, kind in plain["key"]),
+            value=tuple((name, kind) for name, kind in plain["value"]),
+        )

@@ -1,0 +1,76 @@
+"""A lane or a query that is killed again and again while it works, and a reader that looks all the while."""
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.config.settings import CommitMode
+from app.errors import ExitStatus
+from app.failpoint import NAMES
+from tests.crash.cases import ARCHIVE, TWO_PHASE_ONLY
+from tests.fix_lane import LaneUnderTest, MakeProcess
+from tests.oracle import PAUSE_SECONDS
+
+#: kills of a case in an ordinary run, and with --full-matrix
+KILLS = 5
+FULL_KILLS = 100
+TIMEOUT_SECONDS = 2400
+
+
+class Looks:
+    """A reader in a thread: `look` returns what no reader may see, or nothing."""
+
+    def __init__(self, look: Callable[[], Any]) -> None:
+        self._look, self._stop = look, threading.Event()
+        self.looks, self.wrong = 0, list[Any]()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._watch, name="reader", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Fails where it saw something that no reader may see."""
+        self._stop.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        assert self.looks
+        assert self.wrong == []
+
+    def _watch(self) -> None:
+        try:
+            while not self._stop.wait(PAUSE_SECONDS):
+                if wrong := self._look():
+                    self.wrong.append(wrong)
+                self.looks += 1
+        except BaseException as error:  # noqa: BLE001  # raised by `stop`
+            self._failure = error
+
+
+def places_of(mode: CommitMode, *more: str) -> list[str]:
+    """The places of an epoch in this mode, and `more`."""
+    own = [name for name in NAMES if not name.startswith(ARCHIVE)]
+    return [*(one for one in own if one not in TWO_PHASE_ONLY or mode is CommitMode.TWO_PHASE), *more]
+
+
+def killed_at(
+    made: LaneUnderTest,
+    process: MakeProcess,
+    places: Sequence[str],
+    kills: int,
+    seed: int,
+    send: Callable[[], None],
+    *arguments: str,
+) -> None:
+    """Kill it `kills` times at random: at each of the places once before at any twice. It catches up in the end."""
+    chance = random.Random(seed)
+    left: list[str] = []
+    for _ in range(kills):
+        left = left or chance.sample(places, len(places))
+        send()
+        place = f"{left.pop()}=kill@{chance.choice((1, 1, 2))}"
+        killed = process(made, failpoint=place, arguments=arguments).start()
+        assert killed.wait() < 0, f"{place}\n{killed.tail()}"
+    send()
+    last = process(made, until_caught_up=True, arguments=arguments).start()
+    assert last.wait() == ExitStatus.OK, last.tail()

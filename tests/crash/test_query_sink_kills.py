@@ -1,0 +1,97 @@
+"""A query whose rows go to files or to a topic, killed at places of its epochs and of its sink: each row once, in
+order, and a reader sees epochs as a whole."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.config.queries import FileFormat
+from app.config.settings import CommitMode
+from app.failpoint import FILES_NAMES, TOPIC_NAMES
+from tests.crash.killing import TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.fix_lane import MakeLane, MakeProcess
+from tests.fix_target import Target
+from tests.fix_topic import NewTopic, Topic
+from tests.queries import LINES, Shop
+from tests.query_sinks import epochs, messages_of, offsets_of, rows_of
+
+_MODES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
+EPOCH_MESSAGES = 40
+
+
+def in_order(found: list[int], mode: CommitMode) -> list[int]:
+    """At-least-once writes an epoch again that a crash has left undecided: without the repeated rows."""
+    return list(dict.fromkeys(found)) if mode is CommitMode.AT_LEAST_ONCE else found
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+@pytest.mark.parametrize("mode", _MODES)
+def test_files(
+    mode: CommitMode,
+    kills: int,
+    seed: int,
+    lane: MakeLane,
+    lane_process: MakeProcess,
+    target: Target,
+    topic: Topic,
+    tmp_path: Path,
+) -> None:
+    shop, known = Shop(target, topic, seed), dict[str, list[dict[str, Any]]]()
+    shop.prepare()
+    form = list(FileFormat)[seed % 2]
+    place = {"files": {"path": str(tmp_path), "format": form.value}, "max_messages": EPOCH_MESSAGES}
+    made = lane(mode, queries={"lines": {**LINES, **place}})
+    folder = tmp_path / made.of_query("lines").name
+
+    def half_an_epoch() -> Any:
+        """A folder that was seen never changes, and has rows of whole epochs in the order of the topic."""
+        for one in epochs(folder):
+            rows = rows_of(one)
+            if not rows or known.setdefault(one.name, rows) != rows:
+                return one.name, rows
+        found = in_order([row["offset"] for name in sorted(known) for row in known[name]], mode)
+        return None if found == offsets_of(topic)[: len(found)] else found
+
+    reader = Looks(half_an_epoch)
+    places = places_of(mode, *FILES_NAMES)
+    killed_at(made, lane_process, places, kills + len(FILES_NAMES), seed, lambda: shop.send(90), "--query", "lines")
+    reader.stop()
+    found = in_order([row["offset"] for one in epochs(folder) for row in rows_of(one)], mode)
+    assert found == offsets_of(topic)
+    assert list((folder / ".pending").iterdir()) == []
+    assert target.prepared() == []
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+@pytest.mark.parametrize("mode", _MODES)
+def test_a_topic(
+    mode: CommitMode,
+    kills: int,
+    seed: int,
+    lane: MakeLane,
+    lane_process: MakeProcess,
+    target: Target,
+    topic: Topic,
+    new_topic: NewTopic,
+) -> None:
+    shop, out = Shop(target, topic, seed), new_topic()
+    shop.prepare()
+    place = {"kafka": {"topic": out.name}, "max_messages": EPOCH_MESSAGES}
+    made = lane(mode, queries={"lines": {**LINES, **place}})
+
+    def sent() -> list[int]:
+        return in_order([value["offset"] for _, value in messages_of(out) if value is not None], mode)
+
+    def half_an_epoch() -> Any:
+        """Every message once, in the order of the topic, up to the end of an epoch."""
+        found = sent()
+        is_whole = not found or offsets_of(topic)[: len(found)] == found
+        return None if is_whole else found
+
+    reader = Looks(half_an_epoch)
+    places = places_of(mode, *TOPIC_NAMES)
+    killed_at(made, lane_process, places, kills + len(TOPIC_NAMES), seed, lambda: shop.send(90), "--query", "lines")
+    reader.stop()
+    assert sent() == offsets_of(topic)
+    assert target.prepared() == []

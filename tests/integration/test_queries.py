@@ -1,0 +1,67 @@
+"""Queries: a window, a join of streams and `transformWithState` equal what Postgres computes of the same changes."""
+
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import REGISTRY
+from pyspark.sql import SparkSession
+
+from app.config.settings import CommitMode
+from tests.fix_lane import MODES, MakeLane
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.queries import QUERIES, Shop, with_options
+from tests.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def options(spark: SparkSession) -> Iterator[None]:
+    """Those of a query's own session."""
+    yield from with_options(spark)
+
+
+#: each query in a mode, and one of them in each mode; the rest with --full-matrix
+SAMPLE = {"by_minute": MODES, "pairs": (CommitMode.AT_LEAST_ONCE,), "counts": (CommitMode.TWO_PHASE,)}
+CASES = [
+    pytest.param(query, mode, marks=() if mode in SAMPLE[query] else pytest.mark.full)
+    for query in QUERIES
+    for mode in MODES
+]
+
+
+@pytest.mark.parametrize(("query", "mode"), CASES)
+def test_a_query_equals_the_batch(mode: CommitMode, query: str, lane: MakeLane, target: Target, topic: Topic) -> None:
+    shop = Shop(target, topic, seed=1)
+    shop.prepare()
+    made = lane(mode, queries={query: {**QUERIES[query], "max_messages": 60}}).of_query(query)
+    for count in (150, 50):
+        shop.send(count)
+        made.run_until_caught_up()
+        assert shop.result(query) == shop.batch(query)
+    assert target.prepared() == []
+    counted = target.ledger_sum(made.name)
+    assert counted.consumed == counted.applied > 0
+
+
+def test_figures_of_the_state(lane: MakeLane, target: Target, topic: Topic) -> None:
+    shop = Shop(target, topic, seed=2)
+    shop.prepare()
+    watched = {**QUERIES["by_minute"], "changes": {"public.orders": {"watermark": "1 hours"}}}
+    made = lane(CommitMode.TWO_PHASE, queries={"by_minute": watched}).of_query("by_minute")
+    shop.send(100)
+
+    def figure(name: str, **labels: str) -> float:
+        return REGISTRY.get_sample_value(f"surelane_query_{name}", {"lane": made.name, **labels}) or 0.0
+
+    made.start()
+    made.until_caught_up(topic)
+    eventually(lambda: figure("state_rows") > 0, why="the state's figures")
+    shop.send(20)
+    made.until_caught_up(topic)
+    rows = len(shop.result("by_minute"))
+    eventually(lambda: figure("rows_total", change="upserted") >= rows, why="rows to be counted")
+    for name in ("state_rows", "state_memory_bytes", "state_commit_seconds", "state_load_seconds"):
+        assert eventually(lambda name=name: figure(name), why=name) > 0
+    newest = max(ts for _, ts, _, _ in shop.seen) / 1000
+    eventually(lambda: newest - 3 * 3600 < figure("watermark_timestamp_seconds") <= newest, why="the watermark")
+    made.stop()
