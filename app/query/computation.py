@@ -68,16 +68,19 @@ class Computation:
             rows = self._computed(spark, views)
             rows.schema  # noqa: B018  # this analyses it
         except (AnalysisException, ParseException) as error:
-            raise self._invalid(str(error).strip().splitlines()[0]) from error
+            raise self.invalid(first_line(error)) from error
         except PySparkException:
             raise
         except Exception as error:
-            raise self._invalid(f"{self.config.function} raised {type(error).__name__}: {error}") from error
+            raise self.invalid(f"{self.config.function} raised {type(error).__name__}: {error}") from error
         for one in rows.schema.fields:
             if isinstance(one.dataType, ArrayType | MapType | StructType):
                 kind = one.dataType.simpleString()[:80]
-                raise self._invalid(f"column {one.name} is of type {kind}", "name its parts: window.start as minute")
+                raise self.invalid(f"column {one.name} is of type {kind}", "name its parts: window.start as minute")
         return rows
+
+    def invalid(self, problem: str, hint: str = "see docs/QUERIES.md") -> ConfigInvalid:
+        return ConfigInvalid(f"queries: {self.name}: {problem}", hint=hint)
 
     def output(self, rows: DataFrame) -> OutputMode:
         """The output mode that is configured, or the one that Spark has for this plan."""
@@ -101,7 +104,7 @@ class Computation:
         assert self.config.function is not None, "validated"
         rows = self._function(self.config.function)(*views.values())
         if not isinstance(rows, DataFrame):
-            raise self._invalid(f"{self.config.function} returned {type(rows).__name__}", "return a DataFrame of Spark")
+            raise self.invalid(f"{self.config.function} returned {type(rows).__name__}", "return a DataFrame of Spark")
         return rows
 
     def _function(self, name: str) -> Callable[..., Any]:
@@ -109,12 +112,14 @@ class Computation:
         try:
             return getattr(importlib.import_module(module), attribute)
         except (ImportError, AttributeError) as error:
-            raise self._invalid(
+            raise self.invalid(
                 f"{name} cannot be loaded: {error}", "see that it can be imported: PYTHONPATH=/where/it/is surelane run"
             ) from error
 
-    def _invalid(self, problem: str, hint: str = "see docs/QUERIES.md") -> ConfigInvalid:
-        return ConfigInvalid(f"queries: {self.name}: {problem}", hint=hint)
+
+def first_line(error: PySparkException) -> str:
+    """Of what Spark says; the plan follows."""
+    return str(error).strip().splitlines()[0]
 
 
 def is_row_by_row(rows: DataFrame) -> bool:

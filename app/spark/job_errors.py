@@ -53,6 +53,7 @@ _SURROUNDINGS = (
     "java.io.IOException",
     "java.io.UncheckedIOException",
     "java.lang.LinkageError",
+    "java.lang.ClassNotFoundException",  # an executor lacks a jar
     "java.lang.InterruptedException",
     "org.apache.spark.TaskKilledException",
     "org.apache.spark.shuffle.FetchFailedException",

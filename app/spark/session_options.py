@@ -89,7 +89,8 @@ def options(
 
     `more` jars come behind Spark's own: what they bundle (netty) must not come before Spark's.
     """
-    driver = _driver(java_home, jars, more, conf, master, _FOR_COMPUTING if computes else _FOR_PLANNING)
+    sent = [*jars, *more] if computes and not is_local(master) else more
+    driver = _driver(java_home, jars, sent, conf, master, _FOR_COMPUTING if computes else _FOR_PLANNING)
     is_known = {AUTHENTICATE: "true"} if authenticates(master, conf) else {}
     return {"spark.app.name": f"surelane {lane}", **is_known, **driver, **REQUIRED, "spark.master": master}
 
@@ -122,7 +123,7 @@ def _driver(
     flags: str,
 ) -> dict[str, str]:
     """Options of the driver's JVM: the jars are on its class path, where the class archive can have them too. Executors
-    need none."""
+    get `more`; they need the connector's only where they read topics themselves."""
     java_options = f"{flags} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
     defaults = {

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import structlog
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
@@ -24,7 +25,7 @@ from app.protocol.fencing import open_writers
 from app.quarantine.quarantine_writer import QuarantineWriter
 from app.query import rebuilding
 from app.query.archive_source import QueryArchive
-from app.query.computation import Computation, is_row_by_row, state_encoding, streams_of
+from app.query.computation import Computation, first_line, is_row_by_row, state_encoding, streams_of
 from app.query.poison_search import TriedMessages, plain
 from app.query.query_lane import QueryLane, Rebuild, ResultRows, condemned
 from app.query.rebuilding import in_progress
@@ -244,8 +245,11 @@ class QueryRun(SparkRun):
         writer = self._result.writeStream.foreachBatch(on_epoch).outputMode(
             self._computation.output(self._result).value
         )
-        # from the archive the next run goes on with Kafka
-        return begun(writer, self._settings, until_caught_up=until_caught_up and self._archive is None)
+        try:
+            # from the archive the next run goes on with Kafka
+            return begun(writer, self._settings, until_caught_up=until_caught_up and self._archive is None)
+        except AnalysisException as error:  # of a plan that can be computed, but not of a stream
+            raise self._computation.invalid(first_line(error)) from error
 
     def _process(self, rows: DataFrame, number: int) -> None:
         span = self._checkpoint.span(number)

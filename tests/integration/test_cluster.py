@@ -18,6 +18,8 @@ from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.messages import INT, TEXT, Table
 from tests.oracle import Reader, questions
+from tests.queries import QUERIES
+from tests.queries import Shop as OrderShop
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop, changes_of_few
 
@@ -79,6 +81,29 @@ def test_a_lane_for_each_partition(
     process.until(lambda: made.caught_up(topic), why="all of it")
     assert process.stop() == 0
     questions(target, topic)
+
+
+def test_a_query(cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic) -> None:
+    """Its state is on both workers; an executor that is killed takes its part of it along, and another one loads that
+    from the checkpoint."""
+    shop = OrderShop(target, topic, seed=6)
+    shop.prepare()
+    cluster.start(workers=2, cores=1)
+    queries = {"by_minute": {**QUERIES["by_minute"], "max_messages": 40}}
+    made = lane("two-phase", queries=queries, spark=cluster.spark())
+    name = made.of_query("by_minute").name
+    process = lane_process(made, arguments=("--query", "by_minute")).start()
+    for round_ in range(3):
+        shop.send(60)
+        process.until(lambda: set(target.position(name).values()) == {topic.end}, why=f"the end of round {round_}")
+        executors = cluster.executors()
+        executors[round_ % len(executors)].kill()
+    shop.send(60)
+    process.until(lambda: set(target.position(name).values()) == {topic.end}, why="the end")
+    assert process.stop() == 0
+    assert shop.result("by_minute") == shop.batch("by_minute")
+    assert target.ledger_sum(name).adds_up
+    assert target.prepared() == []
 
 
 def test_a_cluster_that_has_no_core_yet(

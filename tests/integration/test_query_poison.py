@@ -160,6 +160,23 @@ def test_what_does_not_fit(
 
 
 @pytest.mark.usefixtures("prepared")
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("select after.id as id, count(*) as share from changes_of_flat group by after.id", "watermark"),
+        ("select after.id as id, after.v as share from changes_of_flat order by after.v", "[Ss]ort"),
+    ],
+)
+def test_what_spark_has_no_stream_for(sql: str, words: str, lane: MakeLane, target: Target, topic: Topic) -> None:
+    """It computes them of rows that are all there."""
+    topic.send(_messages(1, {}))
+    made = lane(CommitMode.LEDGER, queries={"shares": {**ROWS, "sql": sql, "output": "append"}}).of_query("shares")
+    with pytest.raises(ConfigInvalid, match=words):
+        made.run_until_caught_up()
+    assert _found(target) == []
+
+
+@pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize("mode", MODES)
 def test_deletes_by_a_marker(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
     """Of several rows of a key in one epoch the last one counts."""

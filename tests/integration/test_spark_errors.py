@@ -112,6 +112,12 @@ def test_a_python_that_cannot_be_started_is_not(spark: SparkSession, monkeypatch
     assert type(judged(lambda: one_row(spark).rdd.mapPartitions(_raises).collect())) is SparkFailed
 
 
+def test_a_class_that_a_task_does_not_find_is_no_rows_fault(spark: SparkSession) -> None:
+    """As on an executor without a jar."""
+    looked_for = one_row(spark).selectExpr("java_method('java.lang.Class', 'forName', concat('none.', 'Such')) as v")
+    assert type(judged(looked_for.toArrow)) is SparkFailed
+
+
 def test_a_job_that_is_cancelled(spark: SparkSession) -> None:
     over = threading.Event()
 

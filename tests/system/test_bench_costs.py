@@ -55,6 +55,9 @@ def test_each_command_measures_and_checks(tmp_path: Path, stack_name: str) -> No
     assert all(one["measure"] == "soak-sample" and one["pss"]["jvm"] > 50 for one in samples)
     assert all(sum(one["threads"].values()) > 20 and one["lag_messages"] >= 0 for one in samples)
     assert (tmp_path / "docs/soak.svg").exists()
+    *samples, soak = measure(tmp_path, "bench-soak", "--minutes=0.1", "--rate=200", "--every=1", "--query", stack)
+    assert soak["correct"]
+    assert samples
 
     *rows, judged = measure(tmp_path, "bench-costs", "--axes=row-bytes", "--scale=0.0005", stack)
     assert [row["row_bytes"] for row in rows] == [100, 1000, 10_000, 100_000]

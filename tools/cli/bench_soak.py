@@ -9,6 +9,7 @@ from tools.cli.bench import Rate, Report, Stack, command
 app = typer.Typer(add_completion=False)
 
 Minutes = Annotated[float, typer.Option("--minutes", min=0.1, help="How long the load is held.")]
+Query = Annotated[bool, typer.Option("--query", help="A query that counts changes by window and key.")]
 Every = Annotated[float, typer.Option("--every", min=1, help="Seconds between two samples.")]
 
 
@@ -17,10 +18,11 @@ def bench_soak(
     minutes: Minutes = 60.0,
     rate: Rate = 1000,
     every: Every = 10.0,
+    query: Query = False,
     report: Report = None,
     stack: Stack = "bench",
 ) -> None:
-    """Hold a steady load for long, and look again and again what the lane holds.
+    """Hold a steady load for long, and look again and again what the lane, or a query, holds.
 
     Memory, threads and open files of its processes, its checkpoint, its tables in the target, how late it is: a JSON
     line for each sample on stdout, also appended to var/bench/results.jsonl; then whether it grows, and whether the
@@ -30,5 +32,5 @@ def bench_soak(
     from tools.bench.soak.measure import Wanted
     from tools.bench.soak.suite import run
 
-    wanted = Wanted(stack=stack, minutes=minutes, rate=rate, every=every)
+    wanted = Wanted(stack=stack, minutes=minutes, rate=rate, every=every, query=query)
     raise typer.Exit(0 if run(wanted, report, command()) else 1)

@@ -1,11 +1,16 @@
-"""The run: a steady load, a sample every few seconds, and a comparison of the table at the end."""
+"""The run: a steady load, a sample every few seconds, and a comparison of the table at the end.
+
+Under load is a lane, or a query that counts the lane's changes by window and key.
+"""
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -24,6 +29,17 @@ TOPIC = "bench.soak"
 MODE = "two-phase"
 #: the table does not grow, so that growth is the lane's fault
 SHAPE = Shape(called="soak", most_rows=100_000)
+QUERY, _COUNTS = "counts", "soak_counts"
+_SOURCE, _ID = SHAPE.made[0].name, "coalesce(after.id, before.id)"
+#: what its state has at a time stays the same: the watermark drops windows as new ones begin
+_QUERY: Mapping[str, Any] = {
+    "changes": {f"public.{_SOURCE}": {"watermark": "10 seconds"}},
+    "sql": f"select window.start as began, {_ID} % 10000 as part, count(*) as n from changes_of_{_SOURCE}"
+    f" group by window(ts, '10 seconds'), {_ID} % 10000",
+    "table": f"public.{_COUNTS}",
+}
+_MAKE = f"create table {_COUNTS} (began timestamptz, part bigint, n bigint, primary key (began, part))"
+_COUNTED = f"select sum(n) from {_COUNTS}"
 #: seconds between two measurements of the lag
 LOOK_SECONDS = 0.5
 #: topic settings: the broker must not keep all messages of a day
@@ -43,6 +59,19 @@ class Wanted:
     rate: int
     #: seconds between two samples
     every: float
+    #: a query instead of a lane
+    query: bool = False
+
+    @property
+    def checkpoint(self) -> Path:
+        """Of what is measured."""
+        path = lane.checkpoint()
+        return path.with_name(f"{path.name}.{QUERY}") if self.query else path
+
+    @property
+    def table(self) -> str:
+        """That it writes."""
+        return _COUNTS if self.query else SHAPE.made[0].name
 
     @property
     def messages(self) -> int:
@@ -56,7 +85,7 @@ def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None])
     with (
         servers.connect() as probe,
         probe.cursor() as cursor,
-        lane.running(servers, MODE, TOPIC, until_caught_up=False) as held,
+        _running(servers, cursor, wanted) as held,
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
         _high(servers) as high,
     ):
@@ -68,7 +97,9 @@ def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None])
         paced = pacing.result()
         until(lambda: visible(cursor, TOPIC) >= wanted.messages, held, "the last message", LIMIT_SECONDS)
         status = held.stop()
-    right = servers.found(SHAPE.made) == paced.expected
+        cursor.execute(_COUNTED if wanted.query else "select null")
+        counted = cursor.fetchone()
+    right = counted == (wanted.messages,) if wanted.query else servers.found(SHAPE.made) == paced.expected
     prepared = servers.prepared()
     return {
         **used,
@@ -78,6 +109,16 @@ def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None])
         "exit_status": status,
         "correct": right and not prepared and not status,
     }
+
+
+@contextmanager
+def _running(servers: Servers, cursor: Cursor, wanted: Wanted) -> Iterator[Lane]:
+    settings, arguments = None, ()
+    if wanted.query:
+        cursor.execute(_MAKE)
+        settings, arguments = {"queries": {QUERY: _QUERY}}, ("--query", QUERY)
+    with lane.running(servers, MODE, TOPIC, until_caught_up=False, settings=settings, arguments=arguments) as held:
+        yield held
 
 
 def _watched(
@@ -96,7 +137,7 @@ def _watched(
         lag = max(lag, high() - visible(cursor, TOPIC))
         held.must_live()
         if time.time() >= due:
-            sample = take(held, cursor, SHAPE.made[0], begin, lag)
+            sample = take(held, cursor, wanted.table, wanted.checkpoint, begin, lag)
             sampled(sample)
             if number % PROGRESS_EVERY == 0:
                 _report(sample)

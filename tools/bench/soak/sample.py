@@ -9,10 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from tools.bench import lane
 from tools.bench.lane import PARTS, Lane, LaneFailed
 from tools.bench.servers import LEDGER_SCHEMA, Cursor
-from tools.bench.tables import Table
 
 _MEGABYTE = 1 << 20
 _SIZES = f"""
@@ -48,7 +46,7 @@ class Sample:
         return asdict(self)
 
 
-def take(held: Lane, cursor: Cursor, table: Table, begin: float, lag_messages: int) -> Sample:
+def take(held: Lane, cursor: Cursor, table: str, checkpoint: Path, begin: float, lag_messages: int) -> Sample:
     """Take a sample now; raises LaneFailed if a process is gone."""
     pids = held.pids()
     try:
@@ -59,10 +57,10 @@ def take(held: Lane, cursor: Cursor, table: Table, begin: float, lag_messages: i
         files = {part: one.num_fds() for part, one in processes.items()}
     except (KeyError, psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError) as gone:
         raise LaneFailed(f"a process of the lane is gone ({gone}):\n{held.tail()}") from None
-    found = _sizes(lane.checkpoint())
+    found = _sizes(checkpoint)
     cursor.execute(_SIZES)
     sizes = cursor.fetchone()
-    cursor.execute(f"select pg_total_relation_size('{table.name}')")
+    cursor.execute(f"select pg_total_relation_size('{table}')")
     target = cursor.fetchone()
     assert sizes is not None, "one row"
     assert target is not None, "one row"

@@ -11,7 +11,7 @@ from tools.bench.page import Section, Table
 from tools.bench.soak.sample import Sample
 from tools.bench.soak.verdict import GROWTH_LIMITS, second_half
 
-PICTURE = "soak.svg"
+_LANE, _QUERY = ("soak", "Under load for long"), ("soak-query", "A query under load for long")
 
 
 def write(
@@ -19,21 +19,23 @@ def write(
 ) -> None:
     """Write the section, and its picture to the page's folder."""
     state = "right" if result["correct"] else "WRONG"
+    key, title = _QUERY if result.get("query") else _LANE
+    table = "counts by ten seconds and 10,000 keys" if result.get("query") else "of 100,000 rows at most"
     parts = [
         f"{result['messages']:,} messages at {result['rate']:,} messages/s, mode two-phase; a look every "
-        f"{result['every']:g} s, the lag every half second. The table, of 100,000 rows at most: {state}; prepared "
+        f"{result['every']:g} s, the lag every half second. The table, {table}: {state}; prepared "
         f"transactions left: {result.get('prepared_left', 'not known')}. {result.get('error', '')}".rstrip(),
         goals.table(judged).markdown(),
         "Growth is the median slope between all pairs of samples of the second half (Theil and Sen), of PSS; in a "
         f"shorter run than two times ten minutes it is not judged. {_limits()}",
     ]
     if samples:
-        parts += [_held(samples).markdown(), f"![memory by process]({PICTURE})"]
+        parts += [_held(samples).markdown(), f"![memory by process]({key}.svg)"]
         file.parent.mkdir(parents=True, exist_ok=True)
         minutes = [one.seconds / 60 for one in samples]
         drawn = {part: [one.pss[part] for one in samples] for part in PARTS}
-        (file.parent / PICTURE).write_text(lines.picture("MB by process (PSS)", minutes, drawn))
-    page.put(file, Section(key="soak", title="Under load for long", command=command, parts=parts))
+        (file.parent / f"{key}.svg").write_text(lines.picture("MB by process (PSS)", minutes, drawn))
+    page.put(file, Section(key=key, title=title, command=command, parts=parts))
 
 
 def _limits() -> str:

@@ -19,14 +19,19 @@ def run(wanted: Wanted, file: Path | None, command: str) -> bool:
         samples.append(one)
         results.emit(results.stamped("soak-sample", {**one.as_result()}))
 
-    what: dict[str, Any] = {"messages": wanted.messages, "rate": wanted.rate, "every": wanted.every}
+    what: dict[str, Any] = {
+        "messages": wanted.messages,
+        "rate": wanted.rate,
+        "every": wanted.every,
+        "query": wanted.query,
+    }
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
         say(f"{wanted.minutes:g} minutes at {wanted.rate} messages/s")
         fields = results.tried(what, lambda: measure(up, wanted, sampled))
     if "error" in fields:
         say(str(fields["error"]))
-    judged = verdict.goals(samples, wanted.rate)
+    judged = verdict.goals(samples, wanted.rate, has_state=wanted.query)
     result = results.stamped("soak", {**fields, "goals": [goal.as_result() for goal in judged]})
     results.emit(result)
     console.print(shown(goals.table(judged)))

@@ -20,6 +20,8 @@ GROWTH_LIMITS = {"supervisor": 2.0, "driver": 20.0, "jvm": 40.0}
 THREADS_LIMIT, FILES_LIMIT = 1.0, 2.0
 #: Spark keeps a hundred epochs, three files each
 CHECKPOINT_FILES_LIMIT = 1000
+#: and of a query's state as many, for each of two partitions
+STATE_FILES_LIMIT = 3000
 #: lag in seconds of messages, at any time of the second half
 LAG_LIMIT_SECONDS = 10.0
 #: a shorter second half is not judged
@@ -42,8 +44,8 @@ def second_half(samples: Sequence[Sample]) -> list[Sample]:
     return [sample for sample in samples if sample.seconds >= middle]
 
 
-def goals(samples: Sequence[Sample], rate: int) -> list[Goal]:
-    """The goals for one run, with the figures of its samples."""
+def goals(samples: Sequence[Sample], rate: int, *, has_state: bool = False) -> list[Goal]:
+    """The goals for one run, with the figures of its samples. `has_state`: a query's."""
     later = second_half(samples) if samples else []
     long_enough = len(later) > 1 and later[-1].seconds - later[0].seconds >= LEAST_SECONDS
 
@@ -67,7 +69,7 @@ def goals(samples: Sequence[Sample], rate: int) -> list[Goal]:
         Goal(
             what="files of the checkpoint",
             unit="files",
-            limit=CHECKPOINT_FILES_LIMIT,
+            limit=STATE_FILES_LIMIT if has_state else CHECKPOINT_FILES_LIMIT,
             found=max((one.checkpoint_files for one in samples), default=None),
         ),
         Goal(

@@ -1,0 +1,39 @@
+"""A query whose watermark closes windows, killed in epochs with messages and in those that only move the watermark."""
+
+import pytest
+
+from app.config.settings import CommitMode
+from tests.closed_windows import CONFIG, QUERY, ClosedWindows
+from tests.crash.killing import TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.fix_lane import MakeLane, MakeProcess
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.queries import Shop
+
+_CASES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+@pytest.mark.parametrize("mode", _CASES)
+def test_kills(
+    mode: CommitMode,
+    kills: int,
+    seed: int,
+    lane: MakeLane,
+    lane_process: MakeProcess,
+    target: Target,
+    topic: Topic,
+) -> None:
+    made = lane(mode, queries={QUERY: CONFIG})
+    name = made.of_query(QUERY).name
+    windows = ClosedWindows(Shop(target, topic, seed), name)
+    windows.prepare()
+    reader = Looks(windows.difference)
+    # one epoch of messages, then one without: the second time at a place is in that one
+    killed_at(made, lane_process, places_of(mode), kills, seed, lambda: windows.send(35), "--query", QUERY)
+    reader.stop()
+    assert windows.difference() == []
+    assert all(windows.counted())
+    assert target.prepared() == []
+    assert set(target.position(name).values()) == {topic.end}
+    assert target.ledger_sum(name).adds_up
