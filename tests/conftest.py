@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.sampling import left_out
+
 pytest.register_assert_rewrite("tests.oracle")  # a failed question shows what it saw
 
 # Examples are the same in every run; `--hypothesis-profile=explore` looks for others. No deadline: machines differ.
@@ -69,6 +71,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what only the full matrix has."""
     if config.getoption("--full-matrix", default=False):
         return
-    left_out = [item for item in items if item.get_closest_marker("full")]
-    items[:] = [item for item in items if item not in left_out]
-    config.hook.pytest_deselected(items=left_out)
+    out = left_out(items)
+    items[:] = [item for item in items if item not in out]
+    config.hook.pytest_deselected(items=list(out))

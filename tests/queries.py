@@ -145,7 +145,7 @@ def with_options(spark: SparkSession, **state: Any) -> Iterator[None]:
     """Inside, the session has the options of a query with this state."""
     query = QuerySettings.model_validate({**QUERIES["by_minute"], "state": state})
     before: dict[str, str | None] = {}
-    for name, value in {**state_options(query), ENCODING: "unsaferow"}.items():
+    for name, value in {**state_options(query.state), ENCODING: "unsaferow"}.items():
         before[name] = spark.conf.get(name, None)
         spark.conf.set(name, value)
     yield

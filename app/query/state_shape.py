@@ -54,7 +54,7 @@ def planned_shape(settings: Settings, spark: SparkSession, engine: Engine) -> li
     own. `settings`: the query's. Raises what opening the query would raise."""
     query = settings.query
     assert query is not None, "the settings are a query's"
-    for name, value in state_options(query).items():
+    for name, value in state_options(query.state).items():
         spark.conf.set(name, value)
     computation = Computation(settings.lane, query, columns_of(settings, engine))
     with tempfile.TemporaryDirectory(prefix="surelane-state-") as folder:

@@ -1,4 +1,4 @@
-"""A small run, of a session and a query, that makes the class archive (`app.spark.class_archive`).
+"""A small run, of a lane's query and one with a state, that makes the class archive (`app.spark.class_archive`).
 
 python -m app.source.rehearsal PATH
 """
@@ -6,21 +6,24 @@ python -m app.source.rehearsal PATH
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from app.config.queries import StateSettings
 from app.jars import jars
 from app.java import java_home
 from app.spark.class_archive import MAKE_SECONDS, options_to_make
 from app.spark.jvm import start_jvm
 from app.spark.session import make_session
 from app.spark.session_options import JAVA_OPTIONS, options
+from app.spark.state_options import state_options
 
 #: classes of the Kafka connector and its client that a run with a broker loads
 _KAFKA = ("org/apache/spark/sql/kafka010/", "org/apache/kafka/clients/", "org/apache/kafka/common/")
@@ -32,6 +35,8 @@ def _rehearse(part: Path) -> None:
     _load(spark, jars("spark"))
     with tempfile.TemporaryDirectory() as checkpoint:
         _query(spark, checkpoint)
+    with tempfile.TemporaryDirectory() as checkpoint:
+        _query_with_state(spark, checkpoint)
     spark.stop()
     _end_jvm()
 
@@ -56,6 +61,39 @@ def _query(spark: SparkSession, checkpoint: str) -> None:
         query.awaitTermination(1)
     query.stop()
     spark.sparkContext.parallelize([0], 1).foreachPartition(_nothing)
+
+
+def _query_with_state(spark: SparkSession, checkpoint: str) -> None:
+    """Run one whose rows are computed and given to Python, like those of a user's query."""
+    for name, value in state_options(StateSettings(partitions=1)).items():
+        spark.conf.set(name, value)
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    text = "to_json(struct(value as key, timestamp as at))"
+    (
+        ticks.selectExpr(f"from_json({text}, 'key bigint, at timestamp', map('mode', 'FAILFAST')) as m")
+        .selectExpr("m.key", "m.at")
+        .withWatermark("at", "1 second")
+        .createOrReplaceTempView("ticks")
+    )
+    counts = spark.sql(
+        "select window.start as minute, key, count(*) as n, sum(key) as total from ticks"
+        " group by window(at, '1 minute'), key"
+    )
+    writer = counts.writeStream.foreachBatch(_compute).outputMode("update").option("checkpointLocation", checkpoint)
+    query = writer.start()
+    while not query.recentProgress:
+        query.awaitTermination(1)
+    query.stop()
+
+
+def _compute(epoch: DataFrame, number: int) -> None:
+    """Have Python read its rows."""
+    del number
+    epoch.mapInArrow(_same, epoch.schema).collect()
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 def _take(epoch: DataFrame, number: int) -> None:

@@ -35,14 +35,24 @@ def start_query(
 
 
 def kafka_stream(
-    spark: SparkSession, source: SourceSettings, start: Offsets, most: int, topics: Sequence[str] = ()
+    spark: SparkSession,
+    source: SourceSettings,
+    start: Offsets,
+    most: int,
+    topics: Sequence[str] = (),
+    *,
+    tasks: int | None = None,
 ) -> DataFrame:
-    """The messages of these topics, or of all that the source has, as a stream that begins at `start`."""
+    """The messages of these topics, or of all that the source has, as a stream that begins at `start`.
+
+    `tasks`: at least so many read an epoch, also of one partition; None: one for each partition.
+    """
     begin = start.only({tp for tp in start if tp.topic in topics}) if topics else start
     options = {
         **client_options(source),
         "maxOffsetsPerTrigger": str(most),
         "startingOffsets": begin.to_json(),
+        **({} if tasks is None else {"minPartitions": str(tasks)}),
         **({"subscribe": ",".join(topics)} if topics else _subscription(source)),
     }
     return spark.readStream.format("kafka").options(**options).load()

@@ -19,6 +19,8 @@ from app.jars import jars
 from app.java import java_home
 from app.spark.home import pyspark_home, spark_home
 
+#: another one for another rehearsal (`app.source.rehearsal`)
+_EDITION = "2"
 #: seconds for the rehearsal and for writing the archive, on a busy machine
 MAKE_SECONDS = 600
 #: no log lines about an archive that does not fit
@@ -40,7 +42,7 @@ def archive(java_home: Path, jars: Sequence[Path]) -> Path:
     # for the path of Spark's files; every installation writes this one anew
     version = pyspark_home() / "version.py"
     parts = [str(java_home.resolve()), str(version), version.read_text() if version.is_file() else ""]
-    parts += [release.read_text() if release.is_file() else "", *map(str, class_path(jars))]
+    parts += [release.read_text() if release.is_file() else "", *map(str, class_path(jars)), _EDITION]
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_dir() / "classes" / f"{name}.jsa"
 

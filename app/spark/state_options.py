@@ -1,6 +1,6 @@
 """Spark's options of a query with state, over those of a session that only plans."""
 
-from app.config.queries import QuerySettings, StateBackend
+from app.config.queries import StateBackend, StateSettings
 
 _STREAMING = "spark.sql.streaming"
 _STORE = f"{_STREAMING}.stateStore"
@@ -15,9 +15,8 @@ _ROCKSDB = {
 }
 
 
-def state_options(query: QuerySettings) -> dict[str, str]:
+def state_options(state: StateSettings) -> dict[str, str]:
     """What `spark.conf` of the configuration may override."""
-    state = query.state
     own = {
         "spark.sql.codegen.wholeStage": "true",
         "spark.sql.shuffle.partitions": str(state.partitions),

@@ -14,7 +14,7 @@ def start_lanes_jvm(settings: Settings) -> Jvm:
     home, config = java_home(), settings.spark
     more = jars("msk") if settings.source.security.protocol is SecurityProtocol.MSK_IAM else []
     query = settings.query
-    conf = config.conf if query is None else {**state_options(query), **config.conf}
+    conf = config.conf if query is None else {**state_options(query.state), **config.conf}
     spark_options = options(
         settings.lane, config.master, conf, home, jars("spark"), more=more, computes=query is not None
     )

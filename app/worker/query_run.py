@@ -118,8 +118,12 @@ class QueryRun(SparkRun):
         self._check_decided(writer)
         writer.pin(self._broker.cluster_id(), {name: info.topic_id for name, info in topics.items()})
         self._lane = self._make_lane(writer, sink, rebuild)
-        self._computation = Computation(settings.lane, query, draft.columns, condemned(writer.guard))
-        self._result = self._computation.result(self._spark, self._stream(opened.start if not has_state else begin))
+        self._computation, self._result = draft, rows
+        if left_out := condemned(writer.guard):
+            self._computation = Computation(settings.lane, query, draft.columns, left_out)
+        if left_out or not has_state:
+            start = begin if has_state else opened.start
+            self._result = self._computation.result(self._spark, self._stream(start))
         return opened.start
 
     def _begin_at(self, writer: LaneWriter, *, is_rebuild: bool) -> Offsets:
@@ -140,7 +144,8 @@ class QueryRun(SparkRun):
         most, archive = self._size.begin(), self._archive
         if archive is not None:
             return lambda topics: archive.stream(self._spark, start, most, topics)
-        return lambda topics: kafka_stream(self._spark, self._settings.source, start, most, topics)
+        cores = self._spark.sparkContext.defaultParallelism
+        return lambda topics: kafka_stream(self._spark, self._settings.source, start, most, topics, tasks=cores)
 
     def _check_decided(self, writer: LaneWriter) -> None:
         """Raises Diverged where the target lacks the newest decided epoch, also one without messages."""
