@@ -37,6 +37,7 @@ _QUERY: Mapping[str, Any] = {
     "sql": f"select window.start as began, {_ID} % 10000 as part, count(*) as n from changes_of_{_SOURCE}"
     f" group by window(ts, '10 seconds'), {_ID} % 10000",
     "table": f"public.{_COUNTS}",
+    "trigger": "2 seconds",
 }
 _MAKE = f"create table {_COUNTS} (began timestamptz, part bigint, n bigint, primary key (began, part))"
 _COUNTED = f"select sum(n) from {_COUNTS}"
