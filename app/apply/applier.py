@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
 from app.apply.constraints import settle_constraints
-from app.apply.merge import SWALLOWED
+from app.apply.merge import LOOK_UPS, SWALLOWED
 from app.apply.order_plan import ATTEMPTS, OrderPlan, parents_first, runs
 from app.apply.table_plans import TablePlan, TablePlans
 from app.db.sql import run
@@ -28,11 +28,6 @@ from app.model.rows import Layout, RowKind
 STATEMENTS_AT_ONCE = 500
 #: kinds that no target can take
 _REFUSED = (RowKind.KEYLESS, RowKind.UNFIT)
-#: the cost of an epoch follows its own size, not the table's: rows are looked up by their key, also where the planner
-#: believes the table to be empty. A scan without index gets a cost so high that it would be compiled: no `jit`.
-_LOOK_UPS = "; ".join(
-    f"set local {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +117,7 @@ class Applier:
         def send(plan: OrderPlan) -> int:
             return sum(_merge_staged(connection, shapes[index], kept[index].rows) for index in _order(shapes, plan))
 
-        run(connection, _LOOK_UPS)
+        run(connection, LOOK_UPS)
         try:
             plan, applied = _first_accepted(connection, compact, send, settle=True)
         except (DBAPIError, psycopg2.Error) as error:
@@ -150,7 +145,7 @@ class Applier:
     ) -> tuple[OrderPlan, int]:
         """`whole`: the epoch for the plans that send the last change of each row; None: only the faithful plan is
         possible."""
-        run(connection, _LOOK_UPS)
+        run(connection, LOOK_UPS)
         is_faithful = whole is None or _drops_versions(epoch, whole, shapes)
         plans = (OrderPlan.FAITHFUL,) if is_faithful else _plans_of(epoch, shapes)
 

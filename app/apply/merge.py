@@ -10,6 +10,12 @@ from app.db.sql import literal, quoted
 
 #: one ordinal range of the staging table, both ends inclusive
 Range = tuple[int, int]
+#: settings of a transaction: the cost of an epoch follows its own size, not the table's. Rows are looked up by their
+#: key, also where the planner believes the table to be empty. A scan without index gets a cost so high that it would be
+#: compiled: no `jit`
+LOOK_UPS = "; ".join(
+    f"set local {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
+)
 #: setting of the transaction: the last table that dropped a change that it was sent; "" for none
 SWALLOWED = "surelane.swallowed"
 

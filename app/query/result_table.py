@@ -5,15 +5,20 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 
+from app.apply.merge import LOOK_UPS
 from app.apply.target_tables import TargetTable, is_unique, load_table
 from app.config.queries import QuerySettings
 from app.db.sql import quoted, run
+from app.db.sqlstate import sqlstate
 from app.errors import TargetMismatch
 from app.model.gid import Gid
 from app.query.result_sink import Written, column
 from app.query.staged_results import PART, PLACE, StagedPart
 from app.query.staging_table import StagingAccess, StagingTable, among
+
+_UNIQUE_VIOLATION = "23505"
 
 
 @dataclass(frozen=True)
@@ -126,17 +131,38 @@ class ResultTable:
         )
 
     def _upsert(self, connection: Connection, rows: str) -> int:
-        names = ", ".join(map(quoted, self.columns))
-        others = [quoted(name) for name in self.columns if name not in self.key]
-        changes = ", ".join(f"{name} = excluded.{name}" for name in others) or f"{quoted(self.key[0])} = excluded." + (
-            quoted(self.key[0])
-        )
-        key = ", ".join(map(quoted, self.key))
+        """By MERGE, see `app.apply.merge.Merge.upsert`, unless another session inserts one of the rows meanwhile."""
+        if self.table.takes_merge:
+            try:
+                with connection.begin_nested():
+                    run(connection, LOOK_UPS)
+                    return run(connection, self._merge(rows)).rowcount
+            except IntegrityError as error:
+                if sqlstate(error) != _UNIQUE_VIOLATION:
+                    raise
+        names, key = ", ".join(map(quoted, self.columns)), ", ".join(map(quoted, self.key))
+        changes = ", ".join(f"{name} = excluded.{name}" for name in self._changed)
         return run(
             connection,
             f"insert into {self.table.quoted_name} ({names}) select {names} from {rows}"  # noqa: S608
             f" on conflict ({key}) do update set {changes}",
         ).rowcount
+
+    def _merge(self, rows: str) -> str:
+        names = ", ".join(map(quoted, self.columns))
+        key = " and ".join(f"old.{quoted(name)} = new.{quoted(name)}" for name in self.key)
+        changes = ", ".join(f"{name} = new.{name}" for name in self._changed)
+        values = ", ".join(f"new.{quoted(name)}" for name in self.columns)
+        return (
+            f"merge into {self.table.quoted_name} as old using (select {names} from {rows}) as new on {key}"  # noqa: S608
+            f" when matched then update set {changes} when not matched then insert ({names}) values ({values})"
+        )
+
+    @property
+    def _changed(self) -> list[str]:
+        """Quoted columns that an upsert sets: of a table that has a key only one of it."""
+        others = [quoted(name) for name in self.columns if name not in self.key]
+        return others or [quoted(self.key[0])]
 
     def _delete(self, connection: Connection, rows: str) -> int:
         assert self.deleted is not None, "asked for"

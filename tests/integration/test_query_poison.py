@@ -17,6 +17,7 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message, Table
 from tests.queries import with_options
+from tests.waiting import eventually
 
 FLAT = Table("flat", {"id": m.BIGINT, "v": m.BIGINT})
 SHARES = Table("shares", {"id": m.BIGINT, "share": m.BIGINT}, schema="reports")
@@ -206,6 +207,26 @@ def test_a_table_that_leaves_rows_out(lane: MakeLane, target: Target, topic: Top
     made = lane(CommitMode.TWO_PHASE, queries={"shares": ROWS}).of_query("shares")
     with pytest.raises(TargetMismatch, match="took 0 of 3 rows"):
         made.run_until_caught_up()
+
+
+@pytest.mark.usefixtures("prepared")
+@pytest.mark.parametrize("mode", MODES)
+def test_another_session_inserts_one_of_the_rows(
+    mode: CommitMode, lane: MakeLane, target: Target, topic: Topic
+) -> None:
+    """While it has not committed the query waits; then it writes over the row."""
+    topic.send(_messages(10, {}))
+    made = lane(mode, queries={"shares": ROWS}).of_query("shares")
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    with target.engine.begin() as other:
+        other.exec_driver_sql("insert into reports.shares values (3, -1)")
+        made.start()
+        eventually(lambda: target.execute(waiting)[0][0] == 1, why="the query to wait")
+    made.until_caught_up(topic)
+    made.stop()
+    expected = dict(_found(target))
+    assert sorted(expected) == list(range(10))
+    assert expected[3] != -1
 
 
 @pytest.mark.usefixtures("prepared")
