@@ -15,8 +15,8 @@ from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS, Expected, Row, Table
 from tools.bench.workload import SEED, Change, Workload, key_of, value_of
 
-#: changes in one file of the ceiling: the default limit of an epoch
-CHUNK_CHANGES = 100_000
+#: changes in a transaction of the ceiling, whose best counts
+CHUNK_SIZES = (50_000, 100_000, 250_000)
 #: changes in the fingerprint that decides whether a kept backlog is still valid
 _SAMPLE = 1000
 #: the same where rows may be long
@@ -47,21 +47,24 @@ class Backlog:
     #: the right content by table name
     expected: Mapping[str, Expected]
     folder: Path
+    #: changes in a transaction of the ceiling: those that there are files of
+    sizes: Sequence[int]
 
     @property
     def tables(self) -> Sequence[Table]:
         """The changed tables; the workload's last change is in the first of them."""
         return self.shape.made
 
-    def chunks(self) -> list[list[Chunk]]:
-        """The same changes for the ceiling; each inner list is one transaction."""
-        return [[_chunk(folder, table) for table in self.tables] for folder in sorted(self.folder.glob("chunk-*"))]
+    def chunks(self, size: int) -> list[list[Chunk]]:
+        """The same changes for the ceiling; each inner list is one transaction of `size` changes."""
+        folders = sorted(self.folder.glob(f"chunk-{size}-*"))
+        return [[_chunk(folder, table) for table in self.tables] for folder in folders]
 
 
-def prepare(servers: Servers, shape: Shape, messages: int, chunk: int | None = CHUNK_CHANGES) -> Backlog:
-    """Return the backlog; create it unless it exists with the same parameters. `chunk`: changes in each transaction of
-    the ceiling; None: no COPY files for the ceiling, which need as much disk as the topic."""
-    topic = f"bench.{shape.name}.{messages}.{_fingerprint(shape, chunk)}" + ("" if chunk else ".topic-only")
+def prepare(servers: Servers, shape: Shape, messages: int, sizes: Sequence[int] = CHUNK_SIZES) -> Backlog:
+    """Return the backlog; create it unless it exists with the same parameters. `sizes`: changes in a transaction of the
+    ceiling; for each of them there are COPY files, which need as much disk as the topic."""
+    topic = f"bench.{shape.name}.{messages}.{_fingerprint(shape, sizes)}" + ("" if sizes else ".topic-only")
     folder = servers.data_dir / "backlogs" / topic
     result = folder / "made.json"
     if not (result.exists() and servers.stack.kafka.has_topic(topic)):
@@ -69,7 +72,7 @@ def prepare(servers: Servers, shape: Shape, messages: int, chunk: int | None = C
         folder.mkdir(parents=True)
         servers.empty_topic(topic)
         workload = Workload(shape, messages)
-        value_bytes = _make(servers.bootstrap, topic, workload, folder, chunk)
+        value_bytes = _make(servers.bootstrap, topic, workload, folder, sizes)
         expected = {name: dataclasses.asdict(one) for name, one in workload.expected().items()}
         result.write_text(json.dumps({"value_bytes": value_bytes, "expected": expected}))
     kept = json.loads(result.read_text())
@@ -80,6 +83,7 @@ def prepare(servers: Servers, shape: Shape, messages: int, chunk: int | None = C
         topic=topic,
         expected={name: Expected(**one) for name, one in kept["expected"].items()},
         folder=folder,
+        sizes=sizes,
     )
 
 
@@ -89,31 +93,30 @@ def forget(servers: Servers, backlog: Backlog) -> None:
     servers.stack.kafka.delete_topic(backlog.topic)
 
 
-def _fingerprint(shape: Shape, chunk: int | None) -> str:
+def _fingerprint(shape: Shape, sizes: Sequence[int]) -> str:
     sample = [value_of(change, 0, 0) for change in Workload(shape, _SAMPLE if shape.row_bytes is None else _SHORT)]
-    return hashlib.sha256(f"{SEED}{chunk}{sample}".encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{SEED}{sizes}{sample}".encode()).hexdigest()[:8]
 
 
-def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, together: int | None) -> int:
-    """Fill the topic, and the folder with `together` changes a chunk; returns the bytes of all values."""
+def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, sizes: Sequence[int]) -> int:
+    """Fill the topic, and the folder with chunks of each size; returns the bytes of all values."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
         failed.extend([error] if error else [])
 
-    chunk: dict[int, Row | None] = {}
+    chunks: dict[int, dict[int, Row | None]] = {size: {} for size in sizes}
     value_bytes = 0
     for ordinal, change in enumerate(workload):
         value_bytes += _send(producer, topic, change, ordinal, delivered)
-        if together is None:
-            continue
-        chunk[change.number] = change.after
-        if (ordinal + 1) % together == 0:
-            _write(folder / f"chunk-{ordinal:010d}", workload.tables, chunk)
-            chunk = {}
-    if together is not None:
-        _write(folder / "chunk-last", workload.tables, chunk)
+        for size, chunk in chunks.items():
+            chunk[change.number] = change.after
+            if (ordinal + 1) % size == 0:
+                _write(folder / f"chunk-{size}-{ordinal:010d}", workload.tables, chunk)
+                chunk.clear()
+    for size, chunk in chunks.items():
+        _write(folder / f"chunk-{size}-last", workload.tables, chunk)
     if producer.flush(_FLUSH_SECONDS) or failed:
         raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
     return value_bytes

@@ -1,12 +1,13 @@
-"""The rate of Postgres alone: COPY into an UNLOGGED staging table, one upsert, one delete.
+"""The rate of Postgres alone: COPY into an UNLOGGED staging table, one MERGE in the order of the keys, one delete.
 
-One connection, a commit for each chunk, rows that are compacted and sorted in advance. It is a reference for systems
-that merge by set on one connection, and no upper bound: MERGE is faster than the upsert. Long rows stay in one piece
-in staging, and the target compresses long values with lz4, not with Postgres' default.
+One connection, a commit for each chunk, rows that are compacted and sorted in advance; the best of several sizes of a
+chunk, after one that only warms up. Long rows stay in one piece in staging, and the target compresses long values with
+lz4, not with Postgres' default.
 """
 
 import io
 import time
+from typing import Any
 
 from app.apply.staging import INLINE_BYTES
 from tools.bench.backlog import Backlog, Chunk
@@ -14,13 +15,23 @@ from tools.bench.machine import Snapshot
 from tools.bench.servers import Cursor, Servers
 from tools.bench.tables import Table
 
+#: rows are looked up by their key: the planner knows nothing of staging
+_BY_KEY = "; ".join(f"set {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit"))
+
 
 def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
     """Measure messages a second; returns the fields of a result."""
+    _once(servers, backlog, backlog.sizes[0])
+    done = [_once(servers, backlog, size) for size in backlog.sizes]
+    best = min(done, key=lambda one: one["seconds"])
+    return {**best, "correct": all(one["correct"] for one in done)}
+
+
+def _once(servers: Servers, backlog: Backlog, size: int) -> dict[str, Any]:
     servers.empty_database(backlog.tables, with_ledger=False)
-    chunks = backlog.chunks()
+    chunks = backlog.chunks(size)
     with servers.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("; ".join(["set default_toast_compression = lz4", *map(_staging, backlog.tables)]))
+        cursor.execute("; ".join(["set default_toast_compression = lz4", _BY_KEY, *map(_staging, backlog.tables)]))
         connection.autocommit = False
         start, begin = Snapshot.of(servers.cpu()), time.monotonic()
         for together in chunks:
@@ -32,6 +43,7 @@ def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
     return {
         "seconds": round(seconds, 3),
         "rate": round(backlog.messages / seconds),
+        "chunk": size,
         **used,
         "correct": servers.found(backlog.tables) == backlog.expected,
     }
@@ -42,7 +54,7 @@ def _apply(cursor: Cursor, chunk: Chunk) -> None:
     cursor.execute(f"truncate staged_{name}, gone_{name}")
     if chunk.upserts:
         cursor.copy_expert(f"copy staged_{name} from stdin", io.BytesIO(chunk.upserts), 1 << 20)
-        cursor.execute(_upsert(chunk.table))
+        cursor.execute(_merge(chunk.table))
     if chunk.deletes:
         cursor.copy_expert(f"copy gone_{name} from stdin", io.BytesIO(chunk.deletes))
         cursor.execute(f"delete from {name} using gone_{name} g where {name}.id = g.id")
@@ -58,6 +70,11 @@ def _staging(table: Table) -> str:
     )
 
 
-def _upsert(table: Table) -> str:
-    name, values = table.name, ", ".join([f"{column} = excluded.{column}" for column in list(table.columns)[1:]])
-    return f"insert into {name} select * from staged_{name} order by id on conflict (id) do update set {values}"
+def _merge(table: Table) -> str:
+    name, columns = table.name, list(table.columns)
+    changes = ", ".join([f"{column} = s.{column}" for column in columns[1:]])
+    values = ", ".join([f"s.{column}" for column in columns])
+    return (
+        f"merge into {name} t using (select * from staged_{name} order by id) s on t.id = s.id"
+        f" when matched then update set {changes} when not matched then insert ({', '.join(columns)}) values ({values})"
+    )

@@ -92,7 +92,7 @@ def filled(up: Servers, case: Case, chunk: int | None = None) -> Iterator[Made]:
     def made() -> Backlog:
         if not kept:
             _must_fit(up, case)
-            kept.append(backlog.prepare(up, case.shape, case.messages, chunk))
+            kept.append(backlog.prepare(up, case.shape, case.messages, () if chunk is None else (chunk,)))
         return kept[0]
 
     try:

@@ -36,11 +36,11 @@ _TITLES = {
     System.SURELANE: "Surelane, two-phase: exactly once",
     System.FLINK_TABLE: "Flink 1.20 SQL, JDBC table: at least once",
     System.FLINK_XA: (
-        "Flink 1.20 DataStream, exactly-once JDBC sink over XA; one statement a row that deletes or upserts, "
-        "by hand: exactly once"
+        "Flink 1.20 DataStream, exactly-once JDBC sink over XA; a MERGE of the rows of an array, which an operator "
+        "collects, both written for this page: exactly once"
     ),
     System.DEBEZIUM_JDBC: "Debezium 3.5 JDBC sink, its fastest setting: at least once",
-    System.CEILING: "COPY and ON CONFLICT of rows that are ready, one connection (MERGE is faster: no upper bound)",
+    System.CEILING: "COPY and MERGE of rows that are ready, one connection",
 }
 
 

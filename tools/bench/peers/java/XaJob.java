@@ -5,18 +5,30 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Function;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.serialization.AbstractDeserializationSchema;
+import org.apache.flink.api.common.typeinfo.TypeInformation;
 import org.apache.flink.connector.jdbc.JdbcExactlyOnceOptions;
 import org.apache.flink.connector.jdbc.JdbcExecutionOptions;
 import org.apache.flink.connector.jdbc.core.datastream.sink.JdbcSink;
 import org.apache.flink.connector.kafka.source.KafkaSource;
 import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.operators.AbstractStreamOperator;
+import org.apache.flink.streaming.api.operators.BoundedOneInput;
+import org.apache.flink.streaming.api.operators.OneInputStreamOperator;
+import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
 import org.postgresql.xa.PGXADataSource;
 
-/** The JDBC sink over XA: a prepared transaction each checkpoint, exactly once. */
+/** The JDBC sink over XA: a prepared transaction each checkpoint, exactly once. Rows are written by the batch. */
 public final class XaJob {
+  /** Rows are looked up by their key: the planner does not know yet how large the table is. */
+  private static final String BY_KEY =
+      "-c enable_hashjoin=off -c enable_mergejoin=off -c enable_seqscan=off -c jit=off";
+
   /** Fields are public, so that Flink takes it for a POJO. */
   public static final class Change {
     public String op;
@@ -44,24 +56,72 @@ public final class XaJob {
     }
   }
 
-  /** The sink takes a single statement: this one upserts or deletes. */
-  private static String statement(String table) {
-    return "WITH v (op, id, account, amount, status, note, updated_at) AS"
-        + " (VALUES (?::text, ?::bigint, ?::text, ?::numeric, ?::text, ?::text, ?::timestamptz)),"
-        + " gone AS (DELETE FROM " + table + " t USING v WHERE v.op = 'd' AND t.id = v.id)"
-        + " INSERT INTO " + table + " SELECT id, account, amount, status, note, updated_at FROM v WHERE op <> 'd'"
-        + " ON CONFLICT (id) DO UPDATE SET account = excluded.account, amount = excluded.amount,"
-        + " status = excluded.status, note = excluded.note, updated_at = excluded.updated_at";
+  /** Rows that one statement writes: an array for each column. */
+  public static final class Batch {
+    public final List<Change> changes = new ArrayList<>();
   }
 
-  private static void fill(PreparedStatement statement, Change change) throws SQLException {
-    statement.setString(1, change.op);
-    statement.setLong(2, change.id);
-    statement.setString(3, change.account);
-    statement.setString(4, change.amount);
-    statement.setString(5, change.status);
-    statement.setString(6, change.note);
-    statement.setString(7, change.updatedAt);
+  /** Collects rows, in their order, until there are enough or a checkpoint begins. */
+  public static final class Collector extends AbstractStreamOperator<Batch>
+      implements OneInputStreamOperator<Change, Batch>, BoundedOneInput {
+    private final int rows;
+    private transient Batch batch;
+
+    Collector(int rows) {
+      this.rows = rows;
+    }
+
+    @Override
+    public void processElement(StreamRecord<Change> change) {
+      if (batch == null) batch = new Batch();
+      batch.changes.add(change.getValue());
+      if (batch.changes.size() >= rows) send();
+    }
+
+    @Override
+    public void prepareSnapshotPreBarrier(long checkpoint) {
+      send();
+    }
+
+    @Override
+    public void endInput() {
+      send();
+    }
+
+    private void send() {
+      if (batch != null) output.collect(new StreamRecord<>(batch));
+      batch = null;
+    }
+  }
+
+  /** Of several changes of a row the last one counts; rows are written in the order of their keys. */
+  private static String statement(String table) {
+    return "MERGE INTO " + table + " t USING (SELECT DISTINCT ON (id) * FROM unnest(?::text[], ?::bigint[], ?::text[],"
+        + " ?::numeric[], ?::text[], ?::text[], ?::timestamptz[]) WITH ORDINALITY"
+        + " AS v (op, id, account, amount, status, note, updated_at, place) ORDER BY id, place DESC) s ON t.id = s.id"
+        + " WHEN MATCHED AND s.op = 'd' THEN DELETE"
+        + " WHEN MATCHED THEN UPDATE SET account = s.account, amount = s.amount, status = s.status, note = s.note,"
+        + " updated_at = s.updated_at"
+        + " WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT (id, account, amount, status, note, updated_at)"
+        + " VALUES (s.id, s.account, s.amount, s.status, s.note, s.updated_at)";
+  }
+
+  private static void fill(PreparedStatement statement, Batch batch) throws SQLException {
+    List<Change> changes = batch.changes;
+    array(statement, 1, "text", changes, change -> change.op);
+    array(statement, 2, "int8", changes, change -> change.id);
+    array(statement, 3, "text", changes, change -> change.account);
+    array(statement, 4, "text", changes, change -> change.amount);
+    array(statement, 5, "text", changes, change -> change.status);
+    array(statement, 6, "text", changes, change -> change.note);
+    array(statement, 7, "text", changes, change -> change.updatedAt);
+  }
+
+  private static void array(
+      PreparedStatement statement, int place, String type, List<Change> changes, Function<Change, Object> column)
+      throws SQLException {
+    Object[] values = changes.stream().map(column).toArray();
+    statement.setArray(place, statement.getConnection().createArrayOf(type, values));
   }
 
   public static void main(String[] arguments) throws Exception {
@@ -80,7 +140,7 @@ public final class XaJob {
             .build();
     JdbcExecutionOptions batches =
         JdbcExecutionOptions.builder()
-            .withBatchSize(settings.number("rows"))
+            .withBatchSize(1) // the rows of one statement are collected before
             .withBatchIntervalMs(settings.number("flush_milliseconds"))
             .withMaxRetries(0) // the sink asks for it: a batch is not tried again within its transaction
             .build();
@@ -88,8 +148,9 @@ public final class XaJob {
         JdbcExactlyOnceOptions.builder().withTransactionPerConnection(true).build(); // Postgres asks for it
     flink
         .fromSource(source, WatermarkStrategy.noWatermarks(), "kafka")
+        .transform("collect", TypeInformation.of(Batch.class), new Collector(settings.number("rows")))
         .sinkTo(
-            JdbcSink.<Change>builder()
+            JdbcSink.<Batch>builder()
                 .withExecutionOptions(batches)
                 .withQueryStatement(statement(settings.get("table")), XaJob::fill)
                 .buildExactlyOnce(
@@ -98,6 +159,7 @@ public final class XaJob {
                       PGXADataSource data = new PGXADataSource();
                       data.setUrl(url);
                       data.setUser(user);
+                      data.setOptions(BY_KEY);
                       return data;
                     }));
     flink.execute("xa");
