@@ -51,7 +51,7 @@ def test_compares_with_flink(tmp_path: Path, stack_name: str) -> None:
     assert all(0 < one["p50_milliseconds"] <= one["p99_milliseconds"] <= one["max_milliseconds"] for one in held)
     assert all(one["samples"] > 0.3 * one["messages"] for one in held)
     assert "rate against Flink over XA" in done.stderr
-    assert "| uniform | flink-xa |" in (tmp_path / "docs/PAGE.md").read_text()
+    assert f"| uniform | {MESSAGES:,} | flink-xa |" in (tmp_path / "docs/PAGE.md").read_text()
     assert (tmp_path / "docs/benchmarks.svg").exists()
 
 
@@ -71,6 +71,12 @@ def test_refuses_unknown_systems(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "surelane, flink-table, flink-xa, debezium-jdbc, ceiling" in done.stderr
     assert done.stdout == ""
+
+
+def test_refuses_what_is_no_number(tmp_path: Path) -> None:
+    done = bench_peers(tmp_path, "--messages=1000,many")
+    assert done.returncode == 3
+    assert "1000,many" in done.stderr
 
 
 def test_refuses_workloads_that_the_others_have_no_table_for(tmp_path: Path) -> None:

@@ -90,3 +90,11 @@ def known(option: str, given: list[str], all_of_them: Collection[str]) -> None:
     """Raise ConfigInvalid if a word of `given` is not in `all_of_them`."""
     if strangers := [word for word in given if word not in all_of_them]:
         raise ConfigInvalid(f"{option}: {', '.join(strangers)} is unknown", hint=f"known: {', '.join(all_of_them)}")
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Positive numbers between commas; raises ConfigInvalid."""
+    found = words(text)
+    if not found or not all(word.isdecimal() and int(word) for word in found):
+        raise ConfigInvalid(f"{option}: {text!r} is no number of messages", hint="1000000, or 1000000,2000000")
+    return [int(word) for word in found]

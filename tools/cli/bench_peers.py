@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from tools.cli.bench import Messages, Rate, Seconds, WarmUp, command, known, words
+from tools.cli.bench import Rate, Seconds, WarmUp, command, known, numbers, words
 
 app = typer.Typer(add_completion=False)
 
+Messages = Annotated[str, typer.Option("--messages", help="Messages of each backlog. With commas.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured; medians are compared.")]
 Systems = Annotated[
     str,
@@ -32,7 +33,7 @@ Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of lo
     "  ./run bench-peers --systems surelane,flink-table --messages 200000 --runs 1 | jq .rate",
 )
 def bench_peers(
-    messages: Messages = 1_000_000,
+    messages: Messages = "1000000,2000000",
     runs: Runs = 3,
     systems: Systems = "surelane,flink-table,flink-xa,debezium-jdbc,ceiling",
     workloads: Workloads = "uniform,hot",
@@ -58,7 +59,7 @@ def bench_peers(
     known("--workloads", kinds, [Kind.UNIFORM, Kind.HOT])
     wanted = Wanted(
         stack=stack,
-        messages=messages,
+        messages=numbers("--messages", messages),
         workloads=[Kind(kind) for kind in kinds],
         systems=[System(name) for name in chosen],
         runs=runs,

@@ -15,14 +15,14 @@ _OWN, _OTHER, _CEILING = ("#0b6e4f", "#8fd3b6"), ("#4a5a70", "#b4c0d0"), ("#b886
 
 
 def rates(found: Drains) -> str:
-    """Two bars for each system, grouped by workload."""
+    """Two bars for each system, grouped by workload and number of messages."""
     known = list(found.values())
     longest = max((rate for one in known for rate in (one.rate, one.rate_from_start) if rate), default=1.0)
     lines, place = [], _TOP
-    for kind in dict.fromkeys(one.workload for one in known):
-        lines.append(_text(10, place, f"workload {kind}", bold=True))
+    for kind, messages in dict.fromkeys((one.workload, one.messages) for one in known):
+        lines.append(_text(10, place, f"workload {kind}, {messages:,} messages", bold=True))
         place += _GAP
-        for one in (one for one in known if one.workload is kind):
+        for one in (one for one in known if (one.workload, one.messages) == (kind, messages)):
             lines += _bars(one, place, longest)
             place += 2 * _BAR + _GAP
         place += _GROUP

@@ -25,7 +25,7 @@ class Table:
 def drains(found: Drains) -> Table:
     """Rates; one row for each workload and system."""
     columns = (
-        *("workload", "system", "messages/s", "slowest - fastest", "from process start"),
+        *("workload", "messages", "system", "messages/s", "slowest - fastest", "from process start"),
         *("ratio", "ratio from start", "table", "others' load"),
     )
     return Table(
@@ -35,7 +35,7 @@ def drains(found: Drains) -> Table:
 
 def costs(found: Drains) -> Table:
     """CPU seconds; one row for each workload and system."""
-    columns = ("workload", "system", "together", "ratio", *_PARTS, "after the start", "ratio")
+    columns = ("workload", "messages", "system", "together", "ratio", *_PARTS, "after the start", "ratio")
     rows = [_cost(*pair) for pair in _pairs(found) if pair[0].cpu]
     return Table(title=f"CPU seconds for a million messages: {_RATIOS}", columns=columns, rows=rows)
 
@@ -43,7 +43,7 @@ def costs(found: Drains) -> Table:
 def goals(found: Drains) -> Table:
     """One row for each goal that can be judged."""
     rows = [_goal(verdict) for verdict in judged(found)]
-    columns = ("goal", "limit", "found", "from process start", "")
+    columns = ("goal", "limit", "worst", "all", "")
     return Table(title="Goals (workload uniform unless it says otherwise)", columns=columns, rows=rows)
 
 
@@ -67,7 +67,7 @@ def latencies(found: Sequence[Held]) -> Table:
 
 def _pairs(found: Drains) -> list[tuple[Drained, Drained | None]]:
     """Each result with the lane's for the same workload; None for the lane itself, or if one of them is wrong."""
-    owns = [found.get((System.SURELANE, one.workload)) for one in found.values()]
+    owns = [found.get((System.SURELANE, one.workload, one.messages)) for one in found.values()]
     return [
         (one, own if own and own is not one and own.right and one.right else None)
         for one, own in zip(found.values(), owns, strict=True)
@@ -77,6 +77,7 @@ def _pairs(found: Drains) -> list[tuple[Drained, Drained | None]]:
 def _drain(one: Drained, own: Drained | None) -> tuple[str, ...]:
     return (
         one.workload,
+        f"{one.messages:,}",
         one.system,
         _whole(one.rate),
         f"{_whole(one.slowest)} - {_whole(one.fastest)}" if one.runs > 1 else "",
@@ -92,6 +93,7 @@ def _cost(one: Drained, own: Drained | None) -> tuple[str, ...]:
     compared = own if one.system is not System.CEILING else None  # it has no client process
     return (
         one.workload,
+        f"{one.messages:,}",
         one.system,
         _seconds(one.cpu_total),
         _ratio(ratio(compared, one, cpu) if compared else None),
@@ -107,9 +109,9 @@ def _goal(verdict: Verdict) -> tuple[str, ...]:
     return (
         goal.what,
         limit,
-        _ratio(verdict.found),
-        _ratio(verdict.from_start),
-        "not judged" if verdict.found is None else "reached" if verdict.reached else "MISSED",
+        _ratio(verdict.worst),
+        "; ".join(f"{what}: {_ratio(one)}" for what, one in verdict.found.items()),
+        "not judged" if verdict.worst is None else "reached" if verdict.reached else "MISSED",
     )
 
 

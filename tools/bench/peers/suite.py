@@ -46,7 +46,8 @@ class Wanted:
 
     #: name of the stack of local servers
     stack: str
-    messages: int
+    #: of each backlog
+    messages: Sequence[int]
     workloads: Sequence[Kind]
     systems: Sequence[System]
     runs: int
@@ -78,7 +79,7 @@ def run(wanted: Wanted) -> bool:
         say("Python keeps no bytecode (PYTHONDONTWRITEBYTECODE): each start of Surelane compiles its modules anew")
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
-        filled = [_prepared(up, kind, wanted.messages) for kind in wanted.workloads]
+        filled = [_prepared(up, kind, count) for kind in wanted.workloads for count in wanted.messages]
         say(f"others keep {machine.others_load()} of the processors busy")
         tasks = [task for number in range(wanted.runs) for task in _one_run(up, filled, wanted, number + 1)]
         done = [measured(task, f"{number}/{len(tasks)}") for number, task in enumerate(tasks, start=1)]
@@ -150,7 +151,8 @@ def measured(task: Task, number: str) -> dict[str, Any]:
 
 def _attempted(task: Task, number: str, attempt: int) -> dict[str, Any]:
     """Measure once, and print the result."""
-    where = task.what.get("workload") or f"at {task.what['asked_rate']} messages/s"
+    drained = f"{task.what.get('workload')}, {task.what.get('messages'):,} messages"
+    where = drained if "workload" in task.what else f"at {task.what['asked_rate']} messages/s"
     say(f"{number} {task.what['system']}, {where}, run {task.what['run']}")
     try:
         fields: dict[str, Any] = {**task.what, **task.measure()}

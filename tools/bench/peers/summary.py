@@ -22,6 +22,7 @@ class Drained:
 
     system: System
     workload: Kind
+    messages: int
     runs: int
     #: messages a second from the first poll that found rows to the last message's row: median, slowest and fastest run;
     #: None: all rows were visible at the first poll, or no run was right
@@ -63,7 +64,8 @@ class Held:
     right: bool
 
 
-Drains = Mapping[tuple[System, Kind], Drained]
+#: by system, workload and number of messages
+Drains = Mapping[tuple[System, Kind, int], Drained]
 Figure = Callable[[_Result], float | None]
 
 
@@ -75,12 +77,13 @@ class Ratio(NamedTuple):
     highest: float
 
 
-def drains(done: Sequence[_Result]) -> dict[tuple[System, Kind], Drained]:
-    """By system and workload, in the order of the first measurement."""
-    found: dict[tuple[System, Kind], list[_Result]] = {}
+def drains(done: Sequence[_Result]) -> dict[tuple[System, Kind, int], Drained]:
+    """By system, workload and number of messages, in the order of the first measurement."""
+    found: dict[tuple[System, Kind, int], list[_Result]] = {}
     for result in done:
         if result["measure"] == DRAIN:
-            found.setdefault((System(result["system"]), Kind(result["workload"])), []).append(result)
+            what = System(result["system"]), Kind(result["workload"]), int(result["messages"])
+            found.setdefault(what, []).append(result)
     return {what: _drained(*what, runs) for what, runs in found.items()}
 
 
@@ -125,13 +128,14 @@ def cpu_after_start(run: _Result) -> float | None:
     return used / messages * 1_000_000 if messages and used else None
 
 
-def _drained(system: System, workload: Kind, runs: Sequence[_Result]) -> Drained:
+def _drained(system: System, workload: Kind, messages: int, runs: Sequence[_Result]) -> Drained:
     right = [run for run in runs if run["correct"]]
     rates = _known(right, rate)
     parts = dict.fromkeys(part for run in right for part in _cpu(run))
     return Drained(
         system=system,
         workload=workload,
+        messages=messages,
         runs=len(right),
         rate=_reduced(statistics.median, rates),
         slowest=_reduced(min, rates),
