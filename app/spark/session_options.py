@@ -65,6 +65,11 @@ REQUIRED = {
 #: the checkpoint's file manager, as measured, halves the cost of an entry on a local disk
 DEFAULTS = {
     "spark.ui.enabled": "false",
+    # what nobody looks at without it: by default the plans of 1,000 epochs stay in memory
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
     "spark.driver.memory": "2g",
     "spark.driver.maxResultSize": "0",
     "spark.sql.shuffle.partitions": "2",
