@@ -65,7 +65,7 @@ REQUIRED = {
 #: the checkpoint's file manager, as measured, halves the cost of an entry on a local disk
 DEFAULTS = {
     "spark.ui.enabled": "false",
-    # what nobody looks at without it: by default the plans of 1,000 epochs stay in memory
+    # shown by the UI only: by default the plans of 1,000 epochs stay in memory
     "spark.sql.ui.retainedExecutions": "10",
     "spark.ui.retainedJobs": "10",
     "spark.ui.retainedStages": "10",
