@@ -34,7 +34,8 @@ with epochs as (
         (end_position -> :topic ->> '0')::bigint as behind
     from surelane.ledger where lane = :lane and epoch >= 0 order by epoch, generation desc
 ), read as (
-    select epoch, ts, customer, amount, date_trunc('minute', ts) + interval '1 minute' as ended
+    select epoch, ts, date_trunc('minute', ts) + interval '1 minute' as ended,
+        case when op = 'd' then -1 else customer end as customer, case when op <> 'd' then amount end as amount
     from epochs left join seen on "offset" >= first and "offset" < behind
 ), newest as (
     select epoch, max(max(ts)) over (order by epoch) - cast(:delay as interval) as mark from read group by epoch
@@ -59,25 +60,18 @@ class ClosedWindows:
     """A shop, and its windows by Postgres."""
 
     def __init__(self, shop: Shop, lane: str) -> None:
-        self._shop, self._target, self._sent = shop, shop.target, 0
+        self._shop, self._target = shop, shop.target
         self._names = {"lane": lane, "topic": shop.topic.name, "delay": f"{DELAY.total_seconds()} seconds"}
 
     def prepare(self) -> None:
         self._shop.prepare()
         self._target.create(TABLE)
-        self._target.execute(
-            'create table seen (ts timestamptz, "offset" bigint primary key, customer bigint, amount numeric)'
-        )
+        self._shop.fill_seen()
 
     def send(self, count: int) -> None:
         """So many generated changes; what reads them must not run."""
         self._shop.send(count)
-        with self._target.engine.begin() as connection:
-            for op, ts, offset, row in self._shop.seen[self._sent :]:
-                gone = op == "d"
-                values = (ts / 1000, offset, -1 if gone else row["customer"], None if gone else row["amount"])
-                connection.exec_driver_sql("insert into seen values (to_timestamp(%s), %s, %s, %s)", values)
-        self._sent = len(self._shop.seen)
+        self._shop.fill_seen()
 
     def difference(self) -> list[tuple[Any, ...]]:
         """Rows that the table lacks or should not have, for what the ledger has: one look of a reader."""

@@ -170,6 +170,8 @@ class Shop:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+        #: changes that the table `seen` has
+        self._filled = 0
 
     def prepare(self) -> None:
         """The tables."""
@@ -194,16 +196,21 @@ class Shop:
             if op:
                 self.seen.append((op, ts, one.position.offset, row))
 
-    def batch(self, query: str) -> list[tuple[Any, ...]]:
-        """The result as Postgres computes it at once of all changes."""
+    def fill_seen(self) -> None:
+        """Have the table `seen` of the target contain all changes."""
         self.target.execute(
             'create table if not exists seen (op text, ts timestamptz, "offset" bigint, id bigint, customer bigint,'
-            " amount numeric); truncate seen"
+            " amount numeric)"
         )
         with self.target.engine.begin() as connection:
-            for op, ts, offset, row in self.seen:
+            for op, ts, offset, row in self.seen[self._filled :]:
                 values = (op, ts / 1000, offset, row["id"], row.get("customer"), row.get("amount"))
                 connection.exec_driver_sql("insert into seen values (%s, to_timestamp(%s), %s, %s, %s, %s)", values)
+        self._filled = len(self.seen)
+
+    def batch(self, query: str) -> list[tuple[Any, ...]]:
+        """The result as Postgres computes it at once of all changes."""
+        self.fill_seen()
         return sorted(tuple(row) for row in self.target.execute(BATCHES[query]))
 
     def expected(self, query: str, *positions: int) -> list[tuple[Any, ...]]:

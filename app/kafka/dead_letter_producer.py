@@ -1,7 +1,4 @@
-"""Writes the topic of `guard.dead_letter` one message at a time, so that none overtakes one that failed.
-
-The topic has to exist: a request for it by name may create it, with any number of partitions and any retention.
-"""
+"""Writes the topic of `guard.dead_letter` one message at a time, so that none overtakes one that failed."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -9,8 +6,9 @@ from typing import Any, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from app.config.settings import DeadLetterSettings, SourceSettings
-from app.errors import ConfigInvalid, EnvironmentMissing, SurelaneError, Unreachable
+from app.errors import EnvironmentMissing, SurelaneError, Unreachable
 from app.kafka.client import client_config
+from app.kafka.producing import DEFAULTS, check_topic, make_producer
 from app.model.message import RawMessage
 
 #: a broker that is up answers in milliseconds; a restarting one needs a few seconds
@@ -19,12 +17,6 @@ REQUEST_TIMEOUT_SECONDS = 10.0
 SEND_TIMEOUT_SECONDS = 10.0
 #: longer than the client's timeout: its report comes first
 _FLUSH_SECONDS = SEND_TIMEOUT_SECONDS + 5.0
-#: an operator may override these
-_DEFAULTS = {
-    "partitioner": "murmur2_random",  # as Java's clients do, Kafka Connect among them
-    "message.max.bytes": "1000000000",  # the broker decides what is too large
-    "linger.ms": "0",
-}
 _OURS = {
     "acks": "all",
     "enable.idempotence": "true",
@@ -39,7 +31,8 @@ class DeadLetterTopic:
         """Raises ConfigInvalid for options that the client does not know."""
         self.name = config.topic
         self._servers = source.bootstrap_servers
-        self._config: dict[str, Any] = {**client_config(source), **_DEFAULTS, **config.options, **_OURS}
+        self._config: dict[str, Any] = {**client_config(source), **DEFAULTS, "linger.ms": "0"}
+        self._config |= {**config.options, **_OURS}
         self._complaint = ""
         self._producer: Producer | None = self._connect()
 
@@ -58,17 +51,11 @@ class DeadLetterTopic:
 
     def check(self) -> None:
         """Raises EnvironmentMissing where the topic does not exist, or Unreachable."""
+        create = "--partitions 1 --replication-factor 3 --bootstrap-server HOST:PORT (one partition keeps the order)"
         try:
-            found = self._connected().list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics
+            check_topic(self._connected(), self.name, "guard.dead_letter.topic", create, REQUEST_TIMEOUT_SECONDS)
         except KafkaException as error:
             raise self._unreachable(error.args[0].str()) from error
-        topic = found.get(self.name)
-        if topic is None or topic.error is not None:
-            raise EnvironmentMissing(
-                f"Kafka has no topic {self.name} (guard.dead_letter.topic)",
-                hint=f"kafka-topics.sh --create --topic {self.name} --partitions 1 --replication-factor 3 "
-                "--bootstrap-server HOST:PORT (one partition keeps the order)",
-            )
 
     def send(self, message: RawMessage) -> None:
         """Returns when Kafka has the message; its position is not used. When it raises, the message may have been sent
@@ -98,13 +85,7 @@ class DeadLetterTopic:
             raise self._refused(refused[0]) if refused else self._unreachable("no report in time")
 
     def _connect(self) -> Producer:
-        try:
-            return Producer({**self._config, "error_cb": self._complain, "log_level": 0})
-        except KafkaException as error:
-            raise ConfigInvalid(
-                f"guard.dead_letter.options: {error.args[0].str()}",
-                hint="these are settings of librdkafka's producer, not of Java's: see its CONFIGURATION.md",
-            ) from None
+        return make_producer(self._config, "guard.dead_letter.options", self._complain)
 
     def _connected(self) -> Producer:
         if self._producer is None:

@@ -12,19 +12,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from app import failpoint
 from app.config.settings import SourceSettings
-from app.errors import ConfigInvalid, EnvironmentMissing, SurelaneError, Unreachable
+from app.errors import EnvironmentMissing, SurelaneError, Unreachable
 from app.kafka.client import client_config
+from app.kafka.producing import DEFAULTS, check_topic, make_producer
 
 #: longer than a broker takes to end the transaction of an earlier producer
 REQUEST_TIMEOUT_SECONDS = 30.0
 #: for a full queue of the client
 _ROOM_SECONDS = 1.0
-_DEFAULTS = {
-    "partitioner": "murmur2_random",  # as Java's clients do, Kafka Connect among them
-    "message.max.bytes": "1000000000",  # the broker decides what is too large
-    "linger.ms": "5",
-    "compression.type": "lz4",
-}
+_DEFAULTS = {**DEFAULTS, "linger.ms": "5", "compression.type": "lz4"}
 _LASTING = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -55,15 +51,10 @@ class TransactionalTopic:
         self.close()
         own = {**self._client, "group.id": self._identity, "enable.auto.commit": "false"}
         own |= {"isolation.level": "read_committed", "auto.offset.reset": "earliest"}
+        producer = make_producer({**self._client, **self._options}, "queries: kafka.options", lambda _: None)
+        create = "--partitions N --bootstrap-server HOST:PORT"
         try:
-            producer = Producer({**self._client, **self._options, "error_cb": lambda _: None})
-        except KafkaException as error:
-            raise ConfigInvalid(
-                f"queries: kafka.options: {error.args[0].str()}",
-                hint="these are settings of librdkafka's producer, not of Java's: see its CONFIGURATION.md",
-            ) from None
-        try:
-            self._check(producer)
+            check_topic(producer, self.name, "kafka.topic of a query", create, REQUEST_TIMEOUT_SECONDS)
             producer.init_transactions(REQUEST_TIMEOUT_SECONDS)
             self._consumer = Consumer({**own, "error_cb": lambda _: None})
             (found,) = self._consumer.committed([self._marker(0)], timeout=REQUEST_TIMEOUT_SECONDS)
@@ -114,14 +105,6 @@ class TransactionalTopic:
 
     def _marker(self, batch: int) -> TopicPartition:
         return TopicPartition(self.name, 0, batch)
-
-    def _check(self, producer: Producer) -> None:
-        topic = producer.list_topics(timeout=REQUEST_TIMEOUT_SECONDS).topics.get(self.name)
-        if topic is None or topic.error is not None:
-            raise EnvironmentMissing(
-                f"Kafka has no topic {self.name} (kafka.topic of a query)",
-                hint=f"kafka-topics.sh --create --topic {self.name} --partitions N --bootstrap-server HOST:PORT",
-            )
 
     def _produce(self, producer: Producer, key: str | None, value: str | None) -> None:
         while True:

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from app.failpoint import NAMES
@@ -12,6 +14,8 @@ from tests.crash.cases import ARCHIVE, TWO_PHASE_ONLY
 from tests.fix_lane import LaneUnderTest, MakeProcess
 from tests.oracle import PAUSE_SECONDS
 
+#: an ordinary run takes the first
+MODES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
 #: kills of a case in an ordinary run, and with --full-matrix
 KILLS = 5
 FULL_KILLS = 100

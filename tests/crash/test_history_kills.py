@@ -44,7 +44,7 @@ def test_kills(
     reader = Looks(disagree)
     killed_at(made, lane_process, places_of(mode), kills, seed, lambda: shop.send(90))
     reader.stop()
-    shop.batch("counts")  # fills `seen`
+    shop.fill_seen()
     batch = EVERY_BATCH if EVERY[mode] else BATCH
     arguments = {} if EVERY[mode] else {"topic": topic.name, "lane": made.name}
     assert target.execute(FOUND) == target.execute(batch, **arguments)

@@ -9,14 +9,13 @@ import pytest
 from app.config.queries import FileFormat
 from app.config.settings import CommitMode
 from app.failpoint import FILES_NAMES, TOPIC_NAMES
-from tests.crash.killing import TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.queries import LINES, Shop
 from tests.query_sinks import epochs, messages_of, offsets_of, rows_of
 
-_MODES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
 EPOCH_MESSAGES = 40
 
 
@@ -26,7 +25,7 @@ def in_order(found: list[int], mode: CommitMode) -> list[int]:
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-@pytest.mark.parametrize("mode", _MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_files(
     mode: CommitMode,
     kills: int,
@@ -64,7 +63,7 @@ def test_files(
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-@pytest.mark.parametrize("mode", _MODES)
+@pytest.mark.parametrize("mode", MODES)
 def test_a_topic(
     mode: CommitMode,
     kills: int,

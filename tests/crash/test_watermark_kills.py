@@ -4,17 +4,15 @@ import pytest
 
 from app.config.settings import CommitMode
 from tests.closed_windows import CONFIG, QUERY, ClosedWindows
-from tests.crash.killing import TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.queries import Shop
 
-_CASES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
-
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-@pytest.mark.parametrize("mode", _CASES)
+@pytest.mark.parametrize("mode", MODES)
 def test_kills(
     mode: CommitMode,
     kills: int,

@@ -192,7 +192,7 @@ def test_a_lane_keeps_every_change(mode: CommitMode, lane: MakeLane, target: Tar
     for count in (160, 40):
         shop.send(count)
         made.run_until_caught_up()
-        shop.batch("counts")  # fills `seen`
+        shop.fill_seen()
         assert target.execute(FOUND) == target.execute(EVERY_BATCH)
     assert target.execute("select from surelane.ledger where plan = :plan", plan=OrderPlan.FAITHFUL.value)
 
@@ -211,7 +211,7 @@ def test_a_lane(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) 
     for count in (160, 40):
         shop.send(count)
         made.run_until_caught_up()
-        shop.batch("counts")  # fills `seen`
+        shop.fill_seen()
         wanted = target.execute(BATCH, topic=topic.name, lane=made.name)
         assert target.execute(FOUND) == wanted
     assert target.execute("select count(*) from orders where deleted_at is not null")[0][0] > 0

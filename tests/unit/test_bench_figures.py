@@ -11,6 +11,7 @@ from tools.bench import lines, page, restart, short, windows
 from tools.bench.costs import guard, rollups, suite, verdict
 from tools.bench.costs import section as costs_section
 from tools.bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
+from tools.bench.costs.pairs import ratios
 from tools.bench.goals import Goal
 from tools.bench.lane import LaneFailed
 from tools.bench.latency import Sightings
@@ -184,12 +185,12 @@ def test_the_guard_and_what_was_timed_together() -> None:
     metered = {"correct": True, "cpu_seconds_after_start": {"driver": 40, "jvm": 60, "bench": 900}}
     timed = {**metered, "metered_cpu_seconds": used}
     done = pairs((103, 100), (110, 100), (90, 100))
-    assert guard.ratios(done, "cpu_microseconds_per_message") == [1.03, 1.1, 0.9]
+    assert ratios(done, "cpu_microseconds_per_message", guard.ON, guard.OFF) == [1.03, 1.1, 0.9]
     assert guard.shares(timed) == pytest.approx(used)
     assert guard.goal(done, timed).found == pytest.approx(1.4)
     assert guard.goal(done, {"correct": False}).verdict == "not judged"
     done[0]["correct"] = False
-    assert guard.ratios(done, "cpu_microseconds_per_message") == [1.1, 0.9]
+    assert ratios(done, "cpu_microseconds_per_message", guard.ON, guard.OFF) == [1.1, 0.9]
     assert guard.goal(done, timed).verdict == "not judged"
 
 

@@ -9,14 +9,12 @@ import io
 import time
 from typing import Any
 
+from app.apply.merge import LOOK_UPS
 from app.apply.staging import INLINE_BYTES
 from tools.bench.backlog import Backlog, Chunk
 from tools.bench.machine import Snapshot
 from tools.bench.servers import Cursor, Servers
 from tools.bench.tables import Table
-
-#: rows are looked up by their key: the planner knows nothing of staging
-_BY_KEY = "; ".join(f"set {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit"))
 
 
 def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
@@ -31,10 +29,11 @@ def _once(servers: Servers, backlog: Backlog, size: int) -> dict[str, Any]:
     servers.empty_database(backlog.tables, with_ledger=False)
     chunks = backlog.chunks(size)
     with servers.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("; ".join(["set default_toast_compression = lz4", _BY_KEY, *map(_staging, backlog.tables)]))
+        cursor.execute("; ".join(["set default_toast_compression = lz4", *map(_staging, backlog.tables)]))
         connection.autocommit = False
         start, begin = Snapshot.of(servers.cpu()), time.monotonic()
         for together in chunks:
+            cursor.execute(LOOK_UPS)
             for chunk in together:
                 _apply(cursor, chunk)
             connection.commit()

@@ -25,6 +25,7 @@ from tools.bench.backlog import Backlog
 from tools.bench.costs import section, suite
 from tools.bench.costs.axes import Case, base
 from tools.bench.costs.measure import MODE, measure
+from tools.bench.costs.pairs import in_turn, ratios
 from tools.bench.goals import Goal
 from tools.bench.machine import Cpu, single
 from tools.bench.report import console, say
@@ -50,24 +51,13 @@ def run(wanted: suite.Wanted, pairs: int) -> bool:
     done: list[dict[str, Any]] = []
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up, suite.filled(up, case) as made:
-        for pair in range(1, pairs + 1):
-            # the first mode alternates
-            for mode in (ON, OFF) if pair % 2 else (OFF, ON):
-                say(f"pair {pair} of {pairs}, {mode}: {suite.describe(case)}")
-                done.append(_one(up, case, made, mode, pair))
+        for pair, mode in in_turn(pairs, ON, OFF, suite.describe(case)):
+            done.append(_one(up, case, made, mode, pair))
         say("metrics and accounting, timed")
         metered = _emitted(
             "guard-metered", results.tried(suite.fields(case), lambda: {"value_bytes": 0, **_metered(up, made(), case)})
         )
     return _finished(wanted, done, metered)
-
-
-def ratios(done: Sequence[Mapping[str, Any]], name: str, with_it: str = ON, without: str = OFF) -> list[float]:
-    """Ratio of with to without, for each pair with two correct results that have the field; 1: no cost."""
-    sides = {(one["pair"], one["mode"]): one.get(name) for one in done if one["correct"]}
-    pairs = dict.fromkeys(one["pair"] for one in done)
-    both = [(sides.get((pair, with_it)), sides.get((pair, without))) for pair in pairs]
-    return [on / off for on, off in both if on and off]
 
 
 def shares(metered: Mapping[str, Any]) -> dict[str, float]:
@@ -166,7 +156,10 @@ def _emitted(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _finished(wanted: suite.Wanted, done: Sequence[dict[str, Any]], metered: dict[str, Any]) -> bool:
-    cpu, rate, timed = ratios(done, "cpu_microseconds_per_message"), ratios(done, "rate"), shares(metered)
+    cpu, rate, timed = (
+        *(ratios(done, name, ON, OFF) for name in ("cpu_microseconds_per_message", "rate")),
+        shares(metered),
+    )
     judged, right = goal(done, metered), all(one["correct"] for one in (*done, metered))
     results.emit(
         results.stamped(

@@ -7,8 +7,8 @@ from typing import Any
 from tools.bench import page, results, servers
 from tools.bench.costs import suite
 from tools.bench.costs.axes import Case, base
-from tools.bench.costs.guard import ratios
 from tools.bench.costs.measure import measure
+from tools.bench.costs.pairs import in_turn, ratios
 from tools.bench.goals import Goal
 from tools.bench.goals import table as goals_table
 from tools.bench.page import Section, Table
@@ -46,10 +46,8 @@ def run(wanted: suite.Wanted, pairs: int) -> bool:
     done: list[dict[str, Any]] = []
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up, suite.filled(up, case) as made:
-        for pair in range(1, pairs + 1):
-            for mode in (WITH, WITHOUT) if pair % 2 else (WITHOUT, WITH):
-                say(f"pair {pair} of {pairs}, {mode}: {suite.describe(case)}")
-                done.append(_one(up, case, made, mode, pair))
+        for pair, mode in in_turn(pairs, WITH, WITHOUT, suite.describe(case)):
+            done.append(_one(up, case, made, mode, pair))
     return _finished(wanted, done)
 
 

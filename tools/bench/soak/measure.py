@@ -7,7 +7,7 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tools.bench.lane import Lane
 from tools.bench.latency import is_true, until, visible
 from tools.bench.machine import Snapshot
 from tools.bench.pacer import Paced, pace
+from tools.bench.peers import look
 from tools.bench.report import say
 from tools.bench.servers import Cursor, Servers
 from tools.bench.shape import Shape
@@ -40,7 +41,6 @@ _QUERY: Mapping[str, Any] = {
     "trigger": "2 seconds",
 }
 _MAKE = f"create table {_COUNTS} (began timestamptz, part bigint, n bigint, primary key (began, part))"
-_COUNTED = f"select sum(n) from {_COUNTS}"
 #: seconds between two measurements of the lag
 LOOK_SECONDS = 0.5
 #: topic settings: the broker must not keep all messages of a day
@@ -98,9 +98,7 @@ def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None])
         paced = pacing.result()
         until(lambda: visible(cursor, TOPIC) >= wanted.messages, held, "the last message", LIMIT_SECONDS)
         status = held.stop()
-        cursor.execute(_COUNTED if wanted.query else "select null")
-        counted = cursor.fetchone()
-    right = counted == (wanted.messages,) if wanted.query else servers.found(SHAPE.made) == paced.expected
+    right = _counted(servers) == wanted.messages if wanted.query else servers.found(SHAPE.made) == paced.expected
     prepared = servers.prepared()
     return {
         **used,
@@ -112,14 +110,18 @@ def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None])
     }
 
 
-@contextmanager
-def _running(servers: Servers, cursor: Cursor, wanted: Wanted) -> Iterator[Lane]:
-    settings, arguments = None, ()
-    if wanted.query:
-        cursor.execute(_MAKE)
-        settings, arguments = {"queries": {QUERY: _QUERY}}, ("--query", QUERY)
-    with lane.running(servers, MODE, TOPIC, until_caught_up=False, settings=settings, arguments=arguments) as held:
-        yield held
+def _running(servers: Servers, cursor: Cursor, wanted: Wanted) -> AbstractContextManager[Lane]:
+    if not wanted.query:
+        return lane.running(servers, MODE, TOPIC, until_caught_up=False)
+    cursor.execute(_MAKE)
+    settings, arguments = {"queries": {QUERY: _QUERY}}, ("--query", QUERY)
+    return lane.running(servers, MODE, TOPIC, until_caught_up=False, settings=settings, arguments=arguments)
+
+
+def _counted(servers: Servers) -> object:
+    """Messages that the query has counted."""
+    with servers.connect() as connection, connection.cursor() as cursor:
+        return look.answer(cursor, f"select sum(n) from {_COUNTS}")
 
 
 def _watched(

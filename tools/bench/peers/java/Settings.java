@@ -25,6 +25,30 @@ final class Settings {
     return Integer.parseInt(get(name));
   }
 
+  /** Options of a table that reads the topic from its beginning. */
+  String kafka() {
+    return "'connector' = 'kafka', 'scan.startup.mode' = 'earliest-offset'"
+        + option("topic", get("topic"))
+        + option("properties.bootstrap.servers", get("bootstrap"))
+        + option("properties.group.id", get("group"))
+        + option("properties.max.partition.fetch.bytes", "16777216");
+  }
+
+  /** Options of a table of Postgres that is written by the batch. */
+  String jdbc() {
+    return "'connector' = 'jdbc'"
+        + option("url", get("url") + "?reWriteBatchedInserts=true")
+        + option("username", get("user"))
+        + option("password", "none")
+        + option("table-name", get("table"))
+        + option("sink.buffer-flush.max-rows", get("rows"))
+        + option("sink.buffer-flush.interval", get("flush_milliseconds") + " ms");
+  }
+
+  private static String option(String name, String value) {
+    return ", '" + name + "' = '" + value + "'";
+  }
+
   /** One process. Servers on loopback only, ports as the system gives them. */
   Configuration flink(String checkpointingMode) {
     String[][] settings = {

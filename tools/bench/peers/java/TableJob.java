@@ -13,26 +13,13 @@ public final class TableJob {
         StreamTableEnvironment.create(
             StreamExecutionEnvironment.getExecutionEnvironment(settings.flink("AT_LEAST_ONCE")));
     sql.executeSql("CREATE TABLE source (" + COLUMNS + ", updated_at TIMESTAMP_LTZ(6)) WITH ("
-        + "'connector' = 'kafka', 'scan.startup.mode' = 'earliest-offset'"
-        + option("topic", settings.get("topic"))
-        + option("properties.bootstrap.servers", settings.get("bootstrap"))
-        + option("properties.group.id", settings.get("group"))
-        + option("properties.max.partition.fetch.bytes", "16777216")
+        + settings.kafka()
         + ", 'format' = 'debezium-json', 'debezium-json.timestamp-format.standard' = 'ISO-8601')");
     sql.executeSql("CREATE TABLE target (" + COLUMNS + ", updated_at TIMESTAMP(6), PRIMARY KEY (id) NOT ENFORCED)"
-        + " WITH ('connector' = 'jdbc'"
-        + option("url", settings.get("url") + "?reWriteBatchedInserts=true")
-        + option("username", settings.get("user"))
-        + option("password", "none")
-        + option("table-name", settings.get("table"))
-        + option("sink.buffer-flush.max-rows", settings.get("rows"))
-        + option("sink.buffer-flush.interval", settings.get("flush_milliseconds") + " ms")
+        + " WITH ("
+        + settings.jdbc()
         + ")");
     sql.executeSql("INSERT INTO target SELECT id, account, amount, status, note, CAST(updated_at AS TIMESTAMP(6))"
         + " FROM source").await();
-  }
-
-  private static String option(String name, String value) {
-    return ", '" + name + "' = '" + value + "'";
   }
 }

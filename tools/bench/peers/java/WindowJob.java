@@ -17,27 +17,14 @@ public final class WindowJob {
         StreamTableEnvironment.create(StreamExecutionEnvironment.getExecutionEnvironment(flink));
     sql.executeSql("CREATE TABLE source (`key` BIGINT, `at` TIMESTAMP_LTZ(3),"
         + " WATERMARK FOR `at` AS `at` - INTERVAL '1' SECOND) WITH ("
-        + "'connector' = 'kafka', 'scan.startup.mode' = 'earliest-offset'"
-        + option("topic", settings.get("topic"))
-        + option("properties.bootstrap.servers", settings.get("bootstrap"))
-        + option("properties.group.id", settings.get("group"))
-        + option("properties.max.partition.fetch.bytes", "16777216")
+        + settings.kafka()
         + ", 'format' = 'json', 'json.timestamp-format.standard' = 'ISO-8601')");
     sql.executeSql("CREATE TABLE target (`minute` TIMESTAMP(3), `key` BIGINT, n BIGINT,"
-        + " PRIMARY KEY (`minute`, `key`) NOT ENFORCED) WITH ('connector' = 'jdbc'"
-        + option("url", settings.get("url") + "?reWriteBatchedInserts=true")
-        + option("username", settings.get("user"))
-        + option("password", "none")
-        + option("table-name", settings.get("table"))
-        + option("sink.buffer-flush.max-rows", settings.get("rows"))
-        + option("sink.buffer-flush.interval", settings.get("flush_milliseconds") + " ms")
+        + " PRIMARY KEY (`minute`, `key`) NOT ENFORCED) WITH ("
+        + settings.jdbc()
         + ")");
     sql.executeSql("INSERT INTO target SELECT CAST(window_start AS TIMESTAMP(3)), `key`, COUNT(*)"
         + " FROM TABLE(TUMBLE(TABLE source, DESCRIPTOR(`at`), INTERVAL '1' MINUTE))"
         + " GROUP BY window_start, window_end, `key`").await();
-  }
-
-  private static String option(String name, String value) {
-    return ", '" + name + "' = '" + value + "'";
   }
 }
