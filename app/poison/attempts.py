@@ -126,10 +126,13 @@ class Attempts:
         if not self._execute(statement).rowcount:
             raise Fenced.out(f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work")
 
-    def finish(self, generation: int) -> None:
-        """Mark the span in progress as finished, if `generation` began it."""
+    def finish(self, generation: int, *, flushed: bool = True) -> None:
+        """Mark the span in progress as finished, if `generation` began it. Unless `flushed` the server may forget it in
+        a crash of its own, within a second."""
         table = self._attempt
-        where = (table.c.lane == self.lane, table.c.generation == generation)
+        where = [table.c.lane == self.lane, table.c.generation == generation]
+        if not flushed:  # of this statement's transaction only
+            where.append(func.set_config("synchronous_commit", "off", True) == "off")
         self._execute(update(table).where(*where).values(finished=True))
 
     def last(self) -> Attempt | None:

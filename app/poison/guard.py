@@ -321,7 +321,9 @@ class Guard:
     def passed(self, position: Offsets) -> None:
         """End an epoch that passed: no span is in progress; delete the suspects before `position`."""
         self._end_watch()
-        self._attempts.finish(self._generation)
+        # a whole epoch that the server forgets to have passed has a position that the target has, or is tried once more
+        is_whole = self._current is not None and self._current.stage is AttemptStage.EPOCH and not self._suspects
+        self._attempts.finish(self._generation, flushed=not is_whole)
         self._current = self._whole = None
         self._cautious = max(0, self._cautious - 1)
         self._forget(position)

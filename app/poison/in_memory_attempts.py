@@ -28,7 +28,7 @@ class InMemoryAttempts:
     def begin(self, attempt: Attempt) -> None:
         self._last, self._begun_at = attempt, time.monotonic()
 
-    def finish(self, generation: int) -> None:
+    def finish(self, generation: int, *, flushed: bool = True) -> None:
         if self._last is not None:
             self._last = replace(self._last, finished=True)
 

@@ -12,7 +12,7 @@ from app.protocol.pending_epochs import PendingEpochs
 
 #: seconds between two reads of the checkpoint, growing from the first to the second value: a local disk answers in
 #: microseconds, an object store charges for each read
-LOOK_SECONDS = (0.002, 0.25)
+LOOK_SECONDS = (0.001, 0.25)
 #: seconds between two tries of COMMIT PREPARED while the database is away
 RETRY_SECONDS = 0.5
 

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -16,22 +18,45 @@ FIXED_OPTIONS = {"failOnDataLoss": "true", "kafka.isolation.level": "read_commit
 DEFAULT_OPTIONS = {"fetchOffset.numRetries": "10"}
 
 
+class _EpochCallback:
+    """Receives the number of each epoch from the JVM. What `DataStreamWriter.foreachBatch` makes of a function calls
+    the JVM seven times, a millisecond, for a frame that no lane reads."""
+
+    def __init__(self, on_epoch: Callable[[int], None]) -> None:
+        self._on_epoch = on_epoch
+
+    def call(self, frame: Any, number: int) -> None:
+        del frame
+        self._on_epoch(number)
+
+    class Java:
+        """What Py4J wants to know."""
+
+        implements = ("org.apache.spark.sql.execution.streaming.sources.PythonForeachBatchFunction",)
+
+
 def start_query(
     spark: SparkSession,
     settings: Settings,
     start: Offsets,
-    on_epoch: Callable[[DataFrame, int], None],
+    on_epoch: Callable[[int], None],
     *,
     most: int,
     until_caught_up: bool,
 ) -> StreamingQuery:
-    """Plan epochs from the checkpoint on, or from `start` when it is empty; calls `on_epoch(frame, epoch)`, which need
-    not read the frame.
+    """Plan epochs from the checkpoint on, or from `start` when it is empty; calls `on_epoch(epoch)`.
 
     `most`: limit of an epoch's messages.
     """
-    rows = kafka_stream(spark, settings.source, start, most)
-    return begun(rows.writeStream.foreachBatch(on_epoch), settings, until_caught_up=until_caught_up)
+    writer = kafka_stream(spark, settings.source, start, most).writeStream
+    gateway: Any = spark.sparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    sources: Any = gateway.jvm.org.apache.spark.sql.execution.streaming.sources
+    sources.PythonForeachBatchHelper.callForeachBatch(
+        writer._jwrite,  # pyright: ignore[reportPrivateUsage]
+        _EpochCallback(on_epoch),
+    )
+    ensure_callback_server_started(gateway)
+    return begun(writer, settings, until_caught_up=until_caught_up)
 
 
 def kafka_stream(

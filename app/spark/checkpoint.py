@@ -8,6 +8,7 @@ import json
 import os
 import uuid
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 from app.errors import Diverged
 from app.model.offsets import Offsets
 from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity, Entries
+from app.spark.local import RunningCheckpoint
 
 
 class Checkpoint(Entries):
@@ -28,7 +30,11 @@ class Checkpoint(Entries):
         root = self._path(location)
         self._fs = root.getFileSystem(context.hadoopConfiguration())
         is_local = self._fs.getUri().getScheme() == "file"  # it lists no folder through a link
-        self._root = self._path(os.path.realpath(root.toUri().getPath())) if is_local else root
+        folder = os.path.realpath(root.toUri().getPath()) if is_local else None
+        self._root = self._path(folder) if folder is not None else root
+        #: what the running query has written: read without a call into the JVM where it is on this machine's disk, and
+        #: without the checksums, which Spark compares when it starts
+        self.written: Entries = self if folder is None else RunningCheckpoint(Path(folder))
         self._io = jvm.org.apache.commons.io.IOUtils
         self._utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
 

@@ -1,9 +1,9 @@
 """Starts the JVM of Spark's session early: it comes up while this process still imports what it needs.
 
-    start_jvm:  spark-submit --> launcher --> JVM ..... port and secret in a file
+    start_jvm:  JVM ................................... port and secret in a file
     meanwhile:  PySpark, Arrow, SQLAlchemy, librdkafka are imported .......... make_session (app.spark.session) connects
 
-PySpark itself would start it at the first session, by the same script.
+PySpark itself would start it at the first session, by Spark's script.
 """
 
 import os
@@ -19,9 +19,8 @@ from app.errors import EnvironmentMissing, SparkGone
 from app.private import UMASK
 from app.process import ignore_stop_signals
 from app.spark.home import spark_home
+from app.spark.launch_command import LAUNCHER_OPTIONS, launch_command
 
-#: for the small JVM that only puts the real one's command line together
-LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t", **{character: f"\\{character}" for character in "\\ =:#!"}}
 #: option: Python on the executors' machines; Spark itself reads it only where it starts the driver's Python, too
 PYTHON = "spark.pyspark.python"
@@ -67,7 +66,7 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
     """Start the JVM of a session. It gets Spark's options in a file: every user can read a command line.
 
     `hidden`: environment variables that may have Surelane's secrets; neither the JVM nor its children get them. Raises
-    EnvironmentMissing when Spark's script cannot be started.
+    EnvironmentMissing when it cannot be started.
     """
     is_local = options["spark.master"].startswith("local")
     python = sys.executable if is_local else options.get(PYTHON)  # local workers use this process' Python
@@ -76,13 +75,15 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
     home, folder = spark_home(), tempfile.TemporaryDirectory(prefix="surelane-jvm-")
     file = Path(folder.name, "options")
     file.write_text("".join(f"{_escaped(name)} {_escaped(value)}\n" for name, value in options.items()), "utf-8")
-    words = ["--properties-file", file, "--load-spark-defaults"]
     kind = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    arguments = ["--properties-file", str(file), "--load-spark-defaults", *kind]
+    environment = _environment(home, java_home, folder.name, hidden, is_local=is_local)
+    command = launch_command(arguments, file, home, environment)
     try:
         process = subprocess.Popen(
-            [home / "bin" / "spark-submit", *words, *kind],
+            command or [home / "bin" / "spark-submit", *arguments],
             stdin=subprocess.PIPE,
-            env=_environment(home, java_home, folder.name, hidden, is_local=is_local),
+            env=environment,
             preexec_fn=ignore_stop_signals,  # signals may reach the whole group; the JVM ends when its stdin closes
             umask=UMASK,  # for the checkpoint and Spark's spill files
         )
@@ -97,11 +98,12 @@ def _environment(
     home: Path, java_home: Path, folder: str, hidden: Collection[str], *, is_local: bool
 ) -> dict[str, str]:
     return {
-        "SPARK_LAUNCHER_OPTS": LAUNCHER_OPTIONS,
+        "SPARK_LAUNCHER_OPTS": " ".join(LAUNCHER_OPTIONS),
         **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local else {}),  # only this sets the UI's address
         **{name: value for name, value in os.environ.items() if name not in hidden},
         "JAVA_HOME": str(java_home),
         "SPARK_HOME": str(home),  # else a script starts another Python to find it
+        "PYTHONHASHSEED": "0",  # as Spark's script sets it
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(_address_file(folder)),
     }

@@ -1,11 +1,12 @@
-"""Reads a checkpoint on this machine's disk without Spark: for commands, which do not wait for a JVM."""
+"""Reads a checkpoint on this machine's disk without Spark: for commands, which do not wait for a JVM, and for epochs,
+which would wait for it several times each."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.errors import EnvironmentMissing
+from app.errors import EnvironmentMissing, SurelaneError, Unreachable
 from app.spark.entries import Entries
 
 #: hosts that a file: URL may name
@@ -43,14 +44,24 @@ class LocalCheckpoint(Entries):
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Raise EnvironmentMissing for an unreadable file: it must not look like a missing one, which is a decision."""
+        """Raise for an unreadable file: it must not look like a missing one, which is a decision."""
         try:
             yield
         except (OSError, UnicodeDecodeError) as error:
-            raise EnvironmentMissing(
-                f"checkpoint {self.location} cannot be read: {error}",
-                hint="call this as the user that the lane runs as, on its machine; or read a copy: --checkpoint PATH",
-            ) from error
+            raise self._unreadable(f"checkpoint {self.location} cannot be read: {error}") from error
+
+    def _unreadable(self, text: str) -> SurelaneError:
+        return EnvironmentMissing(
+            text, hint="call this as the user that the lane runs as, on its machine; or read a copy: --checkpoint PATH"
+        )
+
+
+class RunningCheckpoint(LocalCheckpoint):
+    """The checkpoint of a query that runs in this process, which can write it. Raises Unreachable for an unreadable
+    file, as for storage that is away."""
+
+    def _unreadable(self, text: str) -> SurelaneError:
+        return Unreachable(text, hint="nothing, unless it lasts: then look at the disk")
 
 
 def local_folder(location: str) -> Path | None:

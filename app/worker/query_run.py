@@ -256,8 +256,9 @@ class QueryRun(SparkRun):
         except AnalysisException as error:  # of a plan that can be computed, but not of a stream
             raise self._computation.invalid(first_line(error)) from error
 
-    def _process(self, rows: DataFrame, number: int) -> None:
-        span = self._checkpoint.span(number)
+    def _process(self, rows: DataFrame | None, number: int) -> None:
+        assert rows is not None, "Spark computes them"
+        span = self._checkpoint.written.span(number)
         self._gate.begin(span.size)
         messages = TriedMessages(
             self._spark,

@@ -52,8 +52,8 @@ class StopRequested(Exception):  # no error: the query stops before the epoch be
     """The lane has a stop request, or the epoch size is about to change."""
 
 
-#: receives the rows and the number of each epoch
-OnEpoch = Callable[[DataFrame, int], None]
+#: receives the rows, None where tasks read them, and the number of each epoch
+OnEpoch = Callable[[DataFrame | None, int], None]
 
 
 class SparkRun(ABC):
@@ -108,7 +108,7 @@ class SparkRun(ABC):
         of an epoch's messages."""
 
     @abstractmethod
-    def _process(self, rows: DataFrame, number: int) -> None:
+    def _process(self, rows: DataFrame | None, number: int) -> None:
         """Process an epoch, with the lock."""
 
     def _check_tables(self) -> None:
@@ -173,7 +173,7 @@ class SparkRun(ABC):
         # run with its connections, too
         this = weakref.ref(self)
 
-        def on_epoch(rows: DataFrame, number: int) -> None:
+        def on_epoch(rows: DataFrame | None, number: int) -> None:
             run = this()
             assert run is not None, "the query is stopped before the run ends"
             failure = run._on_epoch(rows, number)
@@ -198,9 +198,9 @@ class SparkRun(ABC):
 
     def _is_complete(self, epoch: int) -> bool:
         with spark_errors():  # storage that is briefly unavailable is a retry
-            return self._checkpoint.is_complete(epoch)
+            return self._checkpoint.written.is_complete(epoch)
 
-    def _on_epoch(self, rows: DataFrame, number: int) -> str | None:
+    def _on_epoch(self, rows: DataFrame | None, number: int) -> str | None:
         """Process an epoch, on a thread of Py4J. Returns the error, with which the query has to end."""
         try:
             while not self._begun(rows, number):
@@ -214,7 +214,7 @@ class SparkRun(ABC):
             self._in_epoch.clear()
         return None
 
-    def _begun(self, rows: DataFrame, number: int) -> bool:
+    def _begun(self, rows: DataFrame | None, number: int) -> bool:
         """Process the epoch once it may begin; False: it has to wait again. Raises StopRequested."""
         if not self._gate.wait():
             raise StopRequested
@@ -287,8 +287,8 @@ class SparkRun(ABC):
         if self._pending.waiting:
             return False
         with spark_errors():
-            planned = self._checkpoint.last_planned()
-            return planned is None or self._checkpoint.is_complete(planned)
+            planned = self._checkpoint.written.last_planned()
+            return planned is None or self._checkpoint.written.is_complete(planned)
 
     def _at_rest(self) -> bool:
         """Whether no epoch is in process, and none waits for its checkpoint entry."""

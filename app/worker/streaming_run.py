@@ -119,7 +119,8 @@ class StreamingRun(SparkRun):
         return self._lanes.committers()
 
     def _start_writer(self, start: Offsets, on_epoch: OnEpoch, most: int, until_caught_up: bool) -> StreamingQuery:
-        return start_query(self._spark, self._settings, start, on_epoch, most=most, until_caught_up=until_caught_up)
+        each = partial(on_epoch, None)
+        return start_query(self._spark, self._settings, start, each, most=most, until_caught_up=until_caught_up)
 
     def _between_epochs(self) -> None:
         self._release()
@@ -259,9 +260,9 @@ class StreamingRun(SparkRun):
                 f"lane {self._settings.lane}: its tables have changed their schema", hint="nothing: it opens them anew"
             )
 
-    def _process(self, rows: DataFrame, number: int) -> None:
-        del rows  # tasks read them
-        span = self._checkpoint.span(number)
+    def _process(self, rows: DataFrame | None, number: int) -> None:
+        del rows
+        span = self._checkpoint.written.span(number)
         self._gate.begin(span.size)
         request = self._identity.of(span)
 
