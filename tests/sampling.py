@@ -1,7 +1,7 @@
 """Which tests an ordinary run leaves out; `--full-matrix` runs all.
 
-Cases marked `full`; and of an integration test that runs in several commit modes all but one, by turns: what the modes
-promise is in `conformance/` and `crash/`, in each mode.
+Cases marked `full`; of an integration test that runs in several commit modes all but one, by turns (what the modes
+promise is in `conformance/` and `crash/`, in each mode); and of the cases of a test marked `costly` all but some.
 """
 
 import zlib
@@ -24,8 +24,20 @@ def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     for item in items:
         if item.get_closest_marker("full"):
             out.add(item)
-        elif item.path.is_relative_to(_SAMPLED) and (others := _without_mode(item)) is not None:
+        elif (
+            item.path.is_relative_to(_SAMPLED)
+            and item.get_closest_marker("costly") is None
+            and (others := _without_mode(item)) is not None
+        ):
             alike[item.nodeid.partition("[")[0], others].append(item)
+    costly = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    for item in items:
+        if item not in out and (mark := item.get_closest_marker("costly")) is not None:
+            costly[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (name, most), cases in costly.items():
+        first = zlib.crc32(name.encode()) % len(cases)
+        taken = {(first + turn * len(cases) // most) % len(cases) for turn in range(most)}
+        out.update(case for place, case in enumerate(cases) if place not in taken)
     turns = Counter[str]()
     for (name, _), cases in alike.items():
         turns[name] += 1

@@ -1,7 +1,9 @@
 """The streaming query: Spark's Kafka source cuts the topics into epochs, and the query calls back with each."""
 
 import re
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -57,6 +59,17 @@ def start_query(
     )
     ensure_callback_server_started(gateway)
     return begun(writer, settings, until_caught_up=until_caught_up)
+
+
+def warm_up(spark: SparkSession, source: SourceSettings) -> None:
+    """Start a thread that makes a stream like the query's, and drops it: the JVM has loaded what that takes when the
+    query starts. What fails here fails there."""
+
+    def make() -> None:
+        with suppress(Exception):
+            kafka_stream(spark, source, Offsets(), 1, source.topics or ["none"])
+
+    threading.Thread(target=make, name="warm up", daemon=True).start()
 
 
 def kafka_stream(

@@ -49,10 +49,10 @@ def launch_command(
 
 def _key(arguments: Sequence[str], options: Path, home: Path, folder: Path, environment: Mapping[str, str]) -> str:
     read = sorted(item for item in environment.items() if item[0].startswith(_READ))
-    looked_at = [Path(environment["JAVA_HOME"], "release"), home / "jars", *sorted(folder.glob("*"))]
-    files = [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in looked_at if path.exists()]
+    files = [Path(environment["JAVA_HOME"], "release"), home / "jars", *sorted(folder.glob("*"))]
+    states = [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in files if path.exists()]
     others = [word for word in arguments if word != str(options)]
-    parts = [others, options.read_text("utf-8"), str(home), read, files, LAUNCHER_OPTIONS]
+    parts = [others, options.read_text("utf-8"), str(home), read, states, LAUNCHER_OPTIONS]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
