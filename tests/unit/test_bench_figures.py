@@ -6,12 +6,14 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tools.bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
+from tools.bench.costs.pairs import ratios
+from tools.bench.soak.sample import Sample
+from tools.bench.soak.verdict import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
 
 from tools.bench import lines, page, restart, short, windows
 from tools.bench.costs import guard, rollups, suite, verdict
 from tools.bench.costs import section as costs_section
-from tools.bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
-from tools.bench.costs.pairs import ratios
 from tools.bench.goals import Goal
 from tools.bench.lane import LaneFailed
 from tools.bench.latency import Sightings
@@ -19,8 +21,6 @@ from tools.bench.pacer import Paced
 from tools.bench.page import Section, Table
 from tools.bench.results import tried
 from tools.bench.soak import section
-from tools.bench.soak.sample import Sample
-from tools.bench.soak.verdict import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
 
 MINUTE = 60.0
 

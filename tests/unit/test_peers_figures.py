@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-
 from tools.bench.peers import chart, child, debezium, goals, look, page, report, rows, suite, summary
 from tools.bench.peers.child import PeerFailed
 from tools.bench.peers.drain import messages_until
@@ -17,6 +16,7 @@ from tools.bench.peers.latency import EARLY, Inserts, Sightings
 from tools.bench.peers.page import Place
 from tools.bench.peers.system import System
 from tools.bench.peers.target import TABLE
+
 from tools.bench.tables import BEGIN_MICROS
 from tools.bench.workload import SENTINEL, Kind, Workload, key_of, value_of
 

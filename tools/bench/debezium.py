@@ -11,12 +11,13 @@ from pathlib import Path
 
 from app.jars import classpath
 from app.java import java
-from tools.bench.peers import child
-from tools.bench.peers.child import Child
-from tools.bench.peers.target import TABLE, Target
+from tools.bench import child
+from tools.bench.child import Child
 from tools.bench.servers import Servers
+from tools.bench.tables import TABLE
 from tools.devstack.connect import plugin_dir
 from tools.devstack.ports import LOOPBACK, remembered_port
+from tools.devstack.roles import LOGIN
 
 BATCH = 5000
 #: the worker logs this when the sink's task has failed; the worker itself continues
@@ -39,10 +40,10 @@ def running(servers: Servers, topic: str, folder: Path) -> Iterator[Child]:
     """Start worker and sink; they read from the beginning of `topic`."""
     files = [
         _properties(folder / "worker.properties", worker(servers.bootstrap, folder)),
-        _properties(folder / "sink.properties", sink(Target.of(servers), topic)),
+        _properties(folder / "sink.properties", sink(servers, topic)),
     ]
     command = [str(java()), *JAVA_OPTIONS, "-cp", classpath("connect"), _MAIN, *files]
-    with child.running(command, folder, GIVEN_UP) as started:
+    with child.running(command, folder, Child, fatal=GIVEN_UP) as started:
         yield started
 
 
@@ -67,7 +68,7 @@ def worker(bootstrap: str, folder: Path) -> dict[str, str]:
     }
 
 
-def sink(target: Target, topic: str) -> dict[str, str]:
+def sink(servers: Servers, topic: str) -> dict[str, str]:
     """The sink's settings: large batches, compacted to the last change of each key, many rows a statement."""
     return {
         "name": child.unused_name(),  # also names its consumer group
@@ -75,8 +76,8 @@ def sink(target: Target, topic: str) -> dict[str, str]:
         "tasks.max": "1",
         "topics": topic,
         # amounts are text in the messages
-        "connection.url": f"{target.jdbc}?reWriteBatchedInserts=true&stringtype=unspecified",
-        "connection.username": target.user,
+        "connection.url": f"{servers.jdbc}?reWriteBatchedInserts=true&stringtype=unspecified",
+        "connection.username": LOGIN,
         "connection.password": "none",
         "connection.pool.min_size": "2",
         "connection.pool.max_size": "8",
@@ -85,7 +86,7 @@ def sink(target: Target, topic: str) -> dict[str, str]:
         "primary.key.mode": "record_key",
         "primary.key.fields": "id",
         "schema.evolution": "none",
-        "collection.name.format": target.table,
+        "collection.name.format": TABLE.name,
         "batch.size": str(BATCH),
         "use.reduction.buffer": "true",
         "use.time.zone": "UTC",

@@ -12,10 +12,11 @@ from app.cache import cache_dir, locked
 from app.errors import EnvironmentMissing
 from app.jars import jars
 from app.java import java
-from tools.bench.peers import child
-from tools.bench.peers.child import Child
-from tools.bench.peers.target import TABLE, Target
+from tools.bench import child
+from tools.bench.child import Child
 from tools.bench.servers import Servers
+from tools.bench.tables import TABLE
+from tools.devstack.roles import LOGIN
 
 SOURCES = Path(__file__).parent / "java"
 COMPILER = "ecj"
@@ -44,17 +45,16 @@ JAVA_OPTIONS = (
 
 @contextmanager
 def running(
-    servers: Servers, topic: str, folder: Path, job: str, table: str = TABLE.name, **more: object
+    servers: Servers, topic: str, folder: Path, *, job: str, table: str = TABLE.name, **more: object
 ) -> Iterator[Child]:
     """Start the job (a class of `java/`); it reads from the beginning of `topic`. `more`: settings of the job."""
-    target = Target.of(servers, table)
     settings = {
         "bootstrap": servers.bootstrap,
         "topic": topic,
         "group": child.unused_name(),
-        "url": target.jdbc,
-        "user": target.user,
-        "table": target.table,
+        "url": servers.jdbc,
+        "user": LOGIN,
+        "table": table,
         "rows": ROWS,
         "flush_milliseconds": FLUSH_MILLISECONDS,
         "checkpoint_milliseconds": CHECKPOINT_MILLISECONDS,
@@ -64,7 +64,7 @@ def running(
     }
     path = os.pathsep.join(map(str, [classes(), *_runtime()]))
     words = [f"{name}={value}" for name, value in settings.items()]
-    with child.running([str(java()), *JAVA_OPTIONS, "-cp", path, f"peers.{job}", *words], folder) as started:
+    with child.running([str(java()), *JAVA_OPTIONS, "-cp", path, f"peers.{job}", *words], folder, Child) as started:
         yield started
 
 
@@ -99,7 +99,7 @@ def _compile(sources: list[Path], libraries: list[Path], place: Path) -> None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode:
             raise EnvironmentMissing(
-                f"the Flink jobs of tools/bench/peers/java could not be compiled:\n{done.stdout}{done.stderr}",
+                f"the Flink jobs of tools/bench/java could not be compiled:\n{done.stdout}{done.stderr}",
                 hint="is it this Java? On Debian or Ubuntu: apt-get install -y openjdk-17-jre-headless; "
                 "or leave Flink out: --systems surelane,debezium-jdbc,ceiling",
             )

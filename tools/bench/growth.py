@@ -12,7 +12,7 @@ from app.lane.epoch_ledger import PRUNE_EVERY_EPOCHS
 from app.ledger.store import KEEP_EPOCHS
 from tools.bench.goals import Goal
 from tools.bench.lane import PARTS
-from tools.bench.soak.sample import Sample
+from tools.bench.samples import Sample
 
 #: megabytes an hour: above the noise of an allocator, below a leak (1 kB an epoch would be 20)
 GROWTH_LIMITS = {"supervisor": 2.0, "driver": 20.0, "jvm": 40.0}
