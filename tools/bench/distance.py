@@ -30,16 +30,16 @@ def at_distance(servers: Servers, milliseconds: float | None) -> Iterator[Server
         return
     port = servers.target_port
     direct = _round_trip(servers, port)
-    with _proxy(port, 0.0) as (plain, _):
+    with proxied(port, 0.0) as (plain, _):
         added = _round_trip(servers, plain) - direct
-    with _proxy(port, max(0.0, milliseconds - added)) as (delayed, pid):
+    with proxied(port, max(0.0, milliseconds - added)) as (delayed, pid):
         found = _round_trip(servers, delayed)
         yield replace(servers, distance=Distance(asked=milliseconds, found=found, direct=direct, port=delayed, pid=pid))
 
 
 @contextmanager
-def _proxy(port: int, milliseconds: float) -> Iterator[tuple[int, int]]:
-    """Port and pid."""
+def proxied(port: int, milliseconds: float) -> Iterator[tuple[int, int]]:
+    """Port and pid of a proxy in front of this port, for round trips so much longer."""
     command = [sys.executable, "-S", str(PROXY), str(port), str(milliseconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
