@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.fix_bench import echoing
-from tools.bench import budget, chart, child, compared, debezium, page, results, summary
+from tools.bench import budget, chart, child, compared, debezium, page, results, summary, syncs
 from tools.bench.child import Child, SystemFailed
 from tools.bench.comparison import turned
 from tools.bench.distance import proxied
@@ -206,6 +206,21 @@ def test_where_a_latency_goes() -> None:
     one_phase = budget.budget([second], offsets, {2: 10.5}, sent)
     assert (one_phase["rest"], one_phase["finish"]) == (53.0, 0.0)
     assert budget.budget([second], offsets, {}, sent) == {}
+
+
+def test_what_is_synced() -> None:
+    lines = [
+        "901 fdatasync(5</var/target/cluster/pg_wal/000000010000000000000007>) = 0 <0.000800>",
+        "901 fdatasync(5</var/target/cluster/pg_wal/000000010000000000000007>) = 0 <0.001200>",
+        "77 fsync(201</bench/checkpoint/offsets/.12.tmp>) = 0 <0.000400>",
+        "77 fsync(9</tmp/other>) = -1 EIO (Input/output error) <0.000100>",
+        "77 +++ exited with 0 +++",
+    ]
+    assert syncs.counted(syncs.parsed(lines), 2) == {
+        "Postgres: its log": {"an_epoch": 1.0, "milliseconds": 1.0},
+        "Spark: offsets/N": {"an_epoch": 0.5, "milliseconds": 0.4},
+        "other": {"an_epoch": 0.5, "milliseconds": 0.1},
+    }
 
 
 def test_ratios_are_of_the_same_runs() -> None:

@@ -9,7 +9,7 @@ of JSON.
     distance     a proxy between a system and its Postgres
     tables       columns and values;  shape: dimensions;  workload: seeded changes
     backlog      the changes as a topic;  pacer: at a steady rate
-    drain        messages/s through a backlog;  latency: milliseconds at a rate;  budget: where they go in a lane
+    drain        messages/s through a backlog;  latency: milliseconds at a rate;  budget, syncs: where they go in a lane
     child        a system as a process, and waiting for what it does;  machine: CPU, memory, load of other programs
     comparison   `./run bench`, `bench-peers`;  compared: its tables and goals
     costs        `./run bench-costs`: axes, linear;  features: what each feature costs

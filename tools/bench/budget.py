@@ -9,14 +9,15 @@ are those of their last change. Spark deletes old files, so they are read each s
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.bench import lane
+from tools.bench import lane, syncs
 from tools.bench.epochs import Epoch
 from tools.bench.lane import Lane
 
@@ -34,6 +35,7 @@ class Budget:
         self._files: dict[str, dict[int, float]] = {"offsets": {}, "commits": {}}
         self._next = 0.0
         self._from, self._to, self._syncs = np.inf, np.inf, 0
+        self._traced: Mapping[str, Mapping[str, float]] = {}
 
     def begin(self) -> None:
         self._from, self._syncs = time.time(), self._wal_syncs()
@@ -47,6 +49,15 @@ class Budget:
             self._next = time.monotonic() + _EVERY_SECONDS
             self._read()
 
+    @contextmanager
+    def traced(self, server: int | None) -> Iterator[None]:
+        """Trace the syncs of the lane and of the server with this pid."""
+        begin = time.time()
+        with syncs.traced([self._held.process.pid, server]) as found:
+            yield
+        epochs = [epoch for epoch in self._held.epochs() if epoch.at >= begin]
+        self._traced = syncs.counted(found, len(epochs)) if epochs else {}
+
     def fields(self, sent_at: NDArray[np.float64]) -> dict[str, object]:
         """Fields of a result. `sent_at`: of each message, seconds since 1970; their offsets begin at 1."""
         epochs = [epoch for epoch in self._held.epochs() if self._from <= epoch.at <= self._to]
@@ -56,6 +67,7 @@ class Budget:
             "epochs": len(epochs),
             "messages_an_epoch": round(sum(epoch.messages for epoch in epochs) / len(epochs), 1),
             "wal_syncs_an_epoch": round(self._syncs / len(epochs), 2),
+            "syncs": self._traced,
             "budget_milliseconds": budget(epochs, self._files["offsets"], self._files["commits"], sent_at),
         }
 

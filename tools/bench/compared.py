@@ -78,7 +78,8 @@ def sections(done: Sequence[_Result], messages: Sequence[int], runs: int, second
         judged = [*_of_drains(near)]
         made.append(Section(key=DRAIN, title="Draining a backlog", parts=with_goals(parts, judged)))
     if held := grouped(near, LATENCY, *_HELD):
-        parts = (f"{seconds} s at each rate, {runs} runs, medians.", _latency_table(held), _budget(held))
+        parts = (f"{seconds} s at each rate, {runs} runs, medians.", _latency_table(held), _budget(held), _syncs(held))
+        parts = [part for part in parts if not isinstance(part, Table) or part.rows]
         judged = [*_of_latency(near)]
         made.append(Section(key=LATENCY, title="From the source's commit to visible", parts=with_goals(parts, judged)))
     if far:
@@ -189,6 +190,18 @@ def _budget(found: _Drains) -> Table:
     ]
     columns = ("messages/s", "system", "messages an epoch", *(f"{name} ms" for name in names), "log syncs an epoch")
     return Table(title="Where it goes: medians of the epochs of one run", columns=columns, rows=rows)
+
+
+def _syncs(found: _Drains) -> Table:
+    """One row for each file that a lane syncs at a rate."""
+    rows = [
+        (f"{run['asked_rate']:,}", run["system"], name, number(one["an_epoch"], 2), number(one["milliseconds"], 2))
+        for group in found.values()
+        for run in [next(iter(group.by_run.values()), {})]
+        for name, one in run.get("syncs", {}).items()
+    ]
+    columns = ("messages/s", "system", "file", "syncs an epoch", "ms each")
+    return Table(title="What is synced to disk, by strace, which slows it down", columns=columns, rows=rows)
 
 
 _LAST_PARTS = (budget.REST, budget.FINISH)

@@ -16,7 +16,7 @@ import numpy as np
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
-from tools.bench import replication
+from tools.bench import replication, syncs
 from tools.bench.budget import Budget
 from tools.bench.child import answer, is_right, until
 from tools.bench.drain import LIMIT_SECONDS
@@ -34,6 +34,8 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 LOOK_SECONDS = 0.002
 #: seconds until the last message must be visible
 PATIENCE_SECONDS = 60.0
+#: seconds of load after those that count, in which a lane's syncs are traced: tracing slows it down
+SYNC_SECONDS = 5
 #: row of the early message, which precedes all others; no workload has this id
 EARLY = ("-2", "early", "0.00", "new", "early", iso(str(BEGIN_MICROS)))
 _EARLY_CHANGE = Change("c", TABLE, int(EARLY[0]), None, EARLY)
@@ -95,8 +97,10 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
     """Measure quantiles of the latency; returns the fields of a result."""
     servers.empty_database(SHAPE.made, with_ledger=system.is_lane)
     source = _source(servers, system)
-    inserts = Inserts.of(count := rate * (warm_up + seconds))
-    counted = inserts.ordinals >= rate * warm_up
+    more = SYNC_SECONDS if system.is_lane and syncs.is_possible() else 0
+    inserts = Inserts.of(count := rate * (warm_up + seconds + more))
+    first, end = rate * warm_up, rate * (warm_up + seconds)
+    counted = (inserts.ordinals >= first) & (inserts.ordinals < end)
     with (
         servers.connect() as probe,
         probe.cursor() as cursor,
@@ -104,18 +108,24 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
     ):
         until(lambda: answer(cursor, _EARLY), held, "the early message", every=LOOK_SECONDS, seconds=LIMIT_SECONDS)
         sightings, budget = Sightings(), Budget(held, servers.wal_syncs) if isinstance(held, Lane) else None
-        start: Snapshot | None = None
-        with paced(source, TOPIC, rate, count, is_database=system.has_source) as pacing:
-            while not pacing.done():
-                newest = sightings.look(cursor)
-                if start is None and newest >= inserts.keys[counted][0]:
-                    start = Snapshot.of({**servers.cpu(), **held.cpu()})
-                    _ = budget and budget.begin()
+
+        def watch(least: int) -> None:
+            """Poll until this key was seen, or until all is sent."""
+            while sightings.look(cursor) < least and not pacing.done():
                 _ = budget and budget.look()
                 held.must_live()
                 time.sleep(LOOK_SECONDS)
-            used = Snapshot.of({**servers.cpu(), **held.cpu()}).since(start) if start else {}
+
+        with paced(source, TOPIC, rate, count, is_database=system.has_source) as pacing:
+            watch(inserts.keys[counted][0])
+            start = Snapshot.of({**servers.cpu(), **held.cpu()})
+            _ = budget and budget.begin()
+            watch(inserts.keys[counted][-1])
+            used = Snapshot.of({**servers.cpu(), **held.cpu()}).since(start)
             _ = budget and budget.end()
+            if budget and more:
+                with budget.traced(servers.stack.target.pid):
+                    watch(inserts.keys[-1])
             found = pacing.result()
 
         def last() -> float | None:
@@ -128,7 +138,7 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
     sent_at = found.sent_at[inserts.ordinals]
     latencies = sightings.seconds(inserts.keys[counted], sent_at[counted]) * 1000
     return {
-        "rate": round((count - rate * warm_up - 1) / (found.sent_at[-1] - found.sent_at[rate * warm_up])),
+        "rate": round((end - first - 1) / (found.sent_at[end - 1] - found.sent_at[first])),
         "samples": len(latencies),
         **quantiles(latencies),
         **used,
