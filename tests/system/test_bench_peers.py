@@ -101,7 +101,7 @@ def test_a_windowed_count_beside_flink(tmp_path: Path, stack_name: str) -> None:
 def test_refuses_unknown_systems(tmp_path: Path) -> None:
     done = bench_peers(tmp_path, "--systems=surelane,flink")
     assert done.returncode == 3
-    assert "flink-table, flink-xa, debezium-jdbc, replication, ceiling" in done.stderr
+    assert "flink-table, flink-xa, seatunnel-xa, debezium-jdbc, replication, ceiling" in done.stderr
     assert done.stdout == ""
 
 

@@ -20,8 +20,9 @@ from tools.bench.goals import Goal
 from tools.bench.lane import END, RUNNING, Lane
 from tools.bench.latency import LOOK_SECONDS, PATIENCE_SECONDS
 from tools.bench.machine import Snapshot
-from tools.bench.page import Section, Table
-from tools.bench.results import Task, state
+from tools.bench.page import Table
+from tools.bench.report import Measure
+from tools.bench.results import state
 from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
 from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS
@@ -44,18 +45,16 @@ _COLUMNS = (
 
 
 def run(wanted: report.Wanted, size: int, bursts: int) -> bool:
-    """Run bench-burst; returns False if the lane failed or left a wrong table."""
+    """Run bench-burst."""
     what = {"messages": size * bursts, "size": size, "bursts": bursts}
-    done = report.measured(
-        wanted,
-        lambda up: [
-            Task(name="burst", what={**what, "run": run}, measure=partial(measure, up, size, bursts))
-            for run in range(1, wanted.runs + 1)
-        ],
+    measured = Measure(
+        key="burst",
+        title="The end of a burst",
+        cases=lambda up: [(what, partial(measure, up, size, bursts))],
+        parts=lambda done: [Table(title="Bursts", columns=_COLUMNS, rows=[_row(one) for one in done])],
+        goals=lambda done: [_goal(result) for result in done],
     )
-    judged = [_goal(result) for result in done]
-    parts = report.with_goals([Table(title="Bursts", columns=_COLUMNS, rows=[_row(one) for one in done])], judged)
-    return report.finish(wanted, "burst", done, [Section(key="burst", title="The end of a burst", parts=parts)], judged)
+    return report.run(wanted, measured)
 
 
 def measure(servers: Servers, size: int, bursts: int) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What every command does at its end: shows its tables and goals, writes its sections, says whether all was right."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,36 @@ class Wanted:
     report: Path | None
     #: the command line as the user typed it, for the page
     command: str
+
+
+#: fields of a result that are known before, and what measures the others
+Case = tuple[Result, Callable[[], Result]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """What one command measures, and what its section of the page has."""
+
+    key: str
+    title: str
+    #: each is measured `Wanted.runs` times
+    cases: Callable[[Servers], Iterable[Case]]
+    parts: Callable[[Sequence[Result]], Sequence[str | Table]]
+    goals: Callable[[Sequence[Result]], Sequence[Goal]] = lambda _: ()
+
+
+def run(wanted: Wanted, measure: Measure) -> bool:
+    """Returns False if a system failed or left a wrong table; a missed goal is only reported."""
+
+    def tasks(up: Servers) -> Iterator[Task]:
+        for what, measured in measure.cases(up):
+            for number in range(1, wanted.runs + 1):
+                yield Task(name=measure.key, what={**what, "run": number}, measure=measured)
+
+    done = measured(wanted, tasks)
+    judged = measure.goals(done)
+    section = Section(key=measure.key, title=measure.title, parts=with_goals(measure.parts(done), judged))
+    return finish(wanted, measure.key, done, [section], judged)
 
 
 def measured(wanted: Wanted, tasks: Callable[[Servers], Iterable[Task]], attempts: int = 1) -> list[Result]:

@@ -23,9 +23,9 @@ from tools.bench.lane import PARTS, RUNNING
 from tools.bench.latency import LOOK_SECONDS, Sightings, paced, quantiles
 from tools.bench.machine import Snapshot
 from tools.bench.pacer import Paced
-from tools.bench.page import Section, Table
-from tools.bench.report import number
-from tools.bench.results import Task, state
+from tools.bench.page import Table
+from tools.bench.report import Case, Measure, number
+from tools.bench.results import state
 from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.bench.shape import Shape
 
@@ -59,35 +59,24 @@ class Load:
 
 
 def run(wanted: report.Wanted, load: Load) -> bool:
-    """Run bench-restart; returns False if the lane failed, or left a wrong table or a prepared transaction."""
-    done = _measured(wanted, "restart", [load])
-    judged = goals(done)
-    parts = report.with_goals([_restarts(done)], judged)
-    return report.finish(
-        wanted, "restart", done, [Section(key="restart", title="Killed under load", parts=parts)], judged
+    """Run bench-restart."""
+    cases = partial(_cases, [load])
+    title = "Killed under load"
+    return report.run(
+        wanted, Measure(key="restart", title=title, cases=cases, parts=lambda done: [_restarts(done)], goals=goals)
     )
 
 
 def run_recovery(wanted: report.Wanted, loads: Sequence[Load]) -> bool:
-    """Run bench-recovery; returns False if a lane failed, or left a wrong table or a prepared transaction."""
-    done = _measured(wanted, "recovery", loads)
-    section = Section(key="recovery", title="Epoch size and recovery", parts=[_curve(done)])
-    return report.finish(wanted, "recovery", done, [section], ())
+    """Run bench-recovery: what larger epochs cost and save."""
+    cases = partial(_cases, loads)
+    title = "Epoch size and recovery"
+    return report.run(wanted, Measure(key="recovery", title=title, cases=cases, parts=lambda done: [_curve(done)]))
 
 
-def _measured(wanted: report.Wanted, name: str, loads: Sequence[Load]) -> list[dict[str, Any]]:
-    def tasks(up: Servers) -> Sequence[Task]:
-        return [
-            Task(
-                name=name,
-                what={"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger, "run": run},
-                measure=partial(measure, up, load),
-            )
-            for load in loads
-            for run in range(1, wanted.runs + 1)
-        ]
-
-    return report.measured(wanted, tasks)
+def _cases(loads: Sequence[Load], up: Servers) -> Sequence[Case]:
+    what = [{"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger} for load in loads]
+    return [(known, partial(measure, up, load)) for known, load in zip(what, loads, strict=True)]
 
 
 def measure(servers: Servers, load: Load) -> dict[str, Any]:

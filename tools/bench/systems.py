@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.bench import debezium, flink, lane, replication
+from tools.bench import debezium, flink, lane, replication, seatunnel
 from tools.bench.backlog import Backlog
 from tools.bench.child import Running
 from tools.bench.servers import Servers
@@ -69,7 +69,7 @@ def _of_flink(name: str, described: str, job: str) -> System:
 
 
 SURELANE, CEILING, REPLICATION = "surelane", "ceiling", "replication"
-FLINK_TABLE, FLINK_XA, DEBEZIUM_JDBC = "flink-table", "flink-xa", "debezium-jdbc"
+FLINK_TABLE, FLINK_XA, SEATUNNEL, DEBEZIUM_JDBC = "flink-table", "flink-xa", "seatunnel-xa", "debezium-jdbc"
 #: lanes by mode
 LANES = {
     mode: of_lane(SURELANE if mode == "two-phase" else f"{SURELANE}-{mode}", f"Surelane, {promise}", mode)
@@ -89,6 +89,12 @@ _ALL = (
         "XaJob",
     ),
     System(
+        name=SEATUNNEL,
+        described="Apache SeaTunnel 2.3, its own engine, JDBC sink with `is_exactly_once` (XA): exactly once",
+        start=seatunnel.running,
+        fetch=seatunnel.pieces,
+    ),
+    System(
         name=DEBEZIUM_JDBC,
         described="Debezium 3.5 JDBC sink, its fastest setting: at least once",
         start=debezium.running,
@@ -105,8 +111,6 @@ _ALL = (
     System(name=CEILING, described="COPY and MERGE of rows that are ready, one connection", start=None),
 )
 SYSTEMS: Mapping[str, System] = {one.name: one for one in _ALL}
-#: those of the comparison, unless others are chosen
-COMPARED = (SURELANE, FLINK_TABLE, FLINK_XA, DEBEZIUM_JDBC, REPLICATION, CEILING)
 
 
 def fetch(systems: Iterable[System]) -> None:

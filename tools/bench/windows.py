@@ -25,8 +25,9 @@ from tools.bench import flink, lane, report
 from tools.bench.child import Running, answer, until
 from tools.bench.goals import Goal
 from tools.bench.machine import Snapshot
-from tools.bench.page import Section, Table
-from tools.bench.results import Task, cpu_used, state
+from tools.bench.page import Table
+from tools.bench.report import Case, Measure
+from tools.bench.results import cpu_used, state
 from tools.bench.servers import Servers
 from tools.bench.terminal import say
 
@@ -72,37 +73,35 @@ class Events:
 
 
 def run(wanted: report.Wanted, messages: int) -> bool:
-    """Run bench-windows; returns False if a system failed or left a wrong table."""
+    """Run bench-windows."""
     say("fetching and compiling Flink's job, unless it is there")
     flink.classes()
-    made: list[Events] = []
 
-    def tasks(up: Servers) -> Iterator[Task]:
+    def cases(up: Servers) -> Iterator[Case]:
         say(f"{messages:,} messages over {KEYS:,} keys: making them")
-        made.append(prepared(up, messages))
+        made = prepared(up, messages)
         for system in SYSTEMS:
-            for run in range(1, wanted.runs + 1):
-                what = {"system": system, "messages": messages, "run": run}
-                yield Task(name="windows", what=what, measure=partial(measure, up, made[0], system))
+            what = {"system": system, "messages": messages, "rows": made.rows}
+            yield what, partial(measure, up, made, system)
 
-    done = report.measured(wanted, tasks)
-    judged = goals(done)
-    text = f"{messages:,} messages over {KEYS:,} keys, {made[0].rows:,} rows of result."
-    section = Section(key="windows", title="A windowed count", parts=report.with_goals([text, _table(done)], judged))
-    return report.finish(wanted, "windows", done, [section], judged)
+    measured = Measure(
+        key="windows", title="A windowed count", cases=cases, parts=lambda done: [_table(done)], goals=goals
+    )
+    return report.run(wanted, measured)
 
 
 def _table(done: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         (
-            *(one["system"], str(one["run"]), report.number(one.get("seconds"), 1)),
+            *(one["system"], str(one["run"]), f"{one['rows']:,}", report.number(one.get("seconds"), 1)),
             f"{sum(cpu_used(one).values()):.1f}" if one["correct"] else "",
             report.number(cpu_used(one).get("postgres"), 1) if one["correct"] else "",
             state(one),
         )
         for one in done
     ]
-    return Table(title="Windows", columns=("system", "run", "seconds", "CPU s", "of Postgres", "table"), rows=rows)
+    columns = ("system", "run", "rows", "seconds", "CPU s", "of Postgres", "table")
+    return Table(title="Windows", columns=columns, rows=rows)
 
 
 def prepared(servers: Servers, messages: int) -> Events:

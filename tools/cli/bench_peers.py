@@ -15,8 +15,8 @@ Systems = Annotated[
     str,
     typer.Option(
         "--systems",
-        help="surelane, surelane-ledger, surelane-at-least-once, flink-table, flink-xa, debezium-jdbc, replication, "
-        "ceiling: which, with commas.",
+        help="surelane, surelane-ledger, surelane-at-least-once, flink-table, flink-xa, seatunnel-xa, debezium-jdbc, "
+        "replication, ceiling: which, with commas.",
     ),
 ]
 Measures = Annotated[str, typer.Option("--measures", help="drain: a backlog; latency: at steady rates. With commas.")]
