@@ -44,7 +44,8 @@ class Group:
 
     @property
     def state(self) -> str:
-        return "right" if self.is_right else "WRONG"
+        """`right`, or what became of the first run that was not."""
+        return next((results.state(run) for run in self.runs if not run["correct"]), "right")
 
     @property
     def load(self) -> str:

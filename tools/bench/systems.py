@@ -103,7 +103,7 @@ _ALL = (
     System(
         name=REPLICATION,
         described="Postgres' own logical replication, without Kafka: exactly once; the same changes in a source "
-        "database, each in a transaction of its own, as the messages say",
+        f"database, {replication.CHANGES} in a transaction",
         start=replication.running,
         prepare=replication.prepare,
         has_source=True,
