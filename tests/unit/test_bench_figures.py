@@ -12,6 +12,7 @@ from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
 from tools.bench.child import SystemFailed
 from tools.bench.goals import Goal
 from tools.bench.growth import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
+from tools.bench.lane import merged
 from tools.bench.latency import Sightings
 from tools.bench.pacer import Paced
 from tools.bench.page import Section, Table
@@ -202,6 +203,16 @@ def test_what_features_cost_and_what_was_timed_together() -> None:
     assert features.table(done).rows[1][-1] == "WRONG"
     assert {goal.verdict for goal in features.goals(done)} == {"not judged"}
     assert features.shares([{**TIMED, "correct": False}]) == {}
+
+
+def test_settings_of_a_variant_keep_the_rest_of_their_section() -> None:
+    known = {"lane": "bench", "source": {"topics": ["t"], "compiled": True}, "delivery": "exactly-once"}
+    assert merged(known, {"source": {"compiled": False}, "guard": {"enabled": False}, "delivery": "at-least-once"}) == {
+        "lane": "bench",
+        "source": {"topics": ["t"], "compiled": False},
+        "guard": {"enabled": False},
+        "delivery": "at-least-once",
+    }
 
 
 def test_what_two_rollups_cost() -> None:

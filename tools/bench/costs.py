@@ -13,7 +13,7 @@ from tools.bench import backlog, ceiling, drain, linear, report, results
 from tools.bench.axes import BASE_EPOCH, BASE_EPOCH_BYTES, Axis, Case, axes
 from tools.bench.backlog import Backlog
 from tools.bench.goals import Goal
-from tools.bench.lane import PARTS
+from tools.bench.lane import PARTS, merged
 from tools.bench.linear import CEILINGS, FIGURES, Growth
 from tools.bench.page import Section, Table
 from tools.bench.report import number
@@ -59,12 +59,10 @@ def run(wanted: Wanted) -> bool:
     return report.finish(wanted, "cost", measured, made, all_goals)
 
 
-def system(case: Case, name: str = "surelane", settings: Mapping[str, object] | None = None, **options: Any) -> System:
+def system(case: Case, settings: Mapping[str, object] | None = None, **options: Any) -> System:
     """A lane with epochs as the case has them; `settings` override its configuration."""
-    epoch = {"max_messages": case.epoch, "max_bytes": case.epoch_bytes}
-    more = dict(settings or {})
-    epoch |= more.pop("epoch", {})  # type: ignore[arg-type]
-    return of_lane(name, name, settings={"epoch": epoch, **more}, **options)
+    epoch = {"epoch": {"max_messages": case.epoch, "max_bytes": case.epoch_bytes}}
+    return of_lane("surelane", "", settings=merged(epoch, settings or {}), **options)
 
 
 def fields(case: Case) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def running(
     if not again:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        config.write_text(json.dumps({**_config(servers, mode, topic), **(settings or {})}, indent=1))
+        config.write_text(json.dumps(merged(_config(servers, mode, topic), settings or {}), indent=1))
     command = [sys.executable, "-m", "app.cli", "run", "--config", str(config), *arguments]
     path = os.pathsep.join(map(str, filter(None, (python_path, os.environ.get("PYTHONPATH"), TOP))))
     with child.running(command, folder, Lane, environment={"PYTHONPATH": path}) as lane:
@@ -110,6 +110,15 @@ def _config(servers: Servers, mode: str, topic: str) -> dict[str, object]:
         "metrics": {"port": 0},
         **MODES[mode],
     }
+
+
+def merged(settings: Mapping[str, object], more: Mapping[str, object]) -> dict[str, object]:
+    """Settings with more of them, section by section."""
+    found = {**settings, **more}
+    for name, section in settings.items():
+        if isinstance(section, Mapping) and isinstance(new := more.get(name), Mapping):
+            found[name] = {**section, **new}
+    return found
 
 
 def checkpoint() -> Path:
