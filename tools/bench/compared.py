@@ -86,8 +86,7 @@ def sections(done: Sequence[_Result], messages: Sequence[int], runs: int, second
         tables = [table for table in (_far_drains(far), _far_latencies(far)) if table.rows]
         parts = with_goals(tables, [*_of_distance(far)])
         made.append(Section(key="distance", title="At a distance from Postgres", parts=parts))
-    known = dict.fromkeys(str(one["system"]) for one in done)
-    what = "\n".join(f"- `{name}`: {SYSTEMS[name].described}" for name in known)
+    what = "\n".join(f"- `{one.name}`: {one.described}" for one in SYSTEMS.values())
     made.append(Section(key="systems", title="What is compared", parts=[what]))
     return made
 

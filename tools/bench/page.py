@@ -60,8 +60,12 @@ def put(file: Path, section: Section, command: str) -> None:
 
 
 def _wrapped(part: str) -> str:
-    """A paragraph in lines of the page's width; a list or a picture as it is."""
-    return part if part.startswith(("- ", "!")) else textwrap.fill(part, _WIDTH, break_on_hyphens=False)
+    """A paragraph or a list in lines of the page's width; a picture as it is."""
+    if part.startswith("!"):
+        return part
+    lines = part.split("\n")
+    wrap = textwrap.TextWrapper(_WIDTH, break_on_hyphens=False, subsequent_indent="  " if len(lines) > 1 else "")
+    return "\n".join(map(wrap.fill, lines))
 
 
 def _begin(key: str) -> str:
