@@ -15,9 +15,10 @@ SOURCES = Path(__file__).parent / "java"
 COMPILER = "ecj"
 
 
-def class_path(name: SetName) -> str:
-    """Of the programs of this set, with its jars."""
-    return os.pathsep.join(map(str, [classes(name), *(one for one in jars(name) if not _is_compiler(one))]))
+def class_path(name: SetName, without: tuple[str, ...] = ()) -> str:
+    """Of the programs of this set, with its jars, but for those whose names begin with one of `without`."""
+    left_out = (f"{COMPILER}-", *without)
+    return os.pathsep.join(map(str, [classes(name), *(one for one in jars(name) if not one.name.startswith(left_out))]))
 
 
 def classes(name: SetName) -> Path:

@@ -35,7 +35,7 @@ def running(servers: Servers, topic: str, folder: Path) -> Iterator[Child]:
     (folder / "engine.yaml").write_text(json.dumps({"seatunnel": {"engine": _engine(folder)}}))
     (folder / "job.conf").write_text(json.dumps(_job(servers, topic), indent=1))
     _make_home(folder / "home")
-    options = [*JAVA_OPTIONS, f"-DSEATUNNEL_HOME={folder / 'home'}", "-cp", javajobs.class_path(SET)]
+    options = [*JAVA_OPTIONS, f"-DSEATUNNEL_HOME={folder / 'home'}", "-cp", javajobs.class_path(SET, ("connector-",))]
     words = [str(folder / "engine.yaml"), str(folder / "job.conf"), str(remembered_port(folder / "port"))]
     with child.running([str(java()), *options, "peers.SeaTunnelJob", *words], folder, Child) as started:
         yield started
@@ -52,7 +52,8 @@ def _job(servers: Servers, topic: str) -> dict[str, object]:
     columns = {name: "bigint" if kind.ddl == "bigint" else "string" for name, kind in TABLE.columns.items()}
     source = {
         "plugin_name": "Kafka",
-        "topic": topic,
+        "topic": topic.replace(".", r"\W"),  # it would take the parts of a name with dots for database and table
+        "pattern": True,
         "bootstrap.servers": servers.bootstrap,
         "consumer.group": child.unused_name(),
         "start_mode": "earliest",
@@ -80,7 +81,7 @@ def _job(servers: Servers, topic: str) -> dict[str, object]:
 
 
 def _make_home(home: Path) -> None:
-    """What its scripts install: the connectors in a folder, and which of them has what."""
+    """What its scripts install: the connectors in a folder, from which a job loads them, and which of them has what."""
     folder = home / "connectors"
     folder.mkdir(parents=True)
     for jar in jars(SET):

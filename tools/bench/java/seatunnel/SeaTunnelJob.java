@@ -15,7 +15,17 @@ import org.apache.seatunnel.engine.server.SeaTunnelServerStarter;
 
 /** A SeaTunnel engine and one job in one process, as `seatunnel.sh -m local` starts them: ENGINE.yaml JOB.conf PORT. */
 public final class SeaTunnelJob {
-  public static void main(String[] arguments) throws Exception {
+  public static void main(String[] arguments) {
+    try {
+      run(arguments);
+    } catch (Exception failure) {
+      failure.printStackTrace();
+    } finally {
+      System.exit(1); // a job over a topic ends only by a failure
+    }
+  }
+
+  private static void run(String[] arguments) throws Exception {
     int port = Integer.parseInt(arguments[2]);
     Common.setDeployMode(DeployMode.CLIENT);
     SeaTunnelConfig engine =
@@ -37,6 +47,5 @@ public final class SeaTunnelJob {
             .execute()
             .waitForJobCompleteV2()
             .getStatus());
-    System.exit(1); // a job over a topic ends only by a failure
   }
 }
