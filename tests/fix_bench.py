@@ -1,9 +1,12 @@
 """The benchmark's verbs as a user calls them, on a stack of the test's own."""
 
 import os
+import socketserver
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,25 @@ def stack_name() -> Iterator[str]:
         yield name
     finally:
         Stack(name).down(wipe=True)
+
+
+class _Echo(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        while data := self.request.recv(1 << 16):
+            self.request.sendall(data)
+
+
+@contextmanager
+def echoing() -> Iterator[int]:
+    """The port of a server that sends everything back."""
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Echo) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def measured(

@@ -7,20 +7,17 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tools.bench import lines, page, restart, short, windows
-from tools.bench.costs import guard, rollups, suite, verdict
-from tools.bench.costs import section as costs_section
-from tools.bench.costs.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
-from tools.bench.costs.pairs import ratios
+from tools.bench import costs, features, linear, page, restart, soak, windows
+from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
+from tools.bench.child import SystemFailed
 from tools.bench.goals import Goal
-from tools.bench.lane import LaneFailed
+from tools.bench.growth import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
+from tools.bench.lane import merged
 from tools.bench.latency import Sightings
 from tools.bench.pacer import Paced
 from tools.bench.page import Section, Table
-from tools.bench.results import tried
-from tools.bench.soak import section
-from tools.bench.soak.sample import Sample
-from tools.bench.soak.verdict import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
+from tools.bench.results import state, tried
+from tools.bench.samples import Sample
 
 MINUTE = 60.0
 
@@ -93,7 +90,7 @@ def test_late_is_late() -> None:
 
 
 def test_cheaper_at_larger_sizes_is_linear() -> None:
-    one = verdict.growth("epoch-messages", "message", [cost(90), cost(30), cost(20), cost(22)])
+    one = linear.growth("epoch-messages", "message", [cost(90), cost(30), cost(20), cost(22)])
     assert one.growth == pytest.approx(1.1)
     assert one.spread == pytest.approx(4.5)
     assert "linear or better" in one.sentence
@@ -101,7 +98,7 @@ def test_cheaper_at_larger_sizes_is_linear() -> None:
 
 
 def test_dearer_at_any_larger_size_is_not() -> None:
-    one = verdict.growth("columns", "byte", [cost(20), cost(10), cost(16), cost(11)])
+    one = linear.growth("columns", "byte", [cost(20), cost(10), cost(16), cost(11)])
     assert one.growth == pytest.approx(1.6)
     assert "dearer than linear" in one.sentence
     assert one.goal.verdict == "MISSED"
@@ -111,34 +108,34 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
     def long(own: float, alone: float) -> dict[str, Any]:
         return cost(own, ceiling_cpu_seconds_per_gigabyte=alone)
 
-    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(18, 10)])
+    one = linear.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(18, 10)])
     assert (one.growth, one.limit, one.goal.verdict) == (1.8, 2.0, "reached")
     assert "dearer than linear" in one.sentence
     assert "2.00 times for Postgres alone" in one.sentence
-    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(27, 10)])
+    one = linear.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(27, 10)])
     assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
-    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(16, 5), long(30, 20)])
+    one = linear.growth("row-bytes", "byte", [long(10, 5), long(16, 5), long(30, 20)])
     assert (one.growth, one.judged, one.limit, one.goal.verdict) == (3.0, 1.6, 1.5, "MISSED")
     assert "at most 3.00 times" in one.sentence
     assert "1.6 times where 1.5 are granted" in one.sentence
-    one = verdict.growth("row-bytes", "byte", [long(10, 5), long(18, 19)])
+    one = linear.growth("row-bytes", "byte", [long(10, 5), long(18, 19)])
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.8, 1.5, None, "MISSED"), "no ceiling"
-    one = verdict.growth("row-bytes", "byte", [long(10, 5), cost(16)])
+    one = linear.growth("row-bytes", "byte", [long(10, 5), cost(16)])
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.6, 1.5, None, "MISSED")
 
 
 @pytest.mark.parametrize("rows", [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []])
 def test_a_row_that_failed_judges_nothing(rows: list[dict[str, Any]]) -> None:
-    one = verdict.growth("tables", "message", rows)
+    one = linear.growth("tables", "message", rows)
     assert (one.growth, one.goal.verdict, one.sentence) == (None, "not judged", "tables: not judged.")
 
 
 def test_memory_is_judged_by_the_longest_rows() -> None:
-    assert verdict.memory([cost(1)]) == []
-    long = cost(1, row_bytes=verdict.LONG_ROWS, peak_megabytes={"driver": 900, "jvm": verdict.JVM_LIMIT + 1})
-    driver, jvm = verdict.memory([cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long])
+    assert linear.memory([cost(1)]) == []
+    long = cost(1, row_bytes=linear.LONG_ROWS, peak_megabytes={"driver": 900, "jvm": linear.JVM_LIMIT + 1})
+    driver, jvm = linear.memory([cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long])
     assert (driver.found, driver.verdict, jvm.verdict) == (900, "reached", "MISSED")
-    assert {goal.verdict for goal in verdict.memory([{**long, "correct": False}])} == {"not judged"}
+    assert {goal.verdict for goal in linear.memory([{**long, "correct": False}])} == {"not judged"}
 
 
 def test_each_axis_varies_one_thing() -> None:
@@ -166,46 +163,64 @@ def test_scaled_down_it_is_the_same_in_small() -> None:
 def test_the_middle_of_several_runs() -> None:
     runs = [cost(value, rate=rate) for value, rate in ((30, 1), (10, 5), (20, 2))]
     runs[1]["peak_megabytes"] = {"supervisor": 50, "driver": 1, "jvm": 1}
-    one = suite.middle(runs)
+    one = costs.middle(runs)
     assert (one["cpu_microseconds_per_message"], one["rate"]) == (20, 2)
     assert one["peak_megabytes"] == {"supervisor": 50, "driver": 500, "jvm": 900}
-    assert not suite.middle([*runs, cost(1, correct=False)])["correct"]
+    assert not costs.middle([*runs, cost(1, correct=False)])["correct"]
 
 
-def pairs(*costs: tuple[float, float]) -> list[dict[str, Any]]:
+def feature(variant: str, microseconds: float, rate: float, run: int, **fields: Any) -> dict[str, Any]:
+    what = {"measure": "feature", "variant": variant, "run": run, "rate": rate, "other_load": 0.0}
+    return cost(microseconds, **what, **fields)
+
+
+def rounds(variant: str, *ratios: tuple[float, float]) -> list[dict[str, Any]]:
+    """The default at 100 µs and 100 messages/s in each round, and a variant at these of its figures."""
     return [
-        cost(value, pair=number, mode=mode)
-        for number, values in enumerate(costs)
-        for mode, value in zip((guard.ON, guard.OFF), values, strict=True)
+        one
+        for run, (cpu, rate) in enumerate(ratios, start=1)
+        for one in (feature(features.DEFAULT, 100, 100, run), feature(variant, 100 * cpu, 100 * rate, run))
     ]
 
 
-def test_the_guard_and_what_was_timed_together() -> None:
-    used = {"metrics": 0.4, "accounting": 0.1, "guard": 0.9}
-    metered = {"correct": True, "cpu_seconds_after_start": {"driver": 40, "jvm": 60, "bench": 900}}
-    timed = {**metered, "metered_cpu_seconds": used}
-    done = pairs((103, 100), (110, 100), (90, 100))
-    assert ratios(done, "cpu_microseconds_per_message", guard.ON, guard.OFF) == [1.03, 1.1, 0.9]
-    assert guard.shares(timed) == pytest.approx(used)
-    assert guard.goal(done, timed).found == pytest.approx(1.4)
-    assert guard.goal(done, {"correct": False}).verdict == "not judged"
-    done[0]["correct"] = False
-    assert ratios(done, "cpu_microseconds_per_message", guard.ON, guard.OFF) == [1.1, 0.9]
-    assert guard.goal(done, timed).verdict == "not judged"
+TIMED = {
+    "measure": "feature-timed",
+    "cpu_seconds_after_first_look": {"driver": 40, "jvm": 60, "bench": 900},
+    "metered_cpu_seconds": {"metrics": 0.4, "accounting": 0.1, "guard": 0.9},
+    "correct": True,
+}
+
+
+def test_what_features_cost_and_what_was_timed_together() -> None:
+    done = [*rounds(features.GUARD, (0.9, 1.1), (1.1, 0.8), (0.95, 1.2)), TIMED]
+    assert features.shares(done) == pytest.approx({"metrics": 0.4, "accounting": 0.1, "guard": 0.9})
+    together, rollups = features.goals(done)
+    assert (together.found, together.verdict, rollups.verdict) == (pytest.approx(1.4), "reached", "not judged")
+    usual, unguarded = features.table(done).rows
+    assert usual == (features.DEFAULT, "100.00", "", "100", "", "0.0", "right")
+    assert unguarded[1:5] == ("95.00", "0.95 (0.90 - 1.10)", "110", "1.10 (0.80 - 1.20)")
+    done[1]["correct"] = False
+    assert features.table(done).rows[1][-1] == "WRONG"
+    assert {goal.verdict for goal in features.goals(done)} == {"not judged"}
+    assert features.shares([{**TIMED, "correct": False}]) == {}
+
+
+def test_settings_of_a_variant_keep_the_rest_of_their_section() -> None:
+    known = {"lane": "bench", "source": {"topics": ["t"], "compiled": True}, "delivery": "exactly-once"}
+    assert merged(known, {"source": {"compiled": False}, "guard": {"enabled": False}, "delivery": "at-least-once"}) == {
+        "lane": "bench",
+        "source": {"topics": ["t"], "compiled": False},
+        "guard": {"enabled": False},
+        "delivery": "at-least-once",
+    }
 
 
 def test_what_two_rollups_cost() -> None:
-    rates = ((80, 100), (90, 100), (70, 100))
-    done = [
-        cost(1.0, pair=number, mode=mode, rate=rate)
-        for number, values in enumerate(rates)
-        for mode, rate in zip((rollups.WITH, rollups.WITHOUT), values, strict=True)
-    ]
-    assert (rollups.goal(done).found, rollups.goal(done).verdict) == (20.0, "reached")
-    done[0]["rate"] = done[4]["rate"] = 60
-    assert (rollups.goal(done).found, rollups.goal(done).verdict) == (40.0, "MISSED")
-    done[0]["correct"] = False
-    assert rollups.goal(done).verdict == "not judged"
+    def goal(*rates: float) -> Goal:
+        return features.goals(rounds(features.WITH_ROLLUPS, *((1.0, rate) for rate in rates)))[1]
+
+    assert (goal(0.8, 0.9, 0.7).found, goal(0.8, 0.9, 0.7).verdict) == (20.0, "reached")
+    assert (goal(0.6, 0.9, 0.6).found, goal(0.6, 0.9, 0.6).verdict) == (40.0, "MISSED")
 
 
 def test_a_windowed_count_is_compared_with_the_better_setting_of_flink() -> None:
@@ -218,31 +233,24 @@ def test_a_windowed_count_is_compared_with_the_better_setting_of_flink() -> None
     assert goal.verdict == "not judged"
 
 
-def test_the_sections_of_costs_and_guard(tmp_path: Path) -> None:
+def test_the_sections_of_costs(tmp_path: Path) -> None:
     (axis,) = axes(["tables"], 0.01)
-    failed = cost(None, correct=False, error="LaneFailed: it ended\nlog", messages=10_000)
+    failed = cost(None, correct=False, error="SystemFailed: it ended\nlog", messages=10_000)
     failed.pop("peak_megabytes")
     right = cost(12.5, messages=10_000, value_bytes=7_920_000, epochs=20, rate=70_000, other_load=0.3)
     done = dict(zip(axis.cases.values(), (right, right, failed), strict=True))
-    grown = verdict.growth(axis.name, axis.unit, list(done.values()))
-    table = costs_section.axis(axis, done)
+    grown = linear.growth(axis.name, axis.unit, list(done.values()))
+    table = costs.table(axis, done)
     assert table.rows[0][:7] == ("1", "10,000", "792", "20", "70,000", "12.5", "12.5")
     assert table.rows[0][-2:] == ("0.3, noisy", "right")
-    assert table.rows[2][-1] == "failed: LaneFailed: it ended"
+    assert table.rows[2][-1] == "failed: SystemFailed: it ended"
     assert all(len(row) == len(table.columns) for row in table.rows)
     file = tmp_path / "COSTS.md"
-    costs_section.write(file, "./run bench-costs", {axis.name: (grown, [table])})
-    pair = {"messages": 10_000, "epoch_messages": 500, "correct": True}
-    goal = Goal(what="together", unit="%", limit=5, found=3.5)
-    tables = costs_section.guard_tables({"CPU a message": [1.03, 1.1, 0.9], "messages/s": []}, {"metrics": 0.4}, goal)
-    costs_section.write_guard(file, "./run bench-costs --guard", [pair, failed], tables)
+    page.put(file, costs.section(grown, table, [grown.goal]), "./run bench-costs")
     text = file.read_text()
-    assert "<!-- costs: begin -->" in text
     assert "<!-- costs-tables: begin -->" in text
     assert "\nTables: not judged." in text
-    assert "| CPU a message | 3 | 1.030 | 0.900 | 1.100 |" in text
-    assert "Tables: failed: LaneFailed: it ended." in text
-    assert "| together | at most 5 % | 3.50 | reached |" in text
+    assert f"| {grown.goal.what} | at most 1.5 times |  | not judged |" in text
 
 
 def test_when_a_killed_lane_is_back() -> None:
@@ -251,7 +259,7 @@ def test_when_a_killed_lane_is_back() -> None:
     sent = np.arange(150) / 10
     looks = [(second / 10 + 0.1, second) for second in range(1, 51)]
     looks += [(9.0, 60), (9.5, 80), (10.0, 95), (10.2, 101), (10.25, 102), (15.1, 150)]
-    sightings = Sightings("topic", [at for at, _ in looks], [end for _, end in looks])
+    sightings = Sightings(at=[at for at, _ in looks], newest=[end for _, end in looks])
     paced = Paced(sent_at=sent, expected={})
     back = restart.Back.of(sightings, paced, load, restarted=5.2, first_epoch=9.0)
     assert back.caught_up == pytest.approx(10.0 - 5.2)
@@ -267,49 +275,47 @@ def test_medians_of_the_kills() -> None:
     assert [goal.verdict for goal in restart.goals(done)] == ["reached", "reached"]
     wrong = [*done, {"correct": False, "run": 4, "error": "gone\nfor good"}]
     assert [goal.verdict for goal in restart.goals(wrong)] == ["not judged", "not judged"]
-    assert short.state(wrong[-1]) == "failed: gone"
+    assert state(wrong[-1]) == "failed: gone"
 
 
 def test_what_fails_is_a_row() -> None:
     def fails() -> dict[str, object]:
-        raise LaneFailed("the lane ended")
+        raise SystemFailed("the lane ended")
 
     row = tried({"messages": 5}, fails)
-    assert row == {"messages": 5, "correct": False, "error": "LaneFailed: the lane ended"}
+    assert row == {"messages": 5, "correct": False, "error": "SystemFailed: the lane ended"}
     assert tried({"messages": 5}, lambda: {"correct": True}) == {"messages": 5, "correct": True}
 
 
 def test_each_section_of_a_page_is_written_by_itself(tmp_path: Path) -> None:
+    """What is written by hand stays, and where a section is."""
     file = tmp_path / "docs/COSTS.md"
     table = Table(title="Rows", columns=("a", "b"), rows=[("1", "2")])
-    page.put(file, Section(key="one", title="One", command="./run one", parts=["first", table.markdown()]))
-    page.put(file, Section(key="two", title="Two", command="./run two", parts=[r"back\1slash"]))
-    page.put(file, Section(key="one", title="One", command="./run one", parts=["second"]))
+    page.put(file, Section(key="one", title="One", parts=["first", table]), "./run one")
+    file.write_text(file.read_text() + "\nBy hand.\n")
+    page.put(file, Section(key="two", title="Two", parts=[r"back\1slash"]), "./run two")
+    page.put(file, Section(key="one", title="One", parts=["second"]), "./run one")
     text = file.read_text()
     assert text.startswith("# Costs")
     assert "first" not in text
-    assert text.index("second") < text.index(r"back\1slash")
+    assert text.index("second") < text.index("By hand.") < text.index(r"back\1slash")
     assert text.count("## One") == text.count("## Two") == 1
 
 
 def test_the_soaks_section_has_its_picture(tmp_path: Path) -> None:
     samples = [sample(minute * MINUTE, jvm=400 + minute) for minute in range(61)]
     result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": True, "prepared_left": 0}
-    section.write(tmp_path / "COSTS.md", "./run bench-soak", result, samples, goals(samples, 1000))
+    page.put(tmp_path / "COSTS.md", soak.section(result, samples, goals(samples, 1000)), "./run bench-soak")
     text = (tmp_path / "COSTS.md").read_text()
     assert "](soak.svg)" in text
     assert "| growth of memory, jvm | at most 40 MB/h | 60.00 | MISSED |" in text
-    drawn = ElementTree.fromstring((tmp_path / "soak.svg").read_text())
+    drawn = ElementTree.fromstring(soak.picture(samples))
     assert [len((one.get("points") or "").split()) for one in drawn.findall("{*}polyline")] == [61] * 3
 
 
 def test_a_failed_soak_is_written_too(tmp_path: Path) -> None:
-    result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": False, "error": "LaneFailed: gone"}
-    section.write(tmp_path / "COSTS.md", "./run bench-soak", result, [], goals([], 1000))
+    result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": False, "error": "SystemFailed: gone"}
+    page.put(tmp_path / "COSTS.md", soak.section(result, [], goals([], 1000)), "./run bench-soak")
     text = (tmp_path / "COSTS.md").read_text()
     assert "WRONG" in text
-    assert "LaneFailed: gone" in text
-
-
-def test_a_picture_of_nothing_is_a_picture() -> None:
-    assert ElementTree.fromstring(lines.picture("nothing", [], {"a": []})).tag.endswith("svg")
+    assert "SystemFailed: gone" in text

@@ -2,7 +2,9 @@
 
 import datetime
 import json
+import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,48 +12,66 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tools.bench.peers import chart, child, debezium, goals, look, page, report, rows, suite, summary
-from tools.bench.peers.child import PeerFailed
-from tools.bench.peers.drain import messages_until
-from tools.bench.peers.latency import EARLY, Inserts, Sightings
-from tools.bench.peers.page import Place
-from tools.bench.peers.system import System
-from tools.bench.peers.target import TABLE
-from tools.bench.tables import BEGIN_MICROS
+from tests.fix_bench import echoing
+from tools.bench import budget, chart, child, compared, debezium, page, results, summary, syncs
+from tools.bench.child import Child, SystemFailed
+from tools.bench.comparison import turned
+from tools.bench.distance import proxied
+from tools.bench.drain import messages_until
+from tools.bench.epochs import Epoch
+from tools.bench.goals import Goal
+from tools.bench.latency import EARLY, Inserts, Sightings
+from tools.bench.results import Task
+from tools.bench.summary import Group
+from tools.bench.systems import CEILING, FLINK_TABLE, FLINK_XA, SURELANE, SYSTEMS
+from tools.bench.tables import BEGIN_MICROS, TABLE
 from tools.bench.workload import SENTINEL, Kind, Workload, key_of, value_of
 
-OWN, TABLE_PEER, CEILING = System.SURELANE, System.FLINK_TABLE, System.CEILING
+OWN, TABLE_PEER = SURELANE, FLINK_TABLE
 BEGIN = datetime.datetime.fromtimestamp(BEGIN_MICROS // 1_000_000, datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-def drained(system: System, rate: int | None, *, cpu: float = 1.0, **fields: Any) -> dict[str, Any]:
+def drained(system: str, rate: int | None, *, cpu: float = 1.0, **fields: Any) -> dict[str, Any]:
     """One run of 1,000,000 messages."""
-    used = {"postgres": 2.0, "kafka": 1.0, "bench": 99.0, "driver": cpu / 2, "jvm": cpu / 2}
-    result = {"measure": summary.DRAIN, "system": str(system), "workload": "uniform", "messages": 1_000_000, "run": 1}
+    used = {"postgres": 2.0, "kafka": 1.0, "bench": 99.0, "proxy": 50.0, "driver": cpu / 2, "jvm": cpu / 2}
+    result = {"measure": compared.DRAIN, "system": system, "workload": "uniform", "messages": 1_000_000, "run": 1}
     return (
         result | {"rate": rate, "rate_from_start": 10, "cpu_seconds": used, "correct": True, "other_load": 0.0} | fields
     )
 
 
-def held(system: System, p50: float, p99: float, *, correct: bool = True) -> dict[str, Any]:
+def held(system: str, p50: float, p99: float, **fields: Any) -> dict[str, Any]:
     """One run at a rate."""
-    result = {"measure": summary.LATENCY, "system": str(system), "asked_rate": 1000, "correct": correct}
-    return result | {"p50_milliseconds": p50, "p99_milliseconds": p99, "max_milliseconds": p99 + 1, "other_load": 0.3}
+    what = {"measure": compared.LATENCY, "system": system, "asked_rate": 1000, "messages": 30_000, "run": 1}
+    found = {"p50_milliseconds": p50, "p99_milliseconds": p99, "max_milliseconds": p99 + 1, "other_load": 0.3}
+    return {**what, **found, "cpu_seconds": {"jvm": 3.0}, "correct": True, **fields}
 
 
-def verdicts(*done: dict[str, Any]) -> dict[str, goals.Verdict]:
-    return {verdict.goal.what: verdict for verdict in goals.judged(summary.drains(done))}
+def drains(done: list[dict[str, Any]]) -> dict[tuple[Any, ...], Group]:
+    return summary.grouped(done, compared.DRAIN, "system", "workload", "messages", "round_trip")
+
+
+def verdicts(*done: dict[str, Any]) -> dict[str, Goal]:
+    return {goal.what: goal for goal in compared.goals(done)}
+
+
+def tables(*done: dict[str, Any]) -> dict[str, page.Table]:
+    """By the first word of their titles."""
+    parts = [part for section in compared.sections(done, [1_000_000], 1, 30) for part in section.parts]
+    found = {part.title.split()[0].strip(":"): part for part in parts if isinstance(part, page.Table)}
+    assert all(len(row) == len(table.columns) for table in found.values() for row in table.rows)
+    return found
 
 
 def test_medians_of_the_runs() -> None:
-    done = [drained(OWN, rate, cpu=rate / 10, messages=2_000_000) for rate in (10, 90, 20)]
-    (found,) = summary.drains(done).values()
-    assert (found.runs, found.rate, found.slowest, found.fastest) == (3, 20, 10, 90)
-    # for one million of two; the benchmark's own belongs to no system
-    assert found.cpu == {"client": 1.0, "postgres": 1.0, "kafka": 0.5}
-    assert found.cpu_total == 2.5
-    assert found.right
+    done = [drained(OWN, rate, cpu=rate / 10, messages=2_000_000, run=rate) for rate in (10, 90, 20)]
+    (found,) = drains(done).values()
+    assert (found.median(summary.rate), sorted(found.all_of(summary.rate))) == (20, [10, 20, 90])
+    # for one million of two; the benchmark's own, and the proxy's, belong to no system
+    assert [found.median(summary.cpu_of(part)) for part in summary.PARTS] == [1.0, 1.0, 0.5]
+    assert found.median(summary.cpu) == 2.5
+    assert found.is_right
 
 
 def test_what_one_more_message_costs() -> None:
@@ -59,39 +79,37 @@ def test_what_one_more_message_costs() -> None:
         "messages_at_first_look": 600_000,
         "cpu_seconds_after_first_look": {"jvm": 1.5, "kafka": 0.5, "bench": 9.0},
     }
-    (found,) = summary.drains([drained(OWN, 10, **later)]).values()
-    assert found.cpu_after_start == 5.0
+    assert summary.cpu_after_start(drained(OWN, 10, **later)) == 5.0
 
 
 def test_wrong_runs_are_not_counted_and_make_the_system_wrong() -> None:
-    failed = {"measure": summary.DRAIN, "system": "surelane", "workload": "uniform", "messages": 1_000_000}
-    done = [drained(OWN, 10), drained(OWN, 1000, correct=False), {**failed, "correct": False, "error": "ended"}]
-    (found,) = summary.drains(done).values()
-    assert (found.runs, found.rate, found.right) == (1, 10, False)
+    failed = {"measure": compared.DRAIN, "system": OWN, "workload": "uniform", "messages": 1_000_000, "run": 3}
+    done = [drained(OWN, 10), drained(OWN, 1000, correct=False, run=2), {**failed, "correct": False, "error": "ended"}]
+    (found,) = drains(done).values()
+    assert (found.all_of(summary.rate), found.is_right, found.state) == ([10], False, "WRONG")
 
 
 def test_a_system_that_was_never_right_has_no_figures() -> None:
-    (found,) = summary.drains([drained(OWN, 10, correct=False)]).values()
-    assert (found.runs, found.rate, found.rate_from_start, found.cpu_total) == (0, None, None, None)
+    (found,) = drains([drained(OWN, 10, correct=False)]).values()
+    assert [found.median(one) for one in (summary.rate, summary.rate_from_start, summary.cpu)] == [None] * 3
 
 
 def test_workloads_are_kept_apart() -> None:
-    found = summary.drains([drained(OWN, 10), drained(OWN, 20, workload="hot")])
-    assert {kind: one.rate for (_, kind, _), one in found.items()} == {Kind.UNIFORM: 10, Kind.HOT: 20}
+    found = drains([drained(OWN, 10), drained(OWN, 20, workload="hot")])
+    assert {key[1]: one.median(summary.rate) for key, one in found.items()} == {Kind.UNIFORM: 10, Kind.HOT: 20}
 
 
 def test_latency_is_the_median_of_quantiles_and_the_worst_of_all() -> None:
-    done = [held(OWN, 10, 100), held(OWN, 30, 200), held(OWN, 20, 900), held(OWN, 1, 1, correct=False)]
-    (found,) = summary.latencies(done)
-    assert (found.runs, found.p50, found.p99, found.worst, found.right) == (3, 20, 200, 901, False)
+    done = [held(OWN, 10, 100), held(OWN, 30, 200, run=2), held(OWN, 20, 900, run=3)]
+    (row,) = tables(*done, held(OWN, 1, 1, correct=False, run=4))["Latency"].rows
+    assert row == ("1,000", OWN, "20", "200", "901", "100", "WRONG", "0.3, noisy")
 
 
-@pytest.mark.parametrize(("rate", "reached"), [(279, False), (280, True), (281, True)])
-def test_a_rate_is_reached_from_its_limit_on(rate: int, reached: bool) -> None:
+@pytest.mark.parametrize(("rate", "verdict"), [(279, "MISSED"), (280, "reached"), (281, "reached")])
+def test_a_rate_is_reached_from_its_limit_on(rate: int, verdict: str) -> None:
     own = drained(OWN, rate, rate_from_start=300)
-    verdict = verdicts(own, drained(TABLE_PEER, 100, rate_from_start=100))["rate against Flink's JDBC table"]
-    assert verdict.worst == (rate / 100,) * 3
-    assert verdict.reached is reached
+    goal = verdicts(own, drained(TABLE_PEER, 100, rate_from_start=100))["rate against Flink's JDBC table"]
+    assert (goal.found, goal.verdict) == (rate / 100, verdict)
 
 
 def test_the_worst_of_counts_and_of_beginnings_is_judged() -> None:
@@ -101,29 +119,108 @@ def test_the_worst_of_counts_and_of_beginnings_is_judged() -> None:
         own = drained(OWN, first, rate_from_start=start, messages=count)
         return [own, drained(TABLE_PEER, 100, rate_from_start=100, messages=count)]
 
-    def verdict(*done: dict[str, Any]) -> goals.Verdict:
+    def goal(*done: dict[str, Any]) -> Goal:
         return verdicts(*done)["rate against Flink's JDBC table"]
 
     both = [*pair(1_000_000, 500, 300), *pair(2_000_000, 600, 400)]
-    assert list(verdict(*both).found) == [
-        *("1,000,000 from the first row", "1,000,000 from process start"),
-        *("2,000,000 from the first row", "2,000,000 from process start"),
-    ]
-    assert verdict(*both).worst == (3.0, 3.0, 3.0)
-    assert verdict(*both).reached
-    assert not verdict(*pair(1_000_000, 500, 270), *pair(2_000_000, 600, 400)).reached
-    assert not verdict(*pair(1_000_000, 500, 300), *pair(2_000_000, 270, 400)).reached
-    failed = [*both[:3], {**both[3], "correct": False}]
-    assert (verdict(*failed).worst, verdict(*failed).reached) == (None, False)
+    assert goal(*both).detail == (
+        "1,000,000 from the first row: 5.00; 1,000,000 from process start: 3.00; "
+        "2,000,000 from the first row: 6.00; 2,000,000 from process start: 4.00"
+    )
+    assert (goal(*both).found, goal(*both).verdict) == (3.0, "reached")
+    assert goal(*pair(1_000_000, 500, 270), *pair(2_000_000, 600, 400)).verdict == "MISSED"
+    assert goal(*pair(1_000_000, 500, 300), *pair(2_000_000, 270, 400)).verdict == "MISSED"
+    assert goal(*both[:3], {**both[3], "correct": False}).verdict == "not judged"
 
 
-@pytest.mark.parametrize(("cpu", "reached"), [(0.5, True), (1.5, True), (2.0, False)])
-def test_a_cost_is_reached_up_to_its_limit(cpu: float, reached: bool) -> None:
-    verdict = verdicts(drained(OWN, 1, cpu=cpu), drained(TABLE_PEER, 1, cpu=7.0))[
+@pytest.mark.parametrize(("cpu", "verdict"), [(0.5, "reached"), (1.5, "reached"), (2.0, "MISSED")])
+def test_a_cost_is_reached_up_to_its_limit(cpu: float, verdict: str) -> None:
+    goal = verdicts(drained(OWN, 1, cpu=cpu), drained(TABLE_PEER, 1, cpu=7.0))[
         "CPU a message against Flink's JDBC table"
     ]
-    assert verdict.worst == ((cpu + 3) / 10,) * 3
-    assert verdict.reached is reached
+    assert (goal.found, goal.verdict) == (pytest.approx((cpu + 3) / 10), verdict)
+
+
+def test_latency_is_judged_for_both_ways_of_exactly_once() -> None:
+    found = verdicts(held(OWN, 40, 101), held(compared.LEDGER, 26, 70), held(TABLE_PEER, 900, 900))
+    assert {what: goal.verdict for what, goal in found.items()} == {
+        "surelane, 1,000/s: p50": "reached",
+        "surelane, 1,000/s: p99": "MISSED",
+        "surelane-ledger, 1,000/s: p50": "MISSED",
+        "surelane-ledger, 1,000/s: p99": "reached",
+    }
+
+
+def away(one: dict[str, Any], round_trip: float) -> dict[str, Any]:
+    """Measured through a proxy, for which `SELECT 1` takes a tenth of a millisecond longer."""
+    return {**one, "round_trip": round_trip, "select_milliseconds": round_trip + 0.1, "direct_milliseconds": 0.05}
+
+
+def test_distance_is_judged_by_the_nearest() -> None:
+    near = [away(drained(OWN, 100), 0.1), away(drained(TABLE_PEER, 90), 0.1), away(held(OWN, 50, 90), 0.1)]
+    far = [away(drained(OWN, 84), 2.5), away(drained(TABLE_PEER, 9), 2.5), away(held(OWN, 64.3, 120), 2.5)]
+    found = verdicts(*near, *far)
+    assert {what: (goal.found, goal.verdict) for what, goal in found.items()} == {
+        "drain at 2.5 ms to that at 0.1 ms: uniform, 1,000,000 messages": (0.84, "MISSED"),
+        "p50 of surelane at 1,000/s grows from 0.1 to 2.5 ms by": (pytest.approx(5.96, abs=0.01), "reached"),
+    }
+    shown = tables(*near, *far)
+    assert [row[3:5] for row in shown["Messages/s"].rows] == [("100", "84 (0.84)"), ("90", "9 (0.10)")]
+    assert shown["Latency"].rows == [
+        (OWN, "1,000", "50 / 90", "64 / 120", "6.0", "0.3, noisy"),
+        ("`SELECT 1`, ms", "", "0.20", "2.60", "(directly 0.05)", ""),
+    ]
+    assert [goal.verdict for goal in verdicts(*near, {**far[0], "correct": False}).values()] == ["not judged"]
+    assert verdicts(*near) == {}
+
+
+def test_a_proxy_delays_and_keeps_every_byte() -> None:
+    """Both ways, many bytes at once: they are under way together, and the delay is paid once."""
+    sent = bytes(range(256)) * (4 << 12)
+    with (
+        echoing() as port,
+        proxied(port, 200.0) as (through, _),
+        socket.create_connection(("127.0.0.1", through)) as end,
+    ):
+        begin = time.monotonic()
+        end.sendall(sent)
+        end.shutdown(socket.SHUT_WR)
+        found = b"".join(iter(lambda: end.recv(1 << 16), b""))
+        taken = time.monotonic() - begin
+    assert found == sent
+    assert 0.2 <= taken < 2.0, (
+        f"{len(sent) >> 18} pieces one after the other would take {len(sent) / (1 << 18) * 0.2} s"
+    )
+
+
+def test_where_a_latency_goes() -> None:
+    """Two-phase: visible after its entry; one phase: visible before it."""
+    sent = np.array([10.0, 10.1, 10.2, 10.3])
+    steps = {"stage": 5.0, "pre-commit": 2.0}
+    first = Epoch(number=1, at=10.25, messages=2, end=3, steps=steps)
+    second = Epoch(number=2, at=10.42, messages=2, end=5, steps=steps)
+    offsets, commits = {1: 10.15, 2: 10.36}, {1: 10.2, 2: 10.4}
+    found = budget.budget([first, second], offsets, commits, sent)
+    assert found == {"gathered": 105.0, "stage": 5.0, "pre-commit": 2.0, "rest": 38.0, "finish": 35.0}
+    assert sum(found.values()) == pytest.approx(185.0), "from sent to visible"
+    one_phase = budget.budget([second], offsets, {2: 10.5}, sent)
+    assert (one_phase["rest"], one_phase["finish"]) == (53.0, 0.0)
+    assert budget.budget([second], offsets, {}, sent) == {}
+
+
+def test_what_is_synced() -> None:
+    lines = [
+        "901 fdatasync(5</var/target/cluster/pg_wal/000000010000000000000007>) = 0 <0.000800>",
+        "901 fdatasync(5</var/target/cluster/pg_wal/000000010000000000000007>) = 0 <0.001200>",
+        "77 fsync(201</bench/checkpoint/offsets/.12.tmp>) = 0 <0.000400>",
+        "77 fsync(9</tmp/other>) = -1 EIO (Input/output error) <0.000100>",
+        "77 +++ exited with 0 +++",
+    ]
+    assert syncs.counted(syncs.parsed(lines), 2) == {
+        "Postgres: its log": {"an_epoch": 1.0, "milliseconds": 1.0},
+        "Spark: offsets/N": {"an_epoch": 0.5, "milliseconds": 0.4},
+        "other": {"an_epoch": 0.5, "milliseconds": 0.1},
+    }
 
 
 def test_ratios_are_of_the_same_runs() -> None:
@@ -135,22 +232,22 @@ def test_ratios_are_of_the_same_runs() -> None:
             (TABLE_PEER, ((60, 7.0), (30, 21.0), (20, 3.0), (20, 3.0))),
         )
     )
-    first, second = (
-        summary.drains(done)[who, Kind.UNIFORM, 1_000_000] for done, who in ((own, OWN), (others, TABLE_PEER))
-    )
-    assert summary.ratio(first, second, summary.rate) == (1.5, 1.0, 4.0)
-    assert summary.ratio(first, second, summary.cpu) == (0.8, 0.5, 1.0)
-    assert summary.ratio(first, second, summary.cpu_after_start) is None
+    (first,), (second,) = (drains(done).values() for done in (own, others))
+    assert first.ratio(second, summary.rate) == (1.5, 1.0, 4.0)
+    assert first.ratio(second, summary.cpu) == (0.8, 0.5, 1.0)
+    assert first.ratio(second, summary.cpu_after_start) is None
     others[2]["correct"] = False
-    wrong = summary.drains(others)[TABLE_PEER, Kind.UNIFORM, 1_000_000]
-    assert summary.ratio(first, wrong, summary.rate) == (1.5, 1.0, 1.5)
-    table = rows.drains(summary.drains(own + others[:2]))
-    assert "1.50" in [row[table.columns.index("ratio")] for row in table.rows]
-    table = rows.drains(summary.drains(own + others))
-    assert [row[table.columns.index("ratio")] for row in table.rows] == ["", ""], "a system was wrong"
+    (wrong,) = drains(others).values()
+    assert first.ratio(wrong, summary.rate) == (1.5, 1.0, 1.5)
+
+    def shown(*done: dict[str, Any]) -> list[str]:
+        table = tables(*done)["Rates"]
+        return [row[table.columns.index("ratio")] for row in table.rows]
+
+    assert shown(*own, *others[:2]) == ["", "1.50"]
+    assert shown(*own, *others) == ["", ""], "a system was wrong"
     others[2]["correct"] = True
-    table = rows.drains(summary.drains(own + others))
-    assert "1.50 (1.00 - 4.00)" in [row[table.columns.index("ratio")] for row in table.rows]
+    assert shown(*own, *others) == ["", "1.50 (1.00 - 4.00)"]
 
 
 def test_what_was_disturbed_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +256,8 @@ def test_what_was_disturbed_is_measured_again(tmp_path: Path, monkeypatch: pytes
     loads = [(0.5, 0.1, True), (0.0, 0.2, True), (0.0, 0.0, True)]
 
     def measured(*attempts: tuple[float, float, bool]) -> tuple[int, float, bool]:
-        results = [{"other_load": other, "stolen_load": stolen, "correct": right} for other, stolen, right in attempts]
-        what = {"system": "surelane", "workload": "uniform", "messages": 10, "run": 1}
-        found = suite.measured(suite.Task(name=summary.DRAIN, what=what, measure=iter(results).__next__), "1/1")
+        made = [{"other_load": other, "stolen_load": stolen, "correct": right} for other, stolen, right in attempts]
+        found = results.measured(Task(name="drain", what={"run": 1}, measure=iter(made).__next__), "1.", 3)
         return found["attempts"], found["other_load"] + found["stolen_load"], found["correct"]
 
     assert measured(*loads) == (2, 0.2, True)
@@ -173,76 +269,72 @@ def test_what_was_disturbed_is_measured_again(tmp_path: Path, monkeypatch: pytes
 
 def test_only_what_was_measured_is_judged() -> None:
     found = verdicts(drained(OWN, 60), drained(CEILING, 100), drained(OWN, 61, workload="hot"))
-    assert {what: verdict.reached for what, verdict in found.items()} == {
-        "rate against the ceiling": True,
-        "rate of hot rows against uniform ones": True,
+    assert {what: goal.verdict for what, goal in found.items()} == {
+        "rate against the ceiling": "reached",
+        "rate of hot rows against uniform ones": "reached",
     }
 
 
 def test_nothing_is_judged_by_a_wrong_table() -> None:
-    found = verdicts(drained(OWN, 1000), drained(OWN, 1000, correct=False), drained(TABLE_PEER, 1))
-    assert [(verdict.worst, verdict.reached) for verdict in found.values()] == [(None, False)] * 2
+    found = verdicts(drained(OWN, 1000), drained(OWN, 1000, correct=False, run=2), drained(TABLE_PEER, 1))
+    assert [goal.verdict for goal in found.values()] == ["not judged"] * 2
 
 
 def test_tables_say_ratios_verdicts_and_what_is_wrong() -> None:
-    done = [
-        drained(OWN, 300),
-        drained(TABLE_PEER, 100),
-        drained(CEILING, 600),
-        drained(System.FLINK_XA, 1, correct=False),
-    ]
-    found = summary.drains(done)
-    shown = {row[2]: row for row in rows.drains(found).rows}
-    column = rows.drains(found).columns.index("ratio")
-    assert {system: row[column] for system, row in shown.items()} == {
+    done = [drained(OWN, 300), drained(TABLE_PEER, 100), drained(CEILING, 600), drained(FLINK_XA, 1, correct=False)]
+    found = tables(*done)
+    column = found["Rates"].columns.index("ratio")
+    assert {row[2]: row[column] for row in found["Rates"].rows} == {
         "surelane": "",
         "flink-table": "3.00",
         "flink-xa": "",
         "ceiling": "0.50",
     }
-    assert "WRONG" in shown["flink-xa"]
-    assert [(row[0], row[-1]) for row in rows.goals(found).rows] == [
+    assert "WRONG" in found["Rates"].rows[-1]
+    assert [(row[0], row[-1]) for row in found["Goals"].rows] == [
         ("rate against Flink's JDBC table", "MISSED"),
         ("rate against Flink over XA", "not judged"),
         ("CPU a message against Flink's JDBC table", "MISSED"),
         ("CPU a message against Flink over XA", "not judged"),
         ("rate against the ceiling", "MISSED"),
     ]
-    assert all(len(row) == len(table.columns) for table in report.tables(done) for row in table.rows)
 
 
-def test_the_page_has_all_tables_and_its_picture(tmp_path: Path) -> None:
+def test_sections_say_what_was_measured_and_how_often(tmp_path: Path) -> None:
     done = [drained(OWN, 300), drained(TABLE_PEER, 100), held(OWN, 10, 20)]
-    place = Place(command="./run bench-peers", messages=[1_000_000], runs=1, seconds=30, postgres="PostgreSQL 15.1")
-    page.write(tmp_path / "docs/PAGE.md", done, place)
-    text = (tmp_path / "docs/PAGE.md").read_text()
+    for section in compared.sections(done, [1_000_000], 1, 30):
+        page.put(tmp_path / "PAGE.md", section, "./run bench-peers")
+    text = (tmp_path / "PAGE.md").read_text()
     assert "`./run bench-peers`" in text
     assert "| uniform | 1,000,000 | flink-table | 100 |" in text
-    assert f"- `surelane`: {OWN.described}" in text
-    assert "| surelane | 1,000 | 10 | 20 | 21 | right | 0.3, noisy |" in text
-    assert f"]({page.PICTURE})" in text
+    assert f"- `surelane`: {SYSTEMS[OWN].described}" in text
+    assert "| 1,000 | surelane | 10 | 20 | 21 | 100 | right | 0.3, noisy |" in text
+    assert f"]({compared.PICTURE})" in text
     assert "made again" not in text
-    assert "Of 3 measurements 1 were" in page.text([*done[:2], done[2] | {"attempts": 2}], place)
-    picture = ElementTree.fromstring((tmp_path / "docs" / page.PICTURE).read_text())
+    again = compared.sections([{**done[0], "attempts": 2}, *done[1:]], [1_000_000], 1, 30)[0].markdown("")
+    assert "Of 3 measurements 1 were" in again.replace("\n", " ")
+    picture = ElementTree.fromstring(compared.picture(done) or "")
     # the background, and two bars for each system
     assert len(picture.findall("{*}rect")) == 1 + 2 * 2
+    assert compared.picture(done[2:]) is None
 
 
 def test_the_picture_shows_every_system() -> None:
     done = [drained(OWN, None), drained(TABLE_PEER, 100, correct=False)]
-    picture = ElementTree.fromstring(chart.rates(summary.drains(done)))
+    picture = ElementTree.fromstring(chart.bars(drains(done)))
     words = [text.text for text in picture.findall("{*}text")]
     assert words[-4:] == ["surelane", "10", "flink-table", "no run was right"]
 
 
 def test_a_picture_of_nothing_is_a_picture() -> None:
-    assert ElementTree.fromstring(chart.rates({})).tag.endswith("svg")
+    assert ElementTree.fromstring(chart.bars({})).tag.endswith("svg")
+    assert ElementTree.fromstring(chart.lines("nothing", [], {"a": []})).tag.endswith("svg")
 
 
 def test_each_run_begins_with_another_system() -> None:
-    systems = [OWN, TABLE_PEER, CEILING]
-    assert [suite.turned(systems, number)[0] for number in (1, 2, 3, 4)] == [*systems, OWN]
-    assert suite.turned(systems, 2) == [TABLE_PEER, CEILING, OWN]
+    systems = [SYSTEMS[name] for name in (OWN, TABLE_PEER, CEILING)]
+    assert [turned(systems, number)[0] for number in (1, 2, 3, 4)] == [*systems, systems[0]]
+    assert turned(systems, 2) == [*systems[1:], systems[0]]
 
 
 def test_rows_say_how_many_messages_there_were() -> None:
@@ -289,20 +381,20 @@ def _field(schema: Any, name: str) -> Any:
 
 def test_a_peer_that_ends_is_a_failure_with_its_words(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such topic')"]
-    with child.running(command, tmp_path) as peer, pytest.raises(PeerFailed, match="no such topic"):
-        look.until(lambda: None, peer, "a row", every=0.01, seconds=60)
+    with child.running(command, tmp_path, Child) as peer, pytest.raises(SystemFailed, match="no such topic"):
+        child.until(lambda: None, peer, "a row", every=0.01, seconds=60)
 
 
 def test_a_peer_that_gives_up_is_a_failure_though_it_lives(tmp_path: Path) -> None:
     ending = [sys.executable, "-c", "import signal; print('Task is being killed', flush=True); signal.pause()"]
-    with child.running(ending, tmp_path, debezium.GIVEN_UP) as peer:
-        with pytest.raises(PeerFailed, match="has given up"):
-            look.until(lambda: None, peer, "a row", every=0.01, seconds=60)
+    with child.running(ending, tmp_path, Child, fatal=debezium.GIVEN_UP) as peer:
+        with pytest.raises(SystemFailed, match="has given up"):
+            child.until(lambda: None, peer, "a row", every=0.01, seconds=60)
         assert peer.process.poll() is None
     assert peer.process.poll() is not None
 
 
 def test_a_peer_that_does_nothing_is_a_failure(tmp_path: Path) -> None:
     waiting = [sys.executable, "-c", "import signal; signal.pause()"]
-    with child.running(waiting, tmp_path) as peer, pytest.raises(PeerFailed, match="waiting for a row"):
-        look.until(lambda: None, peer, "a row", every=0.01, seconds=0.05)
+    with child.running(waiting, tmp_path, Child) as peer, pytest.raises(SystemFailed, match="waiting for a row"):
+        child.until(lambda: None, peer, "a row", every=0.01, seconds=0.05)

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from tools.bench.servers import Servers
 from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS, Expected, Row, Table
-from tools.bench.workload import SEED, Change, Workload, key_of, value_of
+from tools.bench.workload import SEED, Workload, end_of, key_of, transaction_of, value_of
 
 #: changes in a transaction of the ceiling, whose best counts
 CHUNK_SIZES = (50_000, 100_000, 250_000)
@@ -72,7 +72,7 @@ def prepare(servers: Servers, shape: Shape, messages: int, sizes: Sequence[int] 
         folder.mkdir(parents=True)
         servers.empty_topic(topic)
         workload = Workload(shape, messages)
-        value_bytes = _make(servers.bootstrap, topic, workload, folder, sizes)
+        value_bytes = _make(servers.bootstrap, topic, workload, shape, folder, sizes)
         expected = {name: dataclasses.asdict(one) for name, one in workload.expected().items()}
         result.write_text(json.dumps({"value_bytes": value_bytes, "expected": expected}))
     kept = json.loads(result.read_text())
@@ -98,7 +98,7 @@ def _fingerprint(shape: Shape, sizes: Sequence[int]) -> str:
     return hashlib.sha256(f"{SEED}{sizes}{sample}".encode()).hexdigest()[:8]
 
 
-def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, sizes: Sequence[int]) -> int:
+def _make(bootstrap: str, topic: str, workload: Workload, shape: Shape, folder: Path, sizes: Sequence[int]) -> int:
     """Fill the topic, and the folder with chunks of each size; returns the bytes of all values."""
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
@@ -107,9 +107,12 @@ def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, sizes: S
         failed.extend([error] if error else [])
 
     chunks: dict[int, dict[int, Row | None]] = {size: {} for size in sizes}
-    value_bytes = 0
+    value_bytes = ordinal = 0
     for ordinal, change in enumerate(workload):
-        value_bytes += _send(producer, topic, change, ordinal, delivered)
+        block = transaction_of(ordinal) if shape.in_transactions else "null"
+        value = value_of(change, ordinal, BEGIN_MICROS + ordinal * 1000, block)
+        _send(producer, topic, value, key_of(change), delivered)
+        value_bytes += len(value)
         for size, chunk in chunks.items():
             chunk[change.number] = change.after
             if (ordinal + 1) % size == 0:
@@ -117,17 +120,17 @@ def _make(bootstrap: str, topic: str, workload: Workload, folder: Path, sizes: S
                 chunk.clear()
     for size, chunk in chunks.items():
         _write(folder / f"chunk-{size}-last", workload.tables, chunk)
+    if shape.in_transactions:
+        _send(producer, topic, end_of(ordinal, workload.tables[0]), None, delivered)
     if producer.flush(_FLUSH_SECONDS) or failed:
         raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
     return value_bytes
 
 
-def _send(producer: Producer, topic: str, change: Change, ordinal: int, delivered: Delivered) -> int:
-    value = value_of(change, ordinal, BEGIN_MICROS + ordinal * 1000)
+def _send(producer: Producer, topic: str, value: str, key: str | None, delivered: Delivered) -> None:
     while True:
         try:
-            producer.produce(topic, value, key_of(change), partition=0, on_delivery=delivered)
-            return len(value)
+            return producer.produce(topic, value, key, partition=0, on_delivery=delivered)
         except BufferError:  # the producer's queue is full
             producer.poll(0.1)
 

@@ -5,19 +5,24 @@ burst sent ... epochs ... Spark writes commits/N of the last one ........ first 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaError, Message, Producer
 
-from tools.bench import lane
-from tools.bench.drain import LIMIT_SECONDS, RUNNING
+from tools.bench import lane, report
+from tools.bench.child import SystemFailed, answer, until
+from tools.bench.drain import LIMIT_SECONDS
 from tools.bench.goals import Goal
-from tools.bench.lane import Lane, LaneFailed
-from tools.bench.latency import MODE, PATIENCE_SECONDS, is_true, until, visible
+from tools.bench.lane import END, RUNNING, Lane
+from tools.bench.latency import LOOK_SECONDS, PATIENCE_SECONDS
 from tools.bench.machine import Snapshot
+from tools.bench.page import Table
+from tools.bench.report import Measure
+from tools.bench.results import state
 from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
 from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS
@@ -33,20 +38,33 @@ WARM_UP_BURSTS = 5
 IDLE_SECONDS = 0.5
 _NEWEST = f"select epoch from {LEDGER_SCHEMA}.ledger order by generation desc, epoch desc limit 1"
 _PRODUCER = {"linger.ms": 5, "acks": 1}
+_COLUMNS = (
+    *("run", "after the entry: p50 ms", "p90", "worst"),
+    *("first message to last visible: p50 ms", "worst", "table"),
+)
 
 
-def measure(servers: Servers, size: int, bursts: int) -> dict[str, object]:
+def run(wanted: report.Wanted, size: int, bursts: int) -> bool:
+    """Run bench-burst."""
+    what = {"messages": size * bursts, "size": size, "bursts": bursts}
+    measured = Measure(
+        key="burst",
+        title="The end of a burst",
+        cases=lambda up: [(what, partial(measure, up, size, bursts))],
+        parts=lambda done: [Table(title="Bursts", columns=_COLUMNS, rows=[_row(one) for one in done])],
+        goals=lambda done: [_goal(result) for result in done],
+    )
+    return report.run(wanted, measured)
+
+
+def measure(servers: Servers, size: int, bursts: int) -> dict[str, Any]:
     """Measure the bursts; returns the fields of a result."""
     servers.empty_database(SHAPE.made, with_ledger=True)
     servers.empty_topic(TOPIC)
     workload = Workload(SHAPE, size * (WARM_UP_BURSTS + bursts))
     sender = Sender(servers.bootstrap, workload, size)
-    with (
-        servers.connect() as probe,
-        probe.cursor() as cursor,
-        lane.running(servers, MODE, TOPIC, until_caught_up=False) as held,
-    ):
-        until(lambda: is_true(cursor, RUNNING), held, "the lane to run", LIMIT_SECONDS)
+    with servers.connect() as probe, probe.cursor() as cursor, lane.running(servers, TOPIC) as held:
+        until(lambda: answer(cursor, RUNNING), held, "the lane", every=LOOK_SECONDS, seconds=LIMIT_SECONDS)
         for _ in range(WARM_UP_BURSTS):
             _one(sender, cursor, held)
         start = Snapshot.of({**servers.cpu(), **held.cpu()})
@@ -67,10 +85,18 @@ def measure(servers: Servers, size: int, bursts: int) -> dict[str, object]:
     }
 
 
-def goals(result: dict[str, Any]) -> list[Goal]:
+def _goal(result: Mapping[str, Any]) -> Goal:
     found = result["hidden_milliseconds"]["max"] if result["correct"] else None
     what = "last epoch of a burst visible after its checkpoint entry, worst"
-    return [Goal(what=what, unit="ms", limit=LIMIT_MILLISECONDS, found=found)]
+    return Goal(what=what, unit="ms", limit=LIMIT_MILLISECONDS, found=found)
+
+
+def _row(one: Mapping[str, Any]) -> Sequence[str]:
+    if not one["correct"]:
+        return (str(one["run"]), "", "", "", "", "", state(one))
+    hidden, whole = one["hidden_milliseconds"], one["whole_milliseconds"]
+    figures = [*(hidden[name] for name in ("p50", "p90", "max")), *(whole[name] for name in ("p50", "max"))]
+    return (str(one["run"]), *(f"{figure:,.0f}" for figure in figures), state(one))
 
 
 class Sender:
@@ -111,20 +137,18 @@ def _one(sender: Sender, cursor: Cursor, held: Lane) -> tuple[float, float]:
     time.sleep(IDLE_SECONDS)
     begin = time.time()
     sender.send()
-    until(lambda: visible(cursor, TOPIC) >= sender.end, held, "a burst", LIMIT_SECONDS)
+    is_seen = lambda: (answer(cursor, END, TOPIC) or 0) >= sender.end  # noqa: E731
+    until(is_seen, held, "a burst", every=LOOK_SECONDS, seconds=LIMIT_SECONDS)
     seen = time.time()
     sender.check()
-    cursor.execute(_NEWEST)
-    row = cursor.fetchone()
-    assert row is not None, "an epoch was seen"
-    return seen - _entry_at(row[0]), seen - begin
+    return seen - _entry_at(int(answer(cursor, _NEWEST) or 0)), seen - begin
 
 
 def _entry_at(epoch: int) -> float:
     """When `commits/N` of this epoch was written, in seconds since 1970."""
     found = list(lane.checkpoint().rglob(f"commits/{epoch}"))
     if len(found) != 1:
-        raise LaneFailed(f"epoch {epoch} has {len(found)} entries in the checkpoint")
+        raise SystemFailed(f"epoch {epoch} has {len(found)} entries in the checkpoint")
     return found[0].stat().st_mtime_ns / 1e9
 
 

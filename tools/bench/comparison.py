@@ -1,77 +1,120 @@
-"""Ratios of medians over the same runs: guard on to guard off, and each workload to uniform."""
+"""Surelane and other systems: each drains the same topic into the same tables and holds the same rates, in one run, on
+one machine; also with a distance between them and Postgres.
 
-import statistics
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+In each run every system is measured once; each run starts with another system, so that none is always first or last.
+"""
 
-from tools.bench import results
-from tools.bench.workload import Kind
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-#: CPU seconds of a drain
-FIELDS = {"cpu": "cpu_seconds", "cpu_after_start": "cpu_seconds_after_start"}
-#: result fields: a workload to uniform
-RATIOS = tuple(f"{name}_per_{unit}_ratio" for name in FIELDS for unit in ("byte", "message"))
-_Result = dict[str, Any]
-
-
-def guard(done: Sequence[_Result]) -> Iterator[_Result]:
-    """The cost of the guard, if the runs have drains both with it and without it."""
-    on, off = (_drains(done, Kind.UNIFORM, mode) for mode in ("two-phase", "two-phase-unguarded"))
-    if not on or not off:
-        return
-    found = {
-        "mode": "two-phase",
-        "messages": on[0]["messages"],
-        "runs": min(len(on), len(off)),
-        "rate_ratio": round(_median(on, _rate) / _median(off, _rate), 3),
-        "cpu_ratio": round(_median(on, _cpu) / _median(off, _cpu), 3),
-        "correct": True,
-    }
-    yield results.stamped("guard", found)
+from tools.bench import backlog, ceiling, compared, drain, latency, machine, report, systems
+from tools.bench.backlog import Backlog
+from tools.bench.compared import DRAIN, LATENCY
+from tools.bench.distance import at_distance
+from tools.bench.results import Result, Task
+from tools.bench.servers import Servers
+from tools.bench.systems import System
+from tools.bench.terminal import say
+from tools.bench.workload import Kind, as_many_bytes
 
 
-def workloads(done: Sequence[_Result]) -> Iterator[_Result]:
-    """The cost of each workload relative to uniform in the same runs, for each mode."""
-    modes = dict.fromkeys(one["mode"] for one in done if one["measure"] == "drain")
-    for mode in modes:
-        simple = _drains(done, Kind.UNIFORM, mode)
-        for kind in Kind:
-            found = _drains(done, kind, mode)
-            if found and simple and kind is not Kind.UNIFORM:
-                yield results.stamped("workload", {**_against(found, simple), "workload": str(kind), "mode": mode})
+@dataclass(frozen=True, kw_only=True)
+class Wanted(report.Wanted):
+    """Options of `./run bench` and `./run bench-peers`."""
+
+    systems: Sequence[System]
+    #: DRAIN, LATENCY or both
+    measures: Sequence[str]
+    #: of each backlog: messages of 792 bytes; fewer where they are longer
+    messages: Sequence[int]
+    workloads: Sequence[Kind]
+    #: of latency: messages a second, and seconds at each
+    rates: Sequence[int]
+    seconds: int
+    warm_up: int
+    #: most measurements of what others disturbed
+    attempts: int = 1
+    #: milliseconds between each system and Postgres; empty: none are added
+    round_trips: Sequence[float] = ()
 
 
-def _against(found: Sequence[_Result], simple: Sequence[_Result]) -> dict[str, object]:
-    each = found[0]["value_bytes"] / found[0]["messages"]
-    shorter = simple[0]["value_bytes"] / simple[0]["messages"]
-    ratios: dict[str, object] = {}
-    for name, field in FIELDS.items():
-        per_message = _median(found, _each(field)) / _median(simple, _each(field))
-        ratios[f"{name}_per_byte_ratio"] = round(per_message * shorter / each, 3)
-        ratios[f"{name}_per_message_ratio"] = round(per_message, 3)
-    return {"messages": found[0]["messages"], "runs": min(len(found), len(simple)), **ratios, "correct": True}
+def run(wanted: Wanted) -> bool:
+    """Measure; returns False if a system failed or left a wrong table."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, so that no system keeps running
+    say("fetching and compiling what the systems need, unless it is there")
+    systems.fetch(wanted.systems)
+    if sys.dont_write_bytecode:
+        say("Python keeps no bytecode (PYTHONDONTWRITEBYTECODE): each start of Surelane compiles its modules anew")
+    done = report.measured(wanted, partial(_tasks, wanted), wanted.attempts)
+    sections = compared.sections(done, wanted.messages, wanted.runs, wanted.seconds)
+    if wanted.report and (drawn := compared.picture(done)):
+        wanted.report.parent.mkdir(parents=True, exist_ok=True)
+        (wanted.report.parent / compared.PICTURE).write_text(drawn)
+    return report.finish(wanted, "compare", done, sections, compared.goals(done))
 
 
-def _drains(done: Sequence[_Result], kind: Kind, mode: str) -> list[_Result]:
-    return [
-        one
-        for one in done
-        if one["measure"] == "drain" and one["mode"] == mode and one["workload"] == kind and one["correct"]
-    ]
+def _tasks(wanted: Wanted, up: Servers) -> Iterator[Task]:
+    filled = [_prepared(up, wanted, kind, count) for kind in wanted.workloads for count in wanted.messages]
+    say(f"others keep {machine.others_load()} of the processors busy")
+    for number in range(1, wanted.runs + 1):
+        for round_trip in wanted.round_trips or [None]:
+            away = {} if round_trip is None else {"round_trip": round_trip}
+            order = [one for one in turned(wanted.systems, number) if one.can_be_away or not away]
+            if DRAIN in wanted.measures:
+                yield from _drains(up, filled, order, {**away, "run": number})
+            if LATENCY in wanted.measures:
+                yield from _latencies(up, wanted, order, {**away, "run": number})
 
 
-def _median(found: Sequence[_Result], value: Callable[[_Result], float]) -> float:
-    return statistics.median(map(value, found))
+def _prepared(up: Servers, wanted: Wanted, kind: Kind, messages: int) -> Backlog | None:
+    if DRAIN not in wanted.measures:
+        return None
+    messages = as_many_bytes(kind.shape, messages)
+    say(f"{messages:,} messages, workload {kind}: making them, unless they are there")
+    made = backlog.prepare(up, kind.shape, messages)
+    for one in wanted.systems:
+        one.prepare(up, made)
+    return made
 
 
-def _each(field: str) -> Callable[[_Result], float]:
-    """A function from a result to CPU seconds for each message."""
-    return lambda result: sum(results.cpu_used(result, field).values()) / result["messages"]
+def _drains(up: Servers, filled: Sequence[Backlog | None], order: Sequence[System], what: Result) -> Iterator[Task]:
+    for one in filter(None, filled):
+        of_backlog = {"workload": one.shape.name, "messages": one.messages, "value_bytes": one.value_bytes}
+        for system in order:
+            labels = {"system": system.name, **of_backlog, **what}
+            yield Task(name=DRAIN, what=labels, measure=partial(_drain, up, one, system, what.get("round_trip")))
 
 
-def _rate(result: _Result) -> float:
-    return result["rate"]
+def _drain(up: Servers, filled: Backlog, system: System, round_trip: float | None) -> Result:
+    if system.start is None:
+        return ceiling.measure(up, filled)
+    with at_distance(up, round_trip) as there:
+        return {**_away(there), **drain.measure(there, filled, system)}
 
 
-def _cpu(result: _Result) -> float:
-    return sum(results.cpu_used(result).values())
+def _latencies(up: Servers, wanted: Wanted, order: Sequence[System], what: Result) -> Iterator[Task]:
+    for rate in wanted.rates:
+        for system in (one for one in order if one.start is not None):
+            labels = {"system": system.name, "asked_rate": rate, "messages": rate * wanted.seconds, **what}
+            yield Task(name=LATENCY, what=labels, measure=partial(_latency, up, wanted, system, rate, what))
+
+
+def _latency(up: Servers, wanted: Wanted, system: System, rate: int, what: Result) -> Result:
+    with at_distance(up, what.get("round_trip")) as there:
+        return {**_away(there), **latency.measure(there, system, rate, wanted.seconds, wanted.warm_up)}
+
+
+def _away(there: Servers) -> Result:
+    """What `SELECT 1` takes."""
+    if there.distance is None:
+        return {}
+    return {"select_milliseconds": there.distance.found, "direct_milliseconds": there.distance.direct}
+
+
+def turned(chosen: Sequence[System], number: int) -> Sequence[System]:
+    """The systems in the order of run `number`; the first run is 1."""
+    first = (number - 1) % len(chosen)
+    return [*chosen[first:], *chosen[:first]]

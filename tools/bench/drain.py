@@ -1,81 +1,110 @@
-"""Measures how fast a lane drains a backlog, observed on another connection."""
+"""Measures how fast a system drains a backlog, and the CPU cost, observed on another connection.
+
+    process start ........ first poll that finds rows ................ first poll that finds the last message's row
+         |----------------- startup --------|-- `rate`: the messages that were not visible at the first poll --|
+         |----------------- `rate_from_start`: all messages ----------------------------------------------------|
+
+Each row has its change's ordinal in `updated_at`, so the first poll gives the number of messages that were visible
+already. CPU is measured from process start, and separately from the first poll. With `warm`, what counts as the first
+poll is the first that finds that share of the messages, by a lane's ledger: the cost of one more message, with start
+and warm-up left out.
+"""
 
 import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from tools.bench import lane
 from tools.bench.backlog import Backlog
+from tools.bench.child import answer, is_right, until
 from tools.bench.epochs import mean_steps
-from tools.bench.lane import Lane, LaneFailed
+from tools.bench.lane import END, Lane
 from tools.bench.machine import Snapshot
-from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
+from tools.bench.results import cpu_used
+from tools.bench.servers import Cursor, Servers
+from tools.bench.systems import System
+from tools.bench.tables import BEGIN_MICROS, TABLE
 from tools.bench.workload import SENTINEL
 
 #: seconds between two polls of the table
 LOOK_SECONDS = 0.02
-#: seconds until the lane must have applied everything
+#: seconds until a system must have applied everything
 LIMIT_SECONDS = 1800.0
 #: epochs that the means leave out, while Spark compiles and the JVM warms up
 WARM_UP_EPOCHS = 3
-
-RUNNING = f"select exists (select from {LEDGER_SCHEMA}.lane_state where state = 'running')"
-_ANY = "select exists (select from {table})"
-#: the row of the last message
-_LAST = f"select exists (select from {{table}} where id = {SENTINEL})"
+_SEEN = f"select (extract(epoch from max(updated_at)) * 1000000)::bigint from {TABLE.name}"
 
 
-def measure(servers: Servers, backlog: Backlog, mode: str) -> dict[str, object]:
+def measure(servers: Servers, backlog: Backlog, system: System, warm: float | None = None) -> dict[str, Any]:
     """Measure messages a second and their CPU cost; returns the fields of a result."""
-    servers.empty_database(backlog.tables, with_ledger=True)
-    table = backlog.tables[0].name
+    servers.empty_database(backlog.tables, with_ledger=system.is_lane)
     start = Snapshot.of(servers.cpu())
     with (
         servers.connect() as probe,
         probe.cursor() as cursor,
-        lane.running(servers, mode, backlog.topic, until_caught_up=True) as drained,
+        system.running(servers, backlog.topic) as started,
     ):
-        _wait(cursor, RUNNING, drained)
-        started = Snapshot.of({**servers.cpu(), **drained.cpu()})
-        first = _wait(cursor, _ANY.format(table=table), drained)
-        last = _wait(cursor, _LAST.format(table=table), drained)
-        end, peaks = Snapshot.of({**servers.cpu(), **drained.cpu()}), drained.peaks()
-        status = drained.wait()
-    if status:
-        raise LaneFailed(f"the lane ended with status {status}:\n{drained.tail()}")
-    epochs = drained.epochs()
-    messages = backlog.messages
+        progress = _progress(cursor, backlog, warm or 0.0, by_ledger=warm is not None)
+        seen = int(until(progress, started, "the first rows", every=LOOK_SECONDS, seconds=LIMIT_SECONDS))
+        first, begun = time.time(), Snapshot.of({**servers.cpu(), **started.cpu()})
+        last_row = f"select 1 from {backlog.tables[0].name} where id = {SENTINEL}"
+        until(lambda: answer(cursor, last_row), started, "the last message", every=LOOK_SECONDS, seconds=LIMIT_SECONDS)
+        last = time.time()
+        end, peaks = Snapshot.of({**servers.cpu(), **started.cpu()}), started.peaks()
+        right = is_right(servers, backlog.tables, backlog.expected)
+        status = started.stop()
+    prepared = servers.prepared()
+    left, after = backlog.messages - seen, end.since(begun)
     return {
         "seconds": round(last - first, 3),
-        "rate": _rate(messages - epochs[0].messages, last - first),
-        "rate_from_start": round(messages / (last - drained.started_at)),
-        "startup_seconds": round(first - drained.started_at, 2),
-        "total_seconds": round(last - drained.started_at, 2),
+        "messages_at_first_look": seen,
+        "rate": round(left / (last - first)) if left > 0 else None,
+        "rate_from_start": round(backlog.messages / (last - started.started_at)),
+        "startup_seconds": round(first - started.started_at, 2),
+        "total_seconds": round(last - started.started_at, 2),
         **end.since(start),
-        "cpu_seconds_after_start": end.since(started)["cpu_seconds"],
-        "peak_megabytes": peaks,
-        "epochs": len(epochs),
-        "step_milliseconds": mean_steps(epochs[WARM_UP_EPOCHS:]),
-        "correct": servers.found(backlog.tables) == backlog.expected,
+        "cpu_seconds_after_first_look": after["cpu_seconds"],
+        **costs(after, left, backlog),
+        "peak_megabytes": dict(peaks),
+        **(_of_lane(started, status) if isinstance(started, Lane) else {}),
+        "prepared_left": prepared,
+        "correct": right and not (system.is_lane and (prepared or status)),
     }
 
 
-def _rate(messages: int, seconds: float) -> int | None:
-    """Messages a second; None if no messages were left after the first epoch."""
-    return round(messages / seconds) if messages > 0 else None
+def costs(used: Mapping[str, object], messages: int, backlog: Backlog) -> dict[str, float | None]:
+    """CPU of all processes for a message and a gigabyte; None if `messages` is 0."""
+    a_message = sum(cpu_used({**used}).values()) / messages if messages else None
+    a_byte = a_message * backlog.messages / backlog.value_bytes if a_message else None
+    return {
+        "cpu_microseconds_per_message": round(a_message * 1e6, 3) if a_message else None,
+        "cpu_seconds_per_gigabyte": round(a_byte * 1e9, 3) if a_byte else None,
+    }
 
 
-def _wait(cursor: Cursor, question: str, drained: Lane) -> float:
-    """Poll `question` until it is true; returns that moment, in seconds since 1970.
+def messages_until(micros: int) -> int:
+    """Number of messages up to the one with this `updated_at` (`tools.bench.tables.micros`)."""
+    return (micros - BEGIN_MICROS) // 1000 + 1
 
-    Raises LaneFailed if the lane ends first, or after LIMIT_SECONDS.
-    """
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while True:
-        ended = drained.process.poll() is not None
-        cursor.execute(question)
-        if cursor.fetchone() == (True,):
-            return time.time()
-        if ended:
-            raise LaneFailed(f"the lane ended before everything was visible:\n{drained.tail()}")
-        if time.monotonic() > deadline:
-            raise LaneFailed(f"not everything was visible after {LIMIT_SECONDS:.0f} s:\n{drained.tail()}")
-        time.sleep(LOOK_SECONDS)
+
+def _progress(cursor: Cursor, backlog: Backlog, share: float, *, by_ledger: bool) -> Callable[[], int | None]:
+    """Number of visible messages; None: too few to begin."""
+    least = max(1.0, share * backlog.messages)
+
+    def by_table() -> int | None:
+        found = answer(cursor, _SEEN)
+        return messages_until(int(found)) if found is not None else None
+
+    def by_position() -> int | None:
+        found = int(answer(cursor, END, backlog.topic) or 0)
+        return min(found, backlog.messages) if found >= least else None
+
+    return by_position if by_ledger or backlog.tables != (TABLE,) else by_table
+
+
+def _of_lane(held: Lane, status: int) -> dict[str, object]:
+    epochs = held.epochs()
+    return {
+        "epochs": len(epochs),
+        "step_milliseconds": mean_steps(epochs[WARM_UP_EPOCHS:]),
+        "exit_status": status,
+    }

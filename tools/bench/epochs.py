@@ -13,9 +13,11 @@ class Epoch:
     """One epoch line of the log."""
 
     number: int
-    #: seconds since 1970
+    #: when it was visible, seconds since 1970
     at: float
     messages: int
+    #: offset after its last message, of a lane with one topic of one partition
+    end: int
     #: milliseconds by step
     steps: Mapping[str, float]
 
@@ -28,7 +30,9 @@ class Epoch:
         if event.get("event") != "epoch":
             return None
         at = datetime.datetime.fromisoformat(event["timestamp"]).timestamp()
-        return cls(number=event["epoch"], at=at, messages=event.get("consumed", 0), steps=event["ms"])
+        ends = [offset for partitions in event.get("end", {}).values() for offset in partitions.values()]
+        consumed = event.get("consumed", 0)
+        return cls(number=event["epoch"], at=at, messages=consumed, end=max(ends, default=0), steps=event["ms"])
 
 
 def mean_steps(epochs: Sequence[Epoch]) -> dict[str, float]:

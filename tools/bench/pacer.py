@@ -1,16 +1,19 @@
 """A source at a steady rate: sends each change when it is due, with the send time as its commit time."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+import psycopg2
 from confluent_kafka import KafkaError, Message, Producer
 from numpy.typing import NDArray
 
+from tools.bench import replication
 from tools.bench.shape import Shape
 from tools.bench.tables import Expected
-from tools.bench.workload import Kind, Workload, key_of, value_of
+from tools.bench.workload import Change, Kind, Workload, key_of, value_of
 
 #: librdkafka's default: a request for each message would load the broker more than all that is measured
 _LINGER_MS = 5
@@ -20,6 +23,8 @@ _PRODUCER = {"linger.ms": _LINGER_MS, "acks": 1, "compression.type": "none"}
 _FLUSH_SECONDS = 60.0
 #: the default workload
 SHAPE = Kind.UNIFORM.shape
+#: takes a change, its ordinal and its time in seconds since 1970
+Send = Callable[[Change, int, float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,25 +37,56 @@ class Paced:
     expected: Mapping[str, Expected]
 
 
-def pace(bootstrap: str, topic: str, rate: int, count: int, shape: Shape = SHAPE) -> Paced:
-    """Send `count` changes, `rate` a second. Run it in a separate process, so that the measurement does not slow it."""
+def pace(to: str, topic: str, rate: int, count: int, shape: Shape = SHAPE, *, is_database: bool = False) -> Paced:
+    """Send `count` changes, `rate` a second. Run it in a separate process, so that the measurement does not slow it.
+    `to`: bootstrap address of Kafka, or the URL of a database, which commits what is due at a time together."""
+    workload = Workload(shape, count)
+    sent_at = np.zeros(count, np.float64)
+    with _into_database(to) if is_database else _into_topic(to, topic) as (send, due):
+        begin = time.time()
+        for ordinal, change in enumerate(workload):
+            ahead = begin + ordinal / rate - time.time()
+            if ahead > 0:
+                due()
+                time.sleep(max(ahead, _TICK_SECONDS))
+            sent_at[ordinal] = now = time.time()
+            send(change, ordinal, now)
+        due()
+    return Paced(sent_at=sent_at, expected=workload.expected())
+
+
+@contextmanager
+def _into_topic(bootstrap: str, topic: str) -> Iterator[tuple[Send, Callable[[], None]]]:
     producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
         failed.extend([error] if error else [])
 
-    workload = Workload(shape, count)
-    sent_at = np.zeros(count, np.float64)
-    begin = time.time()
-    for ordinal, change in enumerate(workload):
-        ahead = begin + ordinal / rate - time.time()
-        if ahead > 0:
-            time.sleep(max(ahead, _TICK_SECONDS))
-        sent_at[ordinal] = now = time.time()
+    def send(change: Change, ordinal: int, now: float) -> None:
         value = value_of(change, ordinal, int(now * 1_000_000))
         producer.produce(topic, value, key_of(change), partition=0, on_delivery=delivered)
         producer.poll(0)
+
+    yield send, lambda: None
     if producer.flush(_FLUSH_SECONDS) or failed:
         raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
-    return Paced(sent_at=sent_at, expected=workload.expected())
+
+
+@contextmanager
+def _into_database(url: str) -> Iterator[tuple[Send, Callable[[], None]]]:
+    connection = psycopg2.connect(url)
+    connection.autocommit = True
+    waiting: list[bytes] = []
+    with connection.cursor() as cursor:
+
+        def send(change: Change, _: int, __: float) -> None:
+            waiting.append(replication.statement(cursor, change))
+
+        def due() -> None:
+            if waiting:
+                cursor.execute(b"; ".join(waiting))  # statements of one call are one transaction
+                waiting.clear()
+
+        yield send, due
+    connection.close()

@@ -1,4 +1,5 @@
-"""A page of the docs that several measurements share: each rewrites its own section and keeps the others."""
+"""A page of the docs that several measurements share: each rewrites its own sections, between two markers, and keeps
+everything else. What is measured, and how, is written on the page by hand."""
 
 import datetime
 import os
@@ -11,14 +12,6 @@ from pathlib import Path
 
 import psutil
 
-#: of a new page
-HEAD = """# Costs
-
-What `./run bench-costs`, `bench-costs --guard`, `--rollups`, `bench-restart`, `bench-recovery`, `bench-burst`,
-`bench-windows` and `bench-soak` found, each with `--report docs/COSTS.md`: it writes its own section anew, nothing here
-is edited. Absolute figures belong to a machine and an hour. What is asked of them stands with each; goals against other
-systems are on [Benchmarks](BENCHMARKS.md).
-"""
 _GIGABYTE = 1 << 30
 #: characters of a line
 _WIDTH = 160
@@ -45,28 +38,34 @@ class Section:
     #: name in the markers of the section
     key: str
     title: str
-    command: str
-    parts: Sequence[str]
+    #: paragraphs in Markdown, and tables
+    parts: Sequence[str | Table]
 
-    def markdown(self) -> str:
+    def markdown(self, command: str) -> str:
         """The section in Markdown, between its markers."""
-        parts = [f"## {self.title}", *map(_wrapped, (f"`{self.command}`, {_place()}", *self.parts))]
-        return "\n\n".join([_begin(self.key), *parts, _end(self.key)])
+        parts = [f"`{command}`, {_place()}", *self.parts]
+        texts = [part.markdown() if isinstance(part, Table) else _wrapped(part) for part in parts]
+        return "\n\n".join([_begin(self.key), *texts, _end(self.key)])
 
 
-def put(file: Path, section: Section) -> None:
-    """Replace the section on the page; append it if it is new."""
-    text = file.read_text() if file.exists() else HEAD
+def put(file: Path, section: Section, command: str) -> None:
+    """Replace the section on the page; append it, with its title, if it is new."""
+    text = file.read_text() if file.exists() else f"# {file.stem.capitalize()}"
     found = re.compile(rf"{re.escape(_begin(section.key))}.*?{re.escape(_end(section.key))}", re.DOTALL)
-    made = section.markdown()
-    text = found.sub(lambda _: made, text) if found.search(text) else f"{text.rstrip()}\n\n{made}\n"
+    made = section.markdown(command)
+    new = f"{text.rstrip()}\n\n## {section.title}\n\n{made}\n"
+    text = found.sub(lambda _: made, text) if found.search(text) else new
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
 
 
 def _wrapped(part: str) -> str:
-    """A paragraph in lines of the page's width; anything else as it is."""
-    return part if part.startswith(("#", "|", "!", "-")) else textwrap.fill(part, _WIDTH, break_on_hyphens=False)
+    """A paragraph or a list in lines of the page's width; a picture as it is."""
+    if part.startswith("!"):
+        return part
+    lines = part.split("\n")
+    wrap = textwrap.TextWrapper(_WIDTH, break_on_hyphens=False, subsequent_indent="  " if len(lines) > 1 else "")
+    return "\n".join(map(wrap.fill, lines))
 
 
 def _begin(key: str) -> str:
@@ -81,7 +80,7 @@ def _place() -> str:
     today, memory = datetime.datetime.now(datetime.UTC), psutil.virtual_memory().total / _GIGABYTE
     return (
         f"{today:%Y-%m-%d}, one machine with {os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GB, Python "
-        f"{platform.python_version()}; broker, Postgres (fsync on), the lane, and the one who looks, all on it."
+        f"{platform.python_version()}; broker, Postgres (fsync on), what is measured, and the one who looks, all on it."
     )
 
 

@@ -1,101 +1,92 @@
-"""Results as a table for people, on stderr."""
+"""What every command does at its end: shows its tables and goals, writes its sections, says whether all was right."""
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from tools.bench.comparison import FIELDS, RATIOS
-from tools.bench.results import cpu_used
-
-#: columns of text if stderr is no terminal
-_WIDTH = 150
-console = Console(stderr=True, width=None if sys.stderr.isatty() else _WIDTH)
-
-_COLUMNS = ("measure", "messages/s", "from start", "of ceiling", "CPU s per 1M", "latency ms p50 / p99 / max", "table")
-_UNITS = ("GB", "1M messages")
-_COSTS = [
-    (field, count, many) for field in FIELDS.values() for count, many in (("value_bytes", 1e9), ("messages", 1e6))
-]
+from tools.bench import goals, page, results, servers
+from tools.bench.goals import Goal
+from tools.bench.page import Section, Table
+from tools.bench.results import Result, Task
+from tools.bench.servers import Servers
+from tools.bench.terminal import say, show
 
 
-def say(text: str) -> None:
-    """Print a line of progress."""
-    console.print(f"[dim]bench:[/] {text}", highlight=False)
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Options of every command."""
+
+    #: name of the stack of local servers
+    stack: str
+    runs: int
+    #: page with the sections; None: none are written
+    report: Path | None
+    #: the command line as the user typed it, for the page
+    command: str
 
 
-def table(results: Sequence[dict[str, Any]]) -> Table:
-    """One row for each result, workload comparisons left out."""
-    shown = Table(*_COLUMNS, title="benchmark", title_justify="left")
-    for result in results:
-        if result["measure"] == "workload":
-            continue
-        shown.add_row(
-            _name(result),
-            _number(result.get("rate")),
-            _number(result.get("rate_from_start")),
-            f"{result['ratio']:.0%}" if result.get("ratio") else "",
-            _cpu(result),
-            _latency(result),
-            _verdict(result),
-        )
-    return shown
+#: fields of a result that are known before, and what measures the others
+Case = tuple[Result, Callable[[], Result]]
 
 
-def steps(results: Sequence[dict[str, Any]]) -> Table:
-    """Mean milliseconds of an epoch by step, for each result that has them."""
-    timed = [result for result in results if result.get("step_milliseconds")]
-    names = list(dict.fromkeys(name for result in timed for name in result["step_milliseconds"]))
-    shown = Table("milliseconds an epoch", *names, title="steps", title_justify="left")
-    for result in timed:
-        means = result["step_milliseconds"]
-        shown.add_row(_name(result), *(_number(means.get(name)) for name in names))
-    return shown
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """What one command measures, and what its section of the page has."""
+
+    key: str
+    title: str
+    #: each is measured `Wanted.runs` times
+    cases: Callable[[Servers], Iterable[Case]]
+    parts: Callable[[Sequence[Result]], Sequence[str | Table]]
+    goals: Callable[[Sequence[Result]], Sequence[Goal]] = lambda _: ()
 
 
-def workloads(results: Sequence[dict[str, Any]]) -> Table:
-    """CPU cost of a byte and of a message for each drain; then the ratios of the medians to uniform."""
-    columns = (
-        "bytes a message",
-        *(f"CPU s per {unit}{when}" for when in ("", ", start not counted") for unit in _UNITS),
-    )
-    shown = Table("workload", *columns, title="workloads", title_justify="left")
-    for result in results:
-        if result["measure"] == "drain" and result["correct"]:
-            costs = [
-                f"{sum(cpu_used(result, field).values()) / result[count] * many:.1f}" for field, count, many in _COSTS
-            ]
-            shown.add_row(_name(result), _number(round(result["value_bytes"] / result["messages"])), *costs)
-    for result in results:
-        if result["measure"] == "workload":
-            shown.add_row(f"{_name(result)} to uniform", "", *(f"{result[name]:.2f} times" for name in RATIOS))
-    return shown
+def run(wanted: Wanted, measure: Measure) -> bool:
+    """Returns False if a system failed or left a wrong table; a missed goal is only reported."""
+
+    def tasks(up: Servers) -> Iterator[Task]:
+        for what, measured in measure.cases(up):
+            for number in range(1, wanted.runs + 1):
+                yield Task(name=measure.key, what={**what, "run": number}, measure=measured)
+
+    done = measured(wanted, tasks)
+    judged = measure.goals(done)
+    section = Section(key=measure.key, title=measure.title, parts=with_goals(measure.parts(done), judged))
+    return finish(wanted, measure.key, done, [section], judged)
 
 
-def _name(result: dict[str, Any]) -> str:
-    kind = "" if result.get("workload") in (None, "uniform") else result["workload"]
-    return " ".join(filter(None, (result["measure"], result.get("mode"), kind)))
+def measured(wanted: Wanted, tasks: Callable[[Servers], Iterable[Task]], attempts: int = 1) -> list[Result]:
+    """Start the servers and measure all tasks in order."""
+    say("starting Kafka and Postgres")
+    with servers.running(wanted.stack) as up:
+        return [results.measured(task, f"{number}.", attempts) for number, task in enumerate(tasks(up), start=1)]
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,}"
+def finish(
+    wanted: Wanted, name: str, done: Sequence[Mapping[str, Any]], sections: Sequence[Section], judged: Sequence[Goal]
+) -> bool:
+    """Returns False if a system failed or left a wrong table; a missed goal is only reported."""
+    right = all(result["correct"] for result in done)
+    if judged:
+        summary = {"runs": len(done), "goals": [goal.as_result() for goal in judged], "correct": right}
+        results.emit(results.stamped(f"{name}-goals", summary))
+    for section in sections:
+        for part in section.parts:
+            if isinstance(part, Table):
+                show(part)
+    if wanted.report:
+        for section in sections:
+            page.put(wanted.report, section, wanted.command)
+        say(f"written: {wanted.report}")
+    return right
 
 
-def _verdict(result: dict[str, Any]) -> str:
-    found = "[green]right[/]" if result["correct"] else "[red]WRONG[/]"
-    return f"{found} [yellow]noisy[/]" if result["noisy"] else found
+def with_goals(parts: Sequence[str | Table], judged: Sequence[Goal]) -> Sequence[str | Table]:
+    """Parts of a section, and its goals."""
+    return [*parts, *([goals.table(judged)] if judged else [])]
 
 
-def _cpu(result: dict[str, Any]) -> str:
-    millions = result["messages"] / 1_000_000
-    used = cpu_used(result)
-    parts = ", ".join(f"{name} {seconds / millions:.1f}" for name, seconds in used.items())
-    return f"{sum(used.values()) / millions:.1f} ({parts})" if used else ""
-
-
-def _latency(result: dict[str, Any]) -> str:
-    if "p50_milliseconds" not in result:
-        return ""
-    return " / ".join(f"{result[f'{name}_milliseconds']:,.0f}" for name in ("p50", "p99", "max"))
+def number(value: float | None, digits: int = 0) -> str:
+    """A figure in a table; empty if there is none."""
+    return "" if value is None else f"{value:,.{digits}f}"

@@ -6,24 +6,27 @@ load ........ SIGKILL, started again ...... first epoch of the new generation ..
                         |------------------------- as_before_seconds -----------------------------------------|
 """
 
-import multiprocessing
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tools.bench import lane
-from tools.bench.drain import LIMIT_SECONDS, RUNNING
+from tools.bench import lane, report
+from tools.bench.child import answer, until
+from tools.bench.drain import LIMIT_SECONDS
 from tools.bench.goals import Goal
-from tools.bench.lane import LaneFailed
-from tools.bench.latency import LOOK_SECONDS, MODE, Sightings, is_true, quantiles, until, visible
+from tools.bench.lane import PARTS, RUNNING
+from tools.bench.latency import LOOK_SECONDS, Sightings, paced, quantiles
 from tools.bench.machine import Snapshot
-from tools.bench.pacer import Paced, pace
-from tools.bench.servers import LEDGER_SCHEMA, Cursor, Servers
+from tools.bench.pacer import Paced
+from tools.bench.page import Table
+from tools.bench.report import Case, Measure, number
+from tools.bench.results import state
+from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.bench.shape import Shape
 
 TOPIC = "bench.restart"
@@ -55,44 +58,68 @@ class Load:
         return self.rate * (self.before + self.after)
 
 
-def measure(servers: Servers, load: Load) -> dict[str, object]:
+def run(wanted: report.Wanted, load: Load) -> bool:
+    """Run bench-restart."""
+    cases = partial(_cases, [load])
+    title = "Killed under load"
+    return report.run(
+        wanted, Measure(key="restart", title=title, cases=cases, parts=lambda done: [_restarts(done)], goals=goals)
+    )
+
+
+def run_recovery(wanted: report.Wanted, loads: Sequence[Load]) -> bool:
+    """Run bench-recovery: what larger epochs cost and save."""
+    cases = partial(_cases, loads)
+    title = "Epoch size and recovery"
+    return report.run(wanted, Measure(key="recovery", title=title, cases=cases, parts=lambda done: [_curve(done)]))
+
+
+def _cases(loads: Sequence[Load], up: Servers) -> Sequence[Case]:
+    what = [{"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger} for load in loads]
+    return [(known, partial(measure, up, load)) for known, load in zip(what, loads, strict=True)]
+
+
+def measure(servers: Servers, load: Load) -> dict[str, Any]:
     """Measure one kill; returns the fields of a result."""
     servers.empty_database(SHAPE.made, with_ledger=True)
     servers.empty_topic(TOPIC)
-    sightings = Sightings(TOPIC)
-    with (
-        servers.connect() as probe,
-        probe.cursor() as cursor,
-        ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as source,
-    ):
+    sightings = Sightings.of_offsets(TOPIC)
+    with servers.connect() as probe, probe.cursor() as cursor:
+
+        def wait(look: Any, held: lane.Lane, what: str) -> None:
+            until(look, held, what, every=LOOK_SECONDS, seconds=LIMIT_SECONDS)
+
+        def generation() -> int:
+            return int(answer(cursor, _GENERATION) or 0)
+
         settings = {"epoch": {"trigger": load.trigger}}
-        with lane.running(servers, MODE, TOPIC, until_caught_up=False, settings=settings) as first:
-            until(lambda: is_true(cursor, RUNNING), first, "the lane to run", LIMIT_SECONDS)
-            pacing = source.submit(pace, servers.bootstrap, TOPIC, load.rate, load.messages, SHAPE)
-            warm = round(load.rate * load.before * WARM_UP_SHARE)
-            until(lambda: sightings.look(cursor) >= warm, first, "the warm-up", LIMIT_SECONDS)
-            start, warmed = Snapshot.of({**servers.cpu(), **first.cpu()}), time.time()
-            seen = load.rate * load.before
-            until(lambda: sightings.look(cursor) >= seen, first, "the load before the kill", LIMIT_SECONDS)
-            used = Snapshot.of({**servers.cpu(), **first.cpu()}).since(start)
-            epochs = [epoch for epoch in first.epochs() if epoch.at >= warmed]
-            generation = _generation(cursor)
-            first.kill()
-        in_doubt = servers.prepared()
-        with lane.running(servers, MODE, TOPIC, until_caught_up=False, again=True) as second:
-            until(lambda: _generation(cursor) > generation, second, "the first new epoch", LIMIT_SECONDS)
-            first_epoch = time.time()
-            while not pacing.done():
-                sightings.look(cursor)
-                second.must_live()
-                time.sleep(LOOK_SECONDS)
-            paced = pacing.result()
-            until(lambda: sightings.look(cursor) >= load.messages, second, "the last message", LIMIT_SECONDS)
-            status = second.stop()
-        end = visible(cursor, TOPIC)
-    back = Back.of(sightings, paced, load, second.started_at, first_epoch)
+        with lane.running(servers, TOPIC, settings=settings) as first:
+            wait(lambda: answer(cursor, RUNNING), first, "the lane")
+            with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
+                warm = round(load.rate * load.before * WARM_UP_SHARE)
+                wait(lambda: sightings.look(cursor) >= warm, first, "the warm-up")
+                start, warmed = Snapshot.of({**servers.cpu(), **first.cpu()}), time.time()
+                seen = load.rate * load.before
+                wait(lambda: sightings.look(cursor) >= seen, first, "the load before the kill")
+                used = Snapshot.of({**servers.cpu(), **first.cpu()}).since(start)
+                epochs = [epoch for epoch in first.epochs() if epoch.at >= warmed]
+                before = generation()
+                first.kill()
+                in_doubt = servers.prepared()
+                with lane.running(servers, TOPIC, again=True) as second:
+                    wait(lambda: generation() > before, second, "the first new epoch")
+                    first_epoch = time.time()
+                    while not pacing.done():
+                        sightings.look(cursor)
+                        second.must_live()
+                        time.sleep(LOOK_SECONDS)
+                    found = pacing.result()
+                    wait(lambda: sightings.look(cursor) >= load.messages, second, "the last message")
+                    status = second.stop()
+        end = sightings.look(cursor)
+    back = Back.of(sightings, found, load, second.started_at, first_epoch)
     prepared = servers.prepared()
-    right = servers.found(SHAPE.made) == paced.expected
+    right = servers.found(SHAPE.made) == found.expected
     return {
         "first_epoch_seconds": round(first_epoch - second.started_at, 2),
         "caught_up_seconds": back.caught_up,
@@ -121,12 +148,12 @@ class Back:
     @classmethod
     def of(cls, sightings: Sightings, paced: Paced, load: Load, restarted: float, first_epoch: float) -> "Back":
         """Compute from the sightings; `restarted` and `first_epoch` are seconds since 1970."""
-        at, end = np.array(sightings.at), np.array(sightings.end)
+        at, end = np.array(sightings.at), np.array(sightings.newest)
         # at each poll: age of the oldest message that became visible, and of the oldest that is still invisible
         brought = at - paced.sent_at[np.concatenate(([0], end[:-1]))]
         missing = at - np.append(paced.sent_at, np.inf)[end]
         counted = slice(round(load.rate * load.before * WARM_UP_SHARE), load.rate * load.before)
-        latencies = sightings.seconds(paced)[counted]
+        latencies = sightings.seconds(np.arange(1, len(paced.sent_at) + 1), paced.sent_at)[counted]
         usual = float(np.quantile(latencies, 0.99))
         held = at >= first_epoch - LOOK_SECONDS
 
@@ -153,25 +180,52 @@ def medians(done: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 def goals(done: Sequence[Mapping[str, Any]]) -> list[Goal]:
     """The goals for the medians of all runs; not judged unless every run is correct."""
     found = medians(done) if all(one["correct"] for one in done) else dict.fromkeys(FIGURES)
+    limits = {
+        "start to first new epoch visible": (FIRST_LIMIT_SECONDS, found["first_epoch_seconds"]),
+        "start to lag under a second": (CAUGHT_UP_LIMIT_SECONDS, found["caught_up_seconds"]),
+    }
     return [
-        Goal(
-            what="killed under load: start to first new epoch visible, median",
-            unit="s",
-            limit=FIRST_LIMIT_SECONDS,
-            found=found["first_epoch_seconds"],
-        ),
-        Goal(
-            what="killed under load: start to lag under a second, median",
-            unit="s",
-            limit=CAUGHT_UP_LIMIT_SECONDS,
-            found=found["caught_up_seconds"],
-        ),
+        Goal(what=f"killed under load: {what}, median", unit="s", limit=limit, found=seconds)
+        for what, (limit, seconds) in limits.items()
     ]
 
 
-def _generation(cursor: Cursor) -> int:
-    cursor.execute(_GENERATION)
-    row = cursor.fetchone()
-    if row is None:
-        raise LaneFailed("the ledger does not answer")
-    return row[0]
+def _restarts(done: Sequence[Mapping[str, Any]]) -> Table:
+    columns = (
+        *("run", "first new epoch, s", "lag under 1 s, s", "as before, s"),
+        *("before the kill: p50 ms", "p99 ms", "in doubt at the kill", "state"),
+    )
+    rows = [
+        (
+            *(str(one["run"]), *(number(one.get(figure), 1) for figure in FIGURES)),
+            *(number(one.get(f"before_{name}_milliseconds")) for name in ("p50", "p99")),
+            *(str(one.get("in_doubt_at_kill", "")), state(one)),
+        )
+        for one in done
+    ]
+    median = ("median", *(number(value, 1) for value in medians(done).values()), "", "", "", "")
+    return Table(title="Restarts", columns=columns, rows=[*rows, median] if len(done) > 1 else rows)
+
+
+def _curve(done: Sequence[Mapping[str, Any]]) -> Table:
+    columns = (
+        *("messages/s", "trigger", "messages an epoch", "p50 ms", "p99 ms", "CPU ms for 1,000"),
+        *("first new epoch, s", "lag under 1 s, s", "in doubt at the kill", "state"),
+    )
+    rows = [
+        (
+            *(f"{one['asked_rate']:,}", str(one["trigger"])),
+            f"{one['messages_before_kill'] / max(1, one['epochs_before_kill']):,.0f}" if one["correct"] else "",
+            *(number(one.get(f"before_{name}_milliseconds")) for name in ("p50", "p99")),
+            _cpu(one) if one["correct"] else "",
+            *(number(one.get(figure), 1) for figure in FIGURES[:2]),
+            *(str(one.get("in_doubt_at_kill", "")), state(one)),
+        )
+        for one in done
+    ]
+    return Table(title="Recovery", columns=columns, rows=rows)
+
+
+def _cpu(one: Mapping[str, Any]) -> str:
+    seconds = sum(used for name, used in one["cpu_seconds"].items() if name in (*PARTS, "tasks", "postgres"))
+    return f"{seconds * 1e6 / one['messages_before_kill']:,.0f}"

@@ -6,36 +6,76 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 from confluent_kafka import KafkaException
 
+from app.errors import SurelaneError
 from app.logs import masked
-from tools.bench.lane import LaneFailed
-from tools.bench.peers.child import PeerFailed
+from tools.bench.child import SystemFailed
+from tools.bench.terminal import say
 
 FILE = Path("var/bench/results.jsonl")
 #: processors that other programs may keep busy, or the host may steal, before a result is marked noisy
 QUIET_LOAD = 0.1
+#: a measurement is repeated if other programs keep more processors busy, or the host steals them
+DISTURBED_LOAD = 0.25
+#: failures that end one measurement, but not those after it: of the system, a server, or a connection
+FAILURES = (SystemFailed, SurelaneError, RuntimeError, OSError, psycopg2.Error, KafkaException)
+#: processes that belong to no measured system
+_OURS = ("bench", "proxy")
 
-Result = dict[str, object]
-#: failures that end one measurement, but not those after it: of the lane, a server, or a connection
-FAILURES = (LaneFailed, PeerFailed, RuntimeError, OSError, psycopg2.Error, KafkaException)
+Result = dict[str, Any]
 
 
-def tried(what: Result, measure: Callable[[], Result]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One measurement."""
+
+    #: measure, as in the result's first field
+    name: str
+    #: fields of its result that are known before
+    what: Result
+    measure: Callable[[], Result]
+
+
+def measured(task: Task, progress: str, attempts: int = 1) -> Result:
+    """Measure up to `attempts` times, and return the least disturbed attempt; a failed one is not repeated."""
+    tried = [_attempted(task, progress, 1)]
+    while len(tried) < attempts and tried[-1]["correct"] and disturbance(tried[-1]) > DISTURBED_LOAD:
+        say(f"  others, or the host, took {disturbance(tried[-1])} processors: once more")
+        tried.append(_attempted(task, progress, len(tried) + 1))
+    counted = min(tried, key=lambda one: (one["correct"], disturbance(one)))
+    return {**counted, "attempts": len(tried)}
+
+
+def _attempted(task: Task, progress: str, attempt: int) -> Result:
+    say(f"{progress} {task.name}: " + ", ".join(f"{name} {value}" for name, value in task.what.items()))
+    result = stamped(task.name, {**tried(task.what, task.measure), "attempt": attempt})
+    emit(result)
+    say("  " + ", ".join(f"{name} {value}" for name, value in result.items() if _is_news(name, value, task.what)))
+    return result
+
+
+def _is_news(name: str, value: object, known: Result) -> bool:
+    return name not in known and name not in ("measure", "at", "cores", "machine", "python", "overrides", "attempt")
+
+
+def tried(what: Result, measure: Callable[[], Result]) -> Result:
     """Run `measure` and add its fields to `what`; on one of FAILURES, add `correct: False` and `error` instead."""
     try:
         return {**what, **measure()}
     except FAILURES as failure:
+        say(str(failure))
         return {**what, "correct": False, "error": f"{type(failure).__name__}: {failure}"}
 
 
-def cpu_used(result: dict[str, Any], field: str = "cpu_seconds") -> dict[str, float]:
-    """CPU seconds by process, without the benchmark's own."""
-    return {name: seconds for name, seconds in result.get(field, {}).items() if name != "bench"}
+def cpu_used(result: Mapping[str, Any], field: str = "cpu_seconds") -> dict[str, float]:
+    """CPU seconds by process, without those of the benchmark."""
+    return {name: seconds for name, seconds in result.get(field, {}).items() if name not in _OURS}
 
 
 def disturbance(result: Mapping[str, Any]) -> float:
@@ -43,7 +83,14 @@ def disturbance(result: Mapping[str, Any]) -> float:
     return round((result.get("other_load") or 0.0) + (result.get("stolen_load") or 0.0), 2)
 
 
-def stamped(measure: str, fields: Result) -> Result:
+def state(one: Mapping[str, Any]) -> str:
+    """`right` or `WRONG`, or the first line of the error."""
+    if one.get("error"):
+        return f"failed: {str(one['error']).splitlines()[0][:100]}"
+    return "right" if one["correct"] else "WRONG"
+
+
+def stamped(measure: str, fields: Mapping[str, object]) -> Result:
     """Add the kind, time and machine of the measurement, and whether it is noisy."""
     noisy = disturbance(fields) > QUIET_LOAD
     place = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg2
 from psycopg2 import extensions, sql
@@ -13,7 +14,7 @@ from app.cache import locked
 from app.config import values
 from app.db.engine import make_engine
 from app.ledger.migrations import upgrade
-from tools.bench.machine import Cpu, tree
+from tools.bench.machine import Cpu, single, tree
 from tools.bench.tables import Expected, Table
 from tools.devstack import Stack
 from tools.devstack.roles import LOGIN
@@ -27,10 +28,24 @@ LEDGER_SCHEMA = "surelane"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Distance:
+    """A proxy in front of the target; times are milliseconds."""
+
+    asked: float
+    #: of `SELECT 1` through the proxy, and without it: medians
+    found: float
+    direct: float
+    port: int
+    pid: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Servers:
     """A running broker and target."""
 
     stack: Stack
+    #: between a measured system and the target
+    distance: Distance | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -39,8 +54,26 @@ class Servers:
 
     @property
     def url(self) -> str:
-        """The target database, with its owner as login: the lane needs no `owner_role` here."""
+        """The target database for a measured system, with its owner as login: the lane needs no `owner_role` here."""
+        url = self._direct
+        return url.replace(f":{self.target_port}/", f":{self.distance.port}/") if self.distance else url
+
+    @property
+    def jdbc(self) -> str:
+        """The same for JDBC, without the login."""
+        place = urlsplit(self.url)
+        return f"jdbc:postgresql://{place.hostname}:{place.port}{place.path}"
+
+    @property
+    def _direct(self) -> str:
         return self.stack.target.url(DATABASE, LOGIN)
+
+    @property
+    def target_port(self) -> int:
+        """The target's own."""
+        port = urlsplit(self._direct).port
+        assert port is not None, "it was started"
+        return port
 
     @property
     def data_dir(self) -> Path:
@@ -52,13 +85,14 @@ class Servers:
         target = self.stack.target
         if target.execute("select from pg_database where datname = %s", DATABASE):
             self._end_prepared()
+            self._end_subscriptions()
             target.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(DATABASE)))
         target.create_database(DATABASE, LOGIN)
         with self.connect() as connection, connection.cursor() as cursor:
             for table in tables:
                 cursor.execute(table.ddl)
         if with_ledger:
-            upgrade(make_engine(values.postgres_url(self.url), application_name="bench"), LEDGER_SCHEMA)
+            upgrade(make_engine(values.postgres_url(self._direct), application_name="bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")
         os.sync()  # writes left by the previous measurement must not slow this one
 
@@ -72,10 +106,18 @@ class Servers:
         """Number of prepared transactions in the database."""
         return len(self._prepared())
 
+    def wal_syncs(self) -> int:
+        """How often the target has synced its log."""
+        return int(str(self.stack.target.execute(_WAL_SYNCS[self._version >= 180000])[0][0]))
+
+    @property
+    def _version(self) -> int:
+        return int(str(self.stack.target.execute("show server_version_num")[0][0]))
+
     @contextmanager
     def connect(self) -> Iterator[Connection]:
-        """A new connection in autocommit mode."""
-        connection = psycopg2.connect(self.url, application_name="bench")
+        """A new connection in autocommit mode, without distance."""
+        connection = psycopg2.connect(self._direct, application_name="bench")
         connection.autocommit = True
         try:
             yield connection
@@ -89,8 +131,9 @@ class Servers:
             return {table.name: _content(cursor, table) for table in tables}
 
     def cpu(self) -> Mapping[str, Cpu]:
-        """CPU seconds of each server since its start."""
-        return {"postgres": tree(self.stack.target.pid), "kafka": tree(self.stack.kafka.pid)}
+        """CPU seconds of each server since its start, and of the proxy."""
+        proxy = {"proxy": single(self.distance.pid)} if self.distance else {}
+        return {"postgres": tree(self.stack.target.pid), "kafka": tree(self.stack.kafka.pid), **proxy}
 
     def _end_prepared(self) -> None:
         """Roll back prepared transactions that an interrupted run left: they prevent dropping the database."""
@@ -100,6 +143,25 @@ class Servers:
     def _prepared(self) -> list[str]:
         gids = self.stack.target.execute("select gid from pg_prepared_xacts where database = %s", DATABASE)
         return [str(gid) for (gid,) in gids]
+
+    def _end_subscriptions(self) -> None:
+        """Of an interrupted run: they prevent dropping the database, too."""
+        names = "select subname from pg_subscription s join pg_database d on d.oid = subdbid where datname = %s"
+        for (name,) in self.stack.target.execute(names, DATABASE):
+            self.end_subscription(str(name))
+
+    def end_subscription(self, name: str) -> None:
+        """Drop it; its slot at the publisher stays."""
+        for change in ("alter subscription {} disable", "alter subscription {} set (slot_name = none)"):
+            self.stack.target.execute(sql.SQL(change).format(sql.Identifier(name)), database=DATABASE)
+        self.stack.target.execute(sql.SQL("drop subscription {}").format(sql.Identifier(name)), database=DATABASE)
+
+
+#: by whether the server is 18 or newer
+_WAL_SYNCS = {
+    False: "select wal_sync from pg_stat_wal",
+    True: "select coalesce(sum(fsyncs), 0) from pg_stat_io where object = 'wal'",
+}
 
 
 def _content(cursor: Cursor, table: Table) -> Expected:

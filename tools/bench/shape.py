@@ -27,6 +27,8 @@ class Shape:
     #: most rows of the table at a time; at this number an insert becomes a delete. None: the table grows by three rows
     #: in ten changes
     most_rows: int | None = None
+    #: messages name their source transaction, of ten changes
+    in_transactions: bool = False
     #: explicit name
     called: str = ""
 
@@ -51,6 +53,7 @@ class Shape:
             *(("columns", self.columns), ("bytes", self.row_bytes), ("rows", self.most_rows)),
         )
         differences = [f"{what}-{number}" for what, number in parts if number is not None] + ["whole"] * self.is_whole
+        differences += ["transactions"] * self.in_transactions
         return self.called or ".".join(differences) or "uniform"
 
     @property

@@ -184,7 +184,8 @@ def wide(columns: int, *, is_whole: bool = False) -> Table:
     return Table("bench_wide", {"id": _ID, **{f"{name}_{number:02}": kind for number, (name, kind) in again}}, is_whole)
 
 
-SIMPLE = simple(1)
+#: the table that all systems write: of the workloads `uniform` and `hot`
+TABLE = simple(1)[0]
 
 
 def _id(row: Row) -> int:

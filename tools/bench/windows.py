@@ -15,17 +15,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
-from tools.bench import lane
+from tools.bench import flink, lane, report
+from tools.bench.child import Running, answer, until
 from tools.bench.goals import Goal
 from tools.bench.machine import Snapshot
-from tools.bench.peers import flink, look
-from tools.bench.peers.child import Running
+from tools.bench.page import Table
+from tools.bench.report import Case, Measure
+from tools.bench.results import cpu_used, state
 from tools.bench.servers import Servers
+from tools.bench.terminal import say
 
 #: systems by name
 SURELANE, FLINK, FLINK_PARALLEL = "surelane", "flink", "flink, parallelism 2"
@@ -68,6 +72,38 @@ class Events:
     sha256: str
 
 
+def run(wanted: report.Wanted, messages: int) -> bool:
+    """Run bench-windows."""
+    say("fetching and compiling Flink's job, unless it is there")
+    flink.classes()
+
+    def cases(up: Servers) -> Iterator[Case]:
+        say(f"{messages:,} messages over {KEYS:,} keys: making them")
+        made = prepared(up, messages)
+        for system in SYSTEMS:
+            what = {"system": system, "messages": messages, "rows": made.rows}
+            yield what, partial(measure, up, made, system)
+
+    measured = Measure(
+        key="windows", title="A windowed count", cases=cases, parts=lambda done: [_table(done)], goals=goals
+    )
+    return report.run(wanted, measured)
+
+
+def _table(done: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        (
+            *(one["system"], str(one["run"]), f"{one['rows']:,}", report.number(one.get("seconds"), 1)),
+            f"{sum(cpu_used(one).values()):.1f}" if one["correct"] else "",
+            report.number(cpu_used(one).get("postgres"), 1) if one["correct"] else "",
+            state(one),
+        )
+        for one in done
+    ]
+    columns = ("system", "run", "rows", "seconds", "CPU s", "of Postgres", "table")
+    return Table(title="Windows", columns=columns, rows=rows)
+
+
 def prepared(servers: Servers, messages: int) -> Events:
     """The topic, made anew."""
     topic, counts = f"bench.windows.{messages}", Counter[tuple[int, int]]()
@@ -107,15 +143,15 @@ def _hashed(lines: Iterator[str]) -> str:
     return found.hexdigest()
 
 
-def measure(servers: Servers, events: Events, system: str) -> dict[str, object]:
+def measure(servers: Servers, events: Events, system: str) -> dict[str, Any]:
     """Seconds and CPU of one system; returns the fields of a result."""
     servers.empty_database([], with_ledger=system == SURELANE)
     with servers.connect() as probe, probe.cursor() as cursor:
         cursor.execute(_DDL)
         start = Snapshot.of(servers.cpu())
         with _running(servers, events.topic, system) as started:
-            look.until(
-                lambda: look.answer(cursor, f"select 1 from {_TABLE} having count(*) >= {events.rows}"),
+            until(
+                lambda: answer(cursor, f"select 1 from {_TABLE} having count(*) >= {events.rows}"),
                 started,
                 "the last row",
                 every=LOOK_SECONDS,
@@ -143,21 +179,15 @@ def _running(servers: Servers, topic: str, system: str) -> Iterator[Running]:
             "output": "append",
             "state": {"memory_bytes": STATE_MEGABYTES << 20},
         }
-        with lane.running(
-            servers,
-            "two-phase",
-            topic,
-            until_caught_up=False,
-            settings={"queries": {_QUERY: query}, "spark": {"conf": _NO_COUNT}},
-            arguments=("--query", _QUERY),
-        ) as started:
+        settings = {"queries": {_QUERY: query}, "spark": {"conf": _NO_COUNT}}
+        with lane.running(servers, topic, settings=settings, arguments=("--query", _QUERY)) as started:
             yield started
         return
     folder = _FOLDER.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     more = {"parallelism": 2 if system == FLINK_PARALLEL else 1, "state_megabytes": STATE_MEGABYTES}
-    with flink.running(servers, topic, folder, "WindowJob", _TABLE, **more) as started:
+    with flink.running(servers, topic, folder, job="WindowJob", table=_TABLE, **more) as started:
         yield started
 
 

@@ -29,6 +29,8 @@ SENTINEL = -1
 _UPDATES, _INSERTS = 0.60, 0.95  # cumulated; the rest are deletes
 _HOT_KEYS = 1000
 _FIRST_LSN = 24_023_128
+#: of a shape that has transactions
+_TRANSACTION_CHANGES = 10
 #: changes from which the mean message size is computed
 _SAMPLE = 2000
 #: the same where rows may be long, but have equal lengths
@@ -197,14 +199,34 @@ def key_of(change: Change) -> str:
     return f'{{"id":{change.id}}}'
 
 
-def value_of(change: Change, ordinal: int, micros: int) -> str:
-    """The message value, in ASCII; `micros` is the source's commit time, microseconds since 1970."""
+def transaction_of(ordinal: int) -> str:
+    """The block of a message that names its source transaction."""
+    place = ordinal % _TRANSACTION_CHANGES + 1
+    return f'{{"id":"{_transaction(ordinal)}","total_order":{place},"data_collection_order":{place}}}'
+
+
+def end_of(ordinal: int, table: Table) -> str:
+    """The message that ends the transaction of this last change."""
+    place = ordinal % _TRANSACTION_CHANGES + 1
+    counts = f'[{{"data_collection":"public.{table.name}","event_count":{place}}}]'
+    return (
+        f'{{"status":"END","id":"{_transaction(ordinal)}","event_count":{place},"data_collections":{counts},'
+        f'"ts_ms":{BEGIN_MICROS // 1000}}}'
+    )
+
+
+def _transaction(ordinal: int) -> str:
+    return f"{700 + ordinal // _TRANSACTION_CHANGES}:{_FIRST_LSN + ordinal // _TRANSACTION_CHANGES * 2000}"
+
+
+def value_of(change: Change, ordinal: int, micros: int, transaction: str = "null") -> str:
+    """The message value, in ASCII; `micros` is the source's commit time in microseconds since 1970."""
     millis, lsn = micros // 1000, _FIRST_LSN + ordinal * 200
     before, after = change.table.image(change.before), change.table.image(change.after)
     return (
         f'{{"before":{before},"after":{after},"source":{{"version":"3.5.0.Final",'
         f'"connector":"postgresql","name":"pg","ts_ms":{millis},"snapshot":"false","db":"src",'
         f'"sequence":"[\\"{lsn - 200}\\",\\"{lsn}\\"]","ts_us":{micros},"ts_ns":{micros}000,"schema":"public",'
-        f'"table":"{change.table.name}","txId":{700 + ordinal},"lsn":{lsn},"xmin":null}},"transaction":null,'
+        f'"table":"{change.table.name}","txId":{700 + ordinal},"lsn":{lsn},"xmin":null}},"transaction":{transaction},'
         f'"op":"{change.op}","ts_ms":{millis + 5},"ts_us":{millis + 5}123,"ts_ns":{millis + 5}123456}}'
     )

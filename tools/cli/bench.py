@@ -16,14 +16,14 @@ Messages = Annotated[
     int, typer.Option("--messages", min=100, help="Size of the backlog that is drained; fewer where they are longer.")
 ]
 Modes = Annotated[str, typer.Option("--modes", help="Commit modes to drain it in, with commas.")]
-Seconds = Annotated[int, typer.Option("--seconds", min=1, help="How long the rate is held for latency.")]
+Seconds = Annotated[int, typer.Option("--seconds", min=1, help="How long a rate is held for latency.")]
 Rate = Annotated[int, typer.Option("--rate", min=1, help="Messages a second while latency is measured.")]
 WarmUp = Annotated[int, typer.Option("--warm-up", min=1, help="Seconds at that rate before anything counts.")]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured.")]
 SkipLatency = Annotated[bool, typer.Option("--skip-latency", help="Drain only.")]
 Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of local servers.")]
 Report = Annotated[
-    Path | None, typer.Option("--report", help="Write the result into its own section of this Markdown file.")
+    Path | None, typer.Option("--report", help="Write the result into its own sections of this Markdown file.")
 ]
 Workloads = Annotated[
     str,
@@ -36,7 +36,7 @@ Workloads = Annotated[
 
 
 @app.command(
-    epilog="Examples:\n\n  ./run bench\n\n  ./run bench --modes two-phase --runs 3 --skip-latency | jq .ratio\n\n"
+    epilog="Examples:\n\n  ./run bench\n\n  ./run bench --modes two-phase --runs 3 --skip-latency | jq .rate\n\n"
     "  ./run bench --modes two-phase --runs 3 --skip-latency --workloads uniform,wide,many-tables",
 )
 def bench(
@@ -52,25 +52,27 @@ def bench(
 ) -> None:
     """Drain a backlog in each mode, then hold a steady rate; with the ceiling of this machine's Postgres beside it.
 
-    A JSON line for each measurement on stdout, also appended to var/bench/results.jsonl; a table on stderr. The local
-    servers are its own, and what they hold is kept for the next time. Several workloads are compared with uniform: CPU
-    seconds a byte of message value, and a message. Ends with status 1 when a table came out wrong.
+    A JSON line for each measurement on stdout, also appended to var/bench/results.jsonl; tables on stderr. The local
+    servers are its own, and what they hold is kept for the next time. Ends with status 1 when a table came out wrong.
     """
-    from tools.bench.lane import MODES
-    from tools.bench.suite import Wanted, run
+    from tools.bench import compared, systems
+    from tools.bench.comparison import Wanted, run
     from tools.bench.workload import Kind
 
     chosen, kinds = words(modes), words(workloads)
-    known("--modes", chosen, MODES)
+    known("--modes", chosen, systems.LANES)
     known("--workloads", kinds, list(Kind))
     wanted = Wanted(
         stack=stack,
-        messages=messages,
-        modes=chosen,
-        workloads=[Kind(kind) for kind in kinds],
         runs=runs,
-        seconds=0 if skip_latency else seconds,
-        rate=rate,
+        report=None,
+        command=command(),
+        systems=[systems.SYSTEMS[systems.CEILING], *(systems.LANES[mode] for mode in chosen)],
+        measures=[compared.DRAIN] if skip_latency else compared.MEASURES,
+        messages=[messages],
+        workloads=[Kind(kind) for kind in kinds],
+        rates=[rate],
+        seconds=seconds,
         warm_up=warm_up,
     )
     raise typer.Exit(0 if run(wanted) else 1)
@@ -96,5 +98,16 @@ def numbers(option: str, text: str) -> list[int]:
     """Positive numbers between commas; raises ConfigInvalid."""
     found = words(text)
     if not found or not all(word.isdecimal() and int(word) for word in found):
-        raise ConfigInvalid(f"{option}: {text!r} is no number of messages", hint="1000000, or 1000000,2000000")
+        raise ConfigInvalid(f"{option}: {text!r} is not a list of numbers", hint="1000, or 1000,2000")
     return [int(word) for word in found]
+
+
+def milliseconds(option: str, text: str) -> list[float]:
+    """Numbers between commas; raises ConfigInvalid."""
+    try:
+        found = [float(word) for word in words(text)]
+    except ValueError:
+        found = [-1.0]
+    if any(one < 0 for one in found):
+        raise ConfigInvalid(f"{option}: {text!r} are no milliseconds", hint="0.1,1,2.5,10")
+    return found

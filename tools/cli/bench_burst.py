@@ -21,7 +21,8 @@ def bench_burst(
     A JSON line for each run on stdout, also appended to var/bench/results.jsonl. Ends with status 1 when the table is
     wrong or the lane failed.
     """
-    from tools.bench import short
+    from tools.bench import burst
+    from tools.bench import report as reports
 
-    wanted = short.Wanted(stack=stack, runs=runs, report=report, command=command())
-    raise typer.Exit(0 if short.bursts(wanted, size, bursts) else 1)
+    wanted = reports.Wanted(stack=stack, runs=runs, report=report, command=command())
+    raise typer.Exit(0 if burst.run(wanted, size, bursts) else 1)

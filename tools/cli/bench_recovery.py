@@ -29,12 +29,13 @@ def bench_recovery(
     A JSON line for each kill on stdout, also appended to var/bench/results.jsonl. Ends with status 1 when a table is
     wrong, something is left prepared, or a lane failed.
     """
-    from tools.bench import restart, short
+    from tools.bench import report as reports
+    from tools.bench import restart
 
-    wanted = short.Wanted(stack=stack, runs=runs, report=report, command=command())
+    wanted = reports.Wanted(stack=stack, runs=runs, report=report, command=command())
     loads = [
         restart.Load(rate=int(rate), before=before, after=after, trigger=trigger.strip())
         for rate in rates.split(",")
         for trigger in triggers.split(",")
     ]
-    raise typer.Exit(0 if short.recoveries(wanted, loads) else 1)
+    raise typer.Exit(0 if restart.run_recovery(wanted, loads) else 1)

@@ -26,8 +26,9 @@ def bench_restart(
     A JSON line for each kill on stdout, also appended to var/bench/results.jsonl; medians and goals on stderr. Ends
     with status 1 when a table is wrong, something is left prepared, or the lane failed.
     """
-    from tools.bench import restart, short
+    from tools.bench import report as reports
+    from tools.bench import restart
 
-    wanted = short.Wanted(stack=stack, runs=runs, report=report, command=command())
+    wanted = reports.Wanted(stack=stack, runs=runs, report=report, command=command())
     load = restart.Load(rate=rate, before=before, after=after)
-    raise typer.Exit(0 if short.restarts(wanted, load) else 1)
+    raise typer.Exit(0 if restart.run(wanted, load) else 1)

@@ -29,8 +29,16 @@ def bench_soak(
     table is right. With `--report`, a picture beside the page. Ends with status 1 when the table is wrong or the lane
     failed.
     """
-    from tools.bench.soak.measure import Wanted
-    from tools.bench.soak.suite import run
+    from tools.bench.soak import Wanted, run
 
-    wanted = Wanted(stack=stack, minutes=minutes, rate=rate, every=every, query=query)
-    raise typer.Exit(0 if run(wanted, report, command()) else 1)
+    wanted = Wanted(
+        stack=stack,
+        runs=1,
+        report=report,
+        command=command(),
+        minutes=minutes,
+        rate=rate,
+        every=every,
+        query=query,
+    )
+    raise typer.Exit(0 if run(wanted) else 1)

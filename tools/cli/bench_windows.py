@@ -20,7 +20,8 @@ def bench_windows(
     A JSON line for each system and run on stdout, also appended to var/bench/results.jsonl. Ends with status 1 when a
     table is wrong or a system failed.
     """
-    from tools.bench import short
+    from tools.bench import report as reports
+    from tools.bench import windows
 
-    wanted = short.Wanted(stack=stack, runs=runs, report=report, command=command())
-    raise typer.Exit(0 if short.counted_windows(wanted, messages) else 1)
+    wanted = reports.Wanted(stack=stack, runs=runs, report=report, command=command())
+    raise typer.Exit(0 if windows.run(wanted, messages) else 1)

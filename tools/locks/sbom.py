@@ -20,7 +20,7 @@ _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)(?:\s*;\s*([^\\]+?))?\s*\\
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 #: locks that only checks, tests and benchmarks use
 DEVELOPMENT = frozenset({"requirements-dev.lock", "requirements-uv.lock"})
-FOR_BENCHMARKS = frozenset({"jars-flink.lock", "jars-jdbc-sink.lock"})
+FOR_BENCHMARKS = frozenset({"jars-flink.lock", "jars-jdbc-sink.lock", "jars-seatunnel.lock"})
 
 
 def document(folder: Path = LOCK_FOLDER) -> dict[str, Any]:

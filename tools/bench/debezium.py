@@ -11,12 +11,14 @@ from pathlib import Path
 
 from app.jars import classpath
 from app.java import java
-from tools.bench.peers import child
-from tools.bench.peers.child import Child
-from tools.bench.peers.target import TABLE, Target
+from tools.bench import child
+from tools.bench.child import Child
 from tools.bench.servers import Servers
+from tools.bench.tables import BEGIN_MICROS, TABLE
+from tools.bench.workload import Change, Kind, Workload, key_of, transaction_of, value_of
 from tools.devstack.connect import plugin_dir
 from tools.devstack.ports import LOOPBACK, remembered_port
+from tools.devstack.roles import LOGIN
 
 BATCH = 5000
 #: the worker logs this when the sink's task has failed; the worker itself continues
@@ -39,10 +41,10 @@ def running(servers: Servers, topic: str, folder: Path) -> Iterator[Child]:
     """Start worker and sink; they read from the beginning of `topic`."""
     files = [
         _properties(folder / "worker.properties", worker(servers.bootstrap, folder)),
-        _properties(folder / "sink.properties", sink(Target.of(servers), topic)),
+        _properties(folder / "sink.properties", sink(servers, topic)),
     ]
     command = [str(java()), *JAVA_OPTIONS, "-cp", classpath("connect"), _MAIN, *files]
-    with child.running(command, folder, GIVEN_UP) as started:
+    with child.running(command, folder, Child, fatal=GIVEN_UP) as started:
         yield started
 
 
@@ -67,7 +69,7 @@ def worker(bootstrap: str, folder: Path) -> dict[str, str]:
     }
 
 
-def sink(target: Target, topic: str) -> dict[str, str]:
+def sink(servers: Servers, topic: str) -> dict[str, str]:
     """The sink's settings: large batches, compacted to the last change of each key, many rows a statement."""
     return {
         "name": child.unused_name(),  # also names its consumer group
@@ -75,8 +77,8 @@ def sink(target: Target, topic: str) -> dict[str, str]:
         "tasks.max": "1",
         "topics": topic,
         # amounts are text in the messages
-        "connection.url": f"{target.jdbc}?reWriteBatchedInserts=true&stringtype=unspecified",
-        "connection.username": target.user,
+        "connection.url": f"{servers.jdbc}?reWriteBatchedInserts=true&stringtype=unspecified",
+        "connection.username": LOGIN,
         "connection.password": "none",
         "connection.pool.min_size": "2",
         "connection.pool.max_size": "8",
@@ -85,7 +87,7 @@ def sink(target: Target, topic: str) -> dict[str, str]:
         "primary.key.mode": "record_key",
         "primary.key.fields": "id",
         "schema.evolution": "none",
-        "collection.name.format": target.table,
+        "collection.name.format": TABLE.name,
         "batch.size": str(BATCH),
         "use.reduction.buffer": "true",
         "use.time.zone": "UTC",
@@ -98,56 +100,31 @@ def sink(target: Target, topic: str) -> dict[str, str]:
 
 def key_schema() -> Schema:
     """Schema of the message key, in Kafka Connect's form."""
-    return _struct("pg.public.bench.Key", [_field("id", "int64", optional=False)])
+    return _schema("", json.loads(key_of(_update())), "Key")
 
 
 def value_schema() -> Schema:
-    """Schema of the message value: Debezium's envelope."""
-    row = [_column(name, kind.ddl) for name, kind in TABLE.columns.items()]
-    images = [{**_struct("pg.public.bench.Value", row), "optional": True, "field": field} for field in _IMAGES]
-    source = {**_struct("io.debezium.connector.postgresql.Source", _fields(_SOURCE)), "field": "source"}
-    block = _fields({"id": "string", "total_order": "int64", "data_collection_order": "int64"})
-    transaction = {**_struct("event.block", block), "optional": True, "field": "transaction"}
-    times = _fields({"ts_ms": "int64", "ts_us": "int64", "ts_ns": "int64"})
-    operation = _field("op", "string", optional=False)
-    return _struct("pg.public.bench.Envelope", [*images, source, transaction, operation, *times])
+    """Schema of the message value, Debezium's envelope, as a message has it."""
+    return _schema("", json.loads(value_of(_update(), 0, BEGIN_MICROS, transaction_of(0))), "Envelope")
 
 
-_IMAGES = ("before", "after")
-_SOURCE = {
-    "version": "string",
-    "connector": "string",
-    "name": "string",
-    "ts_ms": "int64",
-    "snapshot": "string",
-    "db": "string",
-    "sequence": "string",
-    "ts_us": "int64",
-    "ts_ns": "int64",
-    "schema": "string",
-    "table": "string",
-    "txId": "int64",
-    "lsn": "int64",
-    "xmin": "int64",
-}
+def _update() -> Change:
+    """A change with both images."""
+    return next(change for change in Workload(Kind.UNIFORM.shape, 1000) if change.op == "u")
 
 
-def _struct(name: str, fields: list[Schema]) -> Schema:
-    return {"type": "struct", "fields": fields, "optional": False, "name": name}
+def _schema(field: str, value: object, name: str = "") -> Schema:
+    """Of a value of JSON; `name`: of the outermost struct."""
+    known: Schema = {"optional": not name and field not in _REQUIRED, "field": field}
+    if isinstance(value, dict):
+        fields = [_schema(inner, of_inner) for inner, of_inner in value.items()]
+        return {**known, "type": "struct", "name": f"bench.{name or field}", "fields": fields}
+    if field in TABLE.columns and TABLE.columns[field].ddl == "timestamptz":
+        return {**known, "type": "string", "name": "io.debezium.time.ZonedTimestamp", "version": 1}
+    return {**known, "type": "string" if isinstance(value, str) else "int64"}
 
 
-def _fields(kinds: Mapping[str, str]) -> list[Schema]:
-    return [_field(name, kind) for name, kind in kinds.items()]
-
-
-def _field(name: str, kind: str, *, optional: bool = True) -> Schema:
-    return {"type": kind, "optional": optional, "field": name}
-
-
-def _column(name: str, ddl: str) -> Schema:
-    if ddl == "timestamptz":
-        return {**_field(name, "string"), "name": "io.debezium.time.ZonedTimestamp", "version": 1}
-    return _field(name, "int64", optional=False) if ddl == "bigint" else _field(name, "string")
+_REQUIRED = ("id", "op")
 
 
 def _properties(file: Path, settings: Mapping[str, str]) -> str:

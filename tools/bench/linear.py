@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from tools.bench.costs.axes import BASE_EPOCH_BYTES
+from tools.bench.axes import BASE_EPOCH_BYTES
 from tools.bench.goals import Goal
 
 #: a cost is called linear up to this growth: the noise of a shared machine is a fifth

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psutil
 
-from tools.bench.lane import PARTS, Lane, LaneFailed
+from tools.bench.child import SystemFailed
+from tools.bench.lane import PARTS, Lane
 from tools.bench.servers import LEDGER_SCHEMA, Cursor
 
 _MEGABYTE = 1 << 20
@@ -47,7 +48,7 @@ class Sample:
 
 
 def take(held: Lane, cursor: Cursor, table: str, checkpoint: Path, begin: float, lag_messages: int) -> Sample:
-    """Take a sample now; raises LaneFailed if a process is gone."""
+    """Take a sample now; raises SystemFailed if a process is gone."""
     pids = held.pids()
     try:
         processes = {part: psutil.Process(pids[part]) for part in PARTS}
@@ -56,7 +57,7 @@ def take(held: Lane, cursor: Cursor, table: str, checkpoint: Path, begin: float,
         threads = {part: one.num_threads() for part, one in processes.items()}
         files = {part: one.num_fds() for part, one in processes.items()}
     except (KeyError, psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError) as gone:
-        raise LaneFailed(f"a process of the lane is gone ({gone}):\n{held.tail()}") from None
+        raise SystemFailed(f"a process of the lane is gone ({gone}):\n{held.tail()}") from None
     found = _sizes(checkpoint)
     cursor.execute(_SIZES)
     sizes = cursor.fetchone()

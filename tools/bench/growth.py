@@ -11,17 +11,14 @@ from numpy.typing import NDArray
 from app.lane.epoch_ledger import PRUNE_EVERY_EPOCHS
 from app.ledger.store import KEEP_EPOCHS
 from tools.bench.goals import Goal
-from tools.bench.lane import PARTS
-from tools.bench.soak.sample import Sample
+from tools.bench.samples import Sample
 
 #: megabytes an hour: above the noise of an allocator, below a leak (1 kB an epoch would be 20)
 GROWTH_LIMITS = {"supervisor": 2.0, "driver": 20.0, "jvm": 40.0}
 #: growth an hour
 THREADS_LIMIT, FILES_LIMIT = 1.0, 2.0
-#: Spark keeps a hundred epochs, three files each
-CHECKPOINT_FILES_LIMIT = 1000
-#: and of a query's state as many, for each of two partitions
-STATE_FILES_LIMIT = 3000
+#: Spark keeps a hundred epochs, three files each; and of a query's state as many, for each of two partitions
+CHECKPOINT_FILES_LIMIT, STATE_FILES_LIMIT = 1000, 3000
 #: lag in seconds of messages, at any time of the second half
 LAG_LIMIT_SECONDS = 10.0
 #: a shorter second half is not judged
@@ -49,40 +46,30 @@ def goals(samples: Sequence[Sample], rate: int, *, has_state: bool = False) -> l
     later = second_half(samples) if samples else []
     long_enough = len(later) > 1 and later[-1].seconds - later[0].seconds >= LEAST_SECONDS
 
-    def growth(figure: Callable[[Sample], float]) -> float | None:
-        if not long_enough:
-            return None
-        return round(hourly(later, figure), 3)
+    def growth(what: str, unit: str, limit: float, figure: Callable[[Sample], float]) -> Goal:
+        found = round(hourly(later, figure), 3) if long_enough else None
+        return Goal(what=f"growth of {what}", unit=unit, limit=limit, found=found)
 
+    def most(figure: Callable[[Sample], int], of: Sequence[Sample]) -> int | None:
+        return max(map(figure, of), default=None)
+
+    files, rows = most(lambda one: one.checkpoint_files, samples), most(lambda one: one.ledger_rows, samples)
+    files_limit = STATE_FILES_LIMIT if has_state else CHECKPOINT_FILES_LIMIT
+    lag = most(lambda one: one.lag_messages, later)
     return [
         *(
-            Goal(
-                what=f"growth of memory, {part}",
-                unit="MB/h",
-                limit=GROWTH_LIMITS[part],
-                found=growth(lambda one, part=part: one.pss[part]),
-            )
-            for part in PARTS
+            growth(f"memory, {part}", "MB/h", limit, lambda one, part=part: one.pss[part])
+            for part, limit in GROWTH_LIMITS.items()
         ),
-        Goal(what="growth of threads", unit="an hour", limit=THREADS_LIMIT, found=growth(_all_threads)),
-        Goal(what="growth of open files", unit="an hour", limit=FILES_LIMIT, found=growth(_all_files)),
-        Goal(
-            what="files of the checkpoint",
-            unit="files",
-            limit=STATE_FILES_LIMIT if has_state else CHECKPOINT_FILES_LIMIT,
-            found=max((one.checkpoint_files for one in samples), default=None),
-        ),
-        Goal(
-            what="rows of the ledger",
-            unit="rows",
-            limit=KEEP_EPOCHS + PRUNE_EVERY_EPOCHS,
-            found=max((one.ledger_rows for one in samples), default=None),
-        ),
+        growth("threads", "an hour", THREADS_LIMIT, lambda one: sum(one.threads.values())),
+        growth("open files", "an hour", FILES_LIMIT, lambda one: sum(one.files.values())),
+        Goal(what="files of the checkpoint", unit="files", limit=files_limit, found=files),
+        Goal(what="rows of the ledger", unit="rows", limit=KEEP_EPOCHS + PRUNE_EVERY_EPOCHS, found=rows),
         Goal(
             what="lag at any time",
             unit="s of messages",
             limit=LAG_LIMIT_SECONDS,
-            found=max((one.lag_messages for one in later), default=0) / rate if later else None,
+            found=None if lag is None else lag / rate,
         ),
     ]
 
@@ -91,11 +78,3 @@ def hourly(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> floa
     """Growth of a figure an hour."""
     at = np.array([one.seconds for one in samples]) / 3600
     return slope(at, np.array([figure(one) for one in samples], np.float64))
-
-
-def _all_threads(one: Sample) -> float:
-    return sum(one.threads.values())
-
-
-def _all_files(one: Sample) -> float:
-    return sum(one.files.values())

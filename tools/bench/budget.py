@@ -1,0 +1,116 @@
+"""Where the milliseconds of a lane's latency go: each epoch's steps, by its log and its checkpoint's files.
+
+    sent ........ offsets/N ... settle, stage, prepare, apply, identify, pre-commit ... commits/N ... visible
+    |-- gathered --|                                     |-- rest: Spark, guard, its files --|-- finish --|
+
+A lane that commits in one phase is visible after its pre-commit; then `rest` is what lies between offsets/N and that
+without the steps, and `finish` is nothing. Steps and visibility are in the `epoch` lines of the log; the files' times
+are those of their last change. Spark deletes old files, so they are read each second.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tools.bench import lane, syncs
+from tools.bench.epochs import Epoch
+from tools.bench.lane import Lane
+
+GATHERED, REST, FINISH = "gathered", "rest", "finish"
+_EVERY_SECONDS = 1.0
+
+
+class Budget:
+    """Follows a running lane; `begin` and `end` are the limits of what counts."""
+
+    def __init__(self, held: Lane, wal_syncs: Callable[[], int]) -> None:
+        """`wal_syncs`: how often the target has synced its log."""
+        self._held, self._wal_syncs = held, wal_syncs
+        #: times of the checkpoint's files by folder and epoch, seconds since 1970
+        self._files: dict[str, dict[int, float]] = {"offsets": {}, "commits": {}}
+        self._next = 0.0
+        self._from, self._to, self._syncs = np.inf, np.inf, 0
+        self._traced: Mapping[str, Mapping[str, float]] = {}
+
+    def begin(self) -> None:
+        self._from, self._syncs = time.time(), self._wal_syncs()
+
+    def end(self) -> None:
+        self._read()
+        self._to, self._syncs = time.time(), self._wal_syncs() - self._syncs
+
+    def look(self) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _EVERY_SECONDS
+            self._read()
+
+    @contextmanager
+    def traced(self, server: int | None) -> Iterator[None]:
+        """Trace the syncs of the lane and of the server with this pid."""
+        begin = time.time()
+        with syncs.traced([self._held.process.pid, server]) as found:
+            yield
+        epochs = [epoch for epoch in self._held.epochs() if epoch.at >= begin]
+        self._traced = syncs.counted(found, len(epochs)) if epochs else {}
+
+    def fields(self, sent_at: NDArray[np.float64]) -> dict[str, object]:
+        """Fields of a result. `sent_at`: of each message, seconds since 1970; their offsets begin at 1."""
+        epochs = [epoch for epoch in self._held.epochs() if self._from <= epoch.at <= self._to]
+        if not epochs:
+            return {}
+        return {
+            "epochs": len(epochs),
+            "messages_an_epoch": round(sum(epoch.messages for epoch in epochs) / len(epochs), 1),
+            "wal_syncs_an_epoch": round(self._syncs / len(epochs), 2),
+            "syncs": self._traced,
+            "budget_milliseconds": budget(epochs, self._files["offsets"], self._files["commits"], sent_at),
+        }
+
+    def _read(self) -> None:
+        for name, times in self._files.items():
+            for folder in _folders(name):
+                for entry in folder.iterdir():
+                    if entry.name.isdecimal() and int(entry.name) not in times:
+                        times[int(entry.name)] = _changed(entry)
+
+
+def budget(
+    epochs: Sequence[Epoch],
+    offsets: Mapping[int, float],
+    commits: Mapping[int, float],
+    sent_at: NDArray[np.float64],
+) -> dict[str, float]:
+    """Median milliseconds by part, in order, over the epochs whose files were seen."""
+    found: dict[str, list[float]] = {}
+    for epoch in epochs:
+        begun, entered = offsets.get(epoch.number), commits.get(epoch.number)
+        sent = sent_at[max(0, epoch.end - 1 - epoch.messages) : epoch.end - 1]
+        if begun is None or entered is None or not len(sent):
+            continue
+        done = min(entered, epoch.at)  # of a lane with one phase: visible before its entry
+        parts = {
+            GATHERED: (begun - float(np.mean(sent))) * 1000,
+            **epoch.steps,
+            REST: (done - begun) * 1000 - sum(epoch.steps.values()),
+            FINISH: (epoch.at - done) * 1000,
+        }
+        for name, milliseconds in parts.items():
+            found.setdefault(name, []).append(milliseconds)
+    return {name: round(median(values), 1) for name, values in found.items()}
+
+
+def _folders(name: str) -> Sequence[Path]:
+    place = lane.checkpoint()
+    return [folder for folder in (place / name, *place.glob(f"*/{name}")) if folder.is_dir()]
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.stat().st_mtime_ns / 1e9
+    except FileNotFoundError:  # deleted meanwhile
+        return np.nan

@@ -1,0 +1,63 @@
+"""A distance between the measured system and its Postgres: a proxy that delays (`proxy`), and what it comes to."""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg2
+
+from tools.bench.servers import Distance, Servers
+from tools.devstack.ports import LOOPBACK
+
+PROXY = Path(__file__).with_name("proxy.py")
+#: round trips whose median counts
+_TRIPS = 200
+
+
+@contextmanager
+def at_distance(servers: Servers, milliseconds: float | None) -> Iterator[Servers]:
+    """The servers, the target so far away for the measured system; probes keep their short way. None: no proxy.
+
+    What a proxy without delay adds is a part of `milliseconds`: so 0.1 is a proxy that does not delay, or hardly.
+    """
+    if milliseconds is None:
+        yield servers
+        return
+    port = servers.target_port
+    direct = _round_trip(servers, port)
+    with proxied(port, 0.0) as (plain, _):
+        added = _round_trip(servers, plain) - direct
+    with proxied(port, max(0.0, milliseconds - added)) as (delayed, pid):
+        found = _round_trip(servers, delayed)
+        yield replace(servers, distance=Distance(asked=milliseconds, found=found, direct=direct, port=delayed, pid=pid))
+
+
+@contextmanager
+def proxied(port: int, milliseconds: float) -> Iterator[tuple[int, int]]:
+    """Port and pid of a proxy in front of this port, for round trips so much longer."""
+    command = [sys.executable, "-S", str(PROXY), str(port), str(milliseconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None, "a pipe"
+            yield int(process.stdout.readline()), process.pid
+        finally:
+            process.kill()
+
+
+def _round_trip(servers: Servers, port: int) -> float:
+    """Milliseconds of `SELECT 1` over this port."""
+    connection = psycopg2.connect(servers.stack.target.url(), host=LOOPBACK, port=port)
+    connection.autocommit = True
+    taken: list[float] = []
+    with connection.cursor() as cursor:
+        for _ in range(_TRIPS):
+            begin = time.perf_counter()
+            cursor.execute("select 1")
+            taken.append(time.perf_counter() - begin)
+    connection.close()
+    return round(statistics.median(taken) * 1000, 3)

@@ -1,0 +1,232 @@
+"""What each feature costs: the lane with one thing changed, in turn with the lane as it is by default; and one drain in
+which guard, accounting and metrics are timed.
+
+Machines drift, so a ratio is of one round, in which every variant is drained once; rounds alternate their direction. In
+the timed drain their functions (`tools/bench/metered`) and the backends of their connections, found by
+application_name, are measured, and /metrics is scraped each second, fifteen times as often as usual. Their share is of
+all CPU seconds after the start: where two equal drains differ by a fifth, rounds cannot resolve a few percent.
+"""
+
+import json
+import shutil
+import socket
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+
+from tools.bench import costs, drain, lane, report
+from tools.bench.axes import Case, base
+from tools.bench.costs import WARM_SHARE
+from tools.bench.goals import Goal
+from tools.bench.lane import MODES
+from tools.bench.machine import Cpu, single
+from tools.bench.page import Section, Table
+from tools.bench.report import number
+from tools.bench.results import Task, cpu_used, state
+from tools.bench.servers import Servers
+from tools.bench.summary import grouped, of_field
+from tools.bench.systems import System
+from tools.bench.tables import TABLE
+
+DEFAULT = "as it is by default"
+#: a few groups that each epoch changes, and some thousands
+ROLLUPS: Mapping[str, Any] = {
+    "by_status": {
+        "of": f"public.{TABLE.name}",
+        "table": "public.by_status",
+        "by": ["status"],
+        "aggregates": {"entries": "count", "amount": "sum(amount)", "mean": "avg(amount)"},
+    },
+    "by_second": {
+        "of": f"public.{TABLE.name}",
+        "table": "public.by_second",
+        "by": ["status"],
+        "bucket": {"column": "updated_at", "width": "1 seconds"},
+        "aggregates": {"entries": "count", "amount": "sum(amount)"},
+    },
+}
+GUARD, WITH_ROLLUPS = "without the guard", "with two rollups"
+ARCHIVE = Path("var/bench/archive")
+#: what is changed -> the settings that change it
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    DEFAULT: {},
+    GUARD: {"guard": {"enabled": False}},
+    "position in the ledger, one commit": MODES["ledger"],
+    "at least once": MODES["at-least-once"],
+    "with an archive": {"archive": {"path": str(ARCHIVE.resolve())}},
+    "aligned to source transactions": {"epoch": {"align": "source-transaction"}},
+    "one task of Spark": {"stage": {"tasks": 1}},
+    "two tasks of Spark": {"stage": {"tasks": 2}, "spark": {"master": "local[3]"}},
+    "nothing staged ahead": {"stage": {"ahead_bytes": 0}},
+    "decoder not compiled": {"source": {"compiled": False}},
+    WITH_ROLLUPS: {"rollups": ROLLUPS},
+}
+#: limits: share of all CPU seconds of guard, accounting and metrics; share of the drain rate that two rollups cost
+LIMIT_PERCENT, ROLLUPS_PERCENT = 5.0, 25.0
+METERED = Path(__file__).resolve().parent / "metered"
+SCRAPE_SECONDS = 1.0
+#: name of a timed part: the backends of guard and metrics
+CONNECTIONS = "their connections"
+LOOK_SECONDS = 0.2
+_THEIRS = "select pid from pg_stat_activity where application_name ~ '^surelane .* (guard|metrics)$'"
+_RATE, _CPU = of_field("rate"), of_field("cpu_microseconds_per_message")
+
+
+def run(wanted: costs.Wanted) -> bool:
+    """Measure; returns False if a lane failed or left a wrong table."""
+    done = report.measured(wanted, partial(_tasks, wanted))
+    judged = goals(done)
+    case = _case(wanted)
+    text = f"{case.messages:,} messages a drain, epochs of {case.epoch:,}; {wanted.runs} rounds."
+    parts = report.with_goals([text, table(done), timed(done)], judged)
+    return report.finish(
+        wanted, "features", done, [Section(key="features", title="What each feature costs", parts=parts)], judged
+    )
+
+
+def table(done: Sequence[Mapping[str, Any]]) -> Table:
+    """One row for each variant."""
+    found = grouped(done, "feature", "variant")
+    usual = found[(DEFAULT,)]
+    rows: list[Sequence[str]] = []
+    for (name,), one in found.items():
+        ratios = [("" if (ratio := one.ratio(usual, figure)) is None else str(ratio)) for figure in (_CPU, _RATE)]
+        wrong = next((state(run) for run in one.runs if not run["correct"]), "right")
+        medians = number(one.median(_CPU), 2), number(one.median(_RATE))
+        cpu_ratio, rate_ratio = ratios if name != DEFAULT else ("", "")
+        rows.append((name, medians[0], cpu_ratio, medians[1], rate_ratio, one.load, wrong))
+    columns = ("lane", "CPU µs a message", "to the default", "messages/s", "to the default", "others' load", "table")
+    return Table(title="With one thing changed", columns=columns, rows=rows)
+
+
+def shares(done: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Percent of all CPU seconds after the start, by timed part; empty if the timed drain failed."""
+    metered = [one for one in done if one["measure"] == "feature-timed" and one["correct"]]
+    if not metered:
+        return {}
+    whole = sum(cpu_used(metered[0], "cpu_seconds_after_first_look").values())
+    return {part: 100 * seconds / whole for part, seconds in metered[0]["metered_cpu_seconds"].items()}
+
+
+def timed(done: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [(part, f"{share:.2f}") for part, share in shares(done).items()]
+    return Table(title="Timed", columns=("part", "% of all CPU seconds"), rows=rows)
+
+
+def goals(done: Sequence[Mapping[str, Any]]) -> list[Goal]:
+    """Not judged unless every drain is right."""
+    right = all(one["correct"] for one in done)
+    found = grouped(done, "feature", "variant")
+    percent = round(sum(shares(done).values()), 2) if right and shares(done) else None
+    lost = found[(WITH_ROLLUPS,)].ratio(found[(DEFAULT,)], _RATE) if right and (WITH_ROLLUPS,) in found else None
+    return [
+        Goal(what="CPU of guard, accounting and metrics together, timed", unit="%", limit=LIMIT_PERCENT, found=percent),
+        Goal(
+            what="drain rate that two rollups cost, median of rounds",
+            unit="%",
+            limit=ROLLUPS_PERCENT,
+            found=None if lost is None else round(100 * (1 - lost.middle), 1),
+        ),
+    ]
+
+
+def _case(wanted: costs.Wanted) -> Case:
+    case = base(wanted.scale)
+    return replace(case, shape=replace(case.shape, in_transactions=True))
+
+
+def _tasks(wanted: costs.Wanted, up: Servers) -> Iterator[Task]:
+    case = _case(wanted)
+    with costs.filled(up, case) as made:
+        for number_of_round in range(1, wanted.runs + 1):
+            names = list(VARIANTS)
+            for name in names if number_of_round % 2 else names[::-1]:
+                what = {**costs.fields(case), "variant": name, "run": number_of_round}
+                yield Task(name="feature", what=what, measure=partial(_measured, up, case, made, name))
+        yield Task(name="feature-timed", what=costs.fields(case), measure=partial(_timed, up, case, made))
+
+
+def _measured(up: Servers, case: Case, made: costs.Made, name: str) -> dict[str, Any]:
+    shutil.rmtree(ARCHIVE, ignore_errors=True)  # of a lane on a database that is gone
+    ARCHIVE.mkdir(parents=True)
+    return _drained(up, made, costs.system(case, settings=VARIANTS[name]), WARM_SHARE)
+
+
+def _drained(up: Servers, made: costs.Made, system: System, warm: float) -> dict[str, Any]:
+    found = made()
+    return {"value_bytes": found.value_bytes, **drain.measure(up, found, system, warm)}
+
+
+def _timed(up: Servers, case: Case, made: costs.Made) -> dict[str, Any]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    system = costs.system(case, settings={"metrics": {"port": port, "host": "127.0.0.1"}}, python_path=METERED)
+    with _scraped(port) as scrapes, _connections(up) as connections:
+        found = _drained(up, made, system, 0.0)
+    used: dict[str, float] = {}
+    for file in lane.FOLDER.glob("metered-*.json"):
+        for part, seconds in json.loads(file.read_text()).items():
+            used[part] = round(used.get(part, 0.0) + seconds, 4)
+    if not used:
+        raise RuntimeError(f"nothing was timed: no metered-*.json in {lane.FOLDER}")
+    used[CONNECTIONS] = round(sum(connections.values()), 4)
+    return {**found, "metered_cpu_seconds": used, "scrapes": len(scrapes)}
+
+
+@contextmanager
+def _scraped(port: int) -> Iterator[list[int]]:
+    """Scrape /metrics each second; gives the sizes of the responses."""
+    sizes = list[int]()
+
+    def scrape() -> None:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            sizes.append(len(answer.read()))
+
+    with _each(SCRAPE_SECONDS, scrape):
+        yield sizes
+
+
+@contextmanager
+def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
+    """CPU seconds of the backends of guard and metrics, by pid. A short connection between two polls is not found."""
+    used = dict[int, Cpu]()
+    connection = psycopg2.connect(up.stack.target.url())  # not to the lane's database, which is recreated meanwhile
+    connection.autocommit = True
+
+    def look() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_THEIRS)
+            for (pid,) in cursor.fetchall():
+                used[pid] = max(used.get(pid, 0.0), single(pid))
+
+    try:
+        with _each(LOOK_SECONDS, look):
+            yield used
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
+    """Call `do` periodically in a thread; its error is raised at the end of the block."""
+    ended = threading.Event()
+
+    def doing() -> None:
+        while not ended.wait(seconds):
+            do()
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(doing)
+        try:
+            yield
+        finally:
+            ended.set()
+        done.result()

@@ -1,0 +1,53 @@
+"""Programs in Java that start a peer (`java/<set>`): compiled once for each user, with a compiler from a jar."""
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from app.cache import cache_dir, locked
+from app.errors import EnvironmentMissing
+from app.jars import SetName, jars
+from app.java import java
+
+SOURCES = Path(__file__).parent / "java"
+COMPILER = "ecj"
+
+
+def class_path(name: SetName, without: tuple[str, ...] = ()) -> str:
+    """Of the programs of this set, with its jars, but for those whose names begin with one of `without`."""
+    left_out = (f"{COMPILER}-", *without)
+    return os.pathsep.join(map(str, [classes(name), *(one for one in jars(name) if not one.name.startswith(left_out))]))
+
+
+def classes(name: SetName) -> Path:
+    """Folder of the compiled programs; fetches their jars and compiles them unless they are cached."""
+    sources, libraries = sorted((SOURCES / name).glob("*.java")), jars(name)
+    parts = [*(source.read_bytes() for source in sources), *(library.name.encode() for library in libraries)]
+    place = cache_dir() / "peers" / hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+    if not place.is_dir():
+        with locked(place.parent / ".lock"):
+            if not place.is_dir():
+                _compile(sources, libraries, place)
+    return place
+
+
+def _is_compiler(library: Path) -> bool:
+    return library.name.startswith(f"{COMPILER}-")
+
+
+def _compile(sources: list[Path], libraries: list[Path], place: Path) -> None:
+    compiler = next(library for library in libraries if _is_compiler(library))
+    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
+        part = Path(scratch) / "whole"
+        options = ["-17", "-nowarn", "-proc:none", "-classpath", os.pathsep.join(map(str, libraries)), "-d", str(part)]
+        command = [str(java()), "-jar", str(compiler), *options, *map(str, sources)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise EnvironmentMissing(
+                f"the programs of {sources[0].parent} could not be compiled:\n{done.stdout}{done.stderr}",
+                hint="is it this Java? On Debian or Ubuntu: apt-get install -y openjdk-17-jre-headless; "
+                "or choose other systems: --systems surelane,debezium-jdbc,ceiling",
+            )
+        part.rename(place)

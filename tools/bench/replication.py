@@ -1,0 +1,177 @@
+"""Postgres' logical replication: a publisher with the backlog's changes in its log, and the target as subscriber.
+
+The publisher applies each change once, CHANGES of them in a transaction; a replication slot keeps its log from there
+on. A measurement copies that slot, so that it begins where the changes begin.
+"""
+
+import hashlib
+import io
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg2
+from psycopg2 import sql
+
+from tools.bench.backlog import Backlog
+from tools.bench.child import LOG_TAIL_LINES, SystemFailed
+from tools.bench.machine import Cpu, tree
+from tools.bench.servers import DATABASE, Cursor, Servers
+from tools.bench.tables import TABLE
+from tools.bench.workload import Change, Workload
+from tools.devstack.postgres import SUPERUSER, Postgres
+from tools.devstack.wait import wait_for
+
+#: names at the publisher and at the subscriber
+PUBLICATION, RUN = "bench", "bench_run"
+#: of a transaction: the subscriber commits each transaction by itself, and a lane many changes at once
+CHANGES = 100
+_END_SECONDS = 30.0
+_COLUMNS = tuple(TABLE.columns)
+_SET = ", ".join(f"{name} = c.{name}" for name in _COLUMNS[1:])
+#: without a round trip for each
+_APPLY = f"""
+    do $$ declare c record; begin
+        for c in select * from changes order by ordinal loop
+            if c.op = 'c' then insert into {TABLE.name} values ({", ".join(f"c.{name}" for name in _COLUMNS)});
+            elsif c.op = 'u' then update {TABLE.name} set {_SET} where id = c.id;
+            else delete from {TABLE.name} where id = c.id;
+            end if;
+            if c.ordinal % {CHANGES} = 0 then commit; end if;
+        end loop;
+    end $$
+"""
+
+
+def prepare(servers: Servers, backlog: Backlog) -> None:
+    """Make the publisher's database, unless it is there."""
+    source, name = servers.stack.source, _name(backlog.topic)
+    source.start()
+    if source.execute("select from pg_replication_slots where slot_name = %s", name):
+        return
+    with _made(source, name) as cursor:
+        types = ", ".join(f"{column} {kind.ddl}" for column, kind in TABLE.columns.items())
+        cursor.execute(f"create unlogged table changes (ordinal bigserial, op text, {types})")
+        lines = [change.op + "\t" + TABLE.line(_row(change)) for change in Workload(backlog.shape, backlog.messages)]
+        cursor.copy_expert(f"copy changes (op, {', '.join(_COLUMNS)}) from stdin", io.StringIO("".join(lines)))
+        cursor.execute("alter table changes add primary key (ordinal); set synchronous_commit = off")
+        cursor.execute(_APPLY)
+        cursor.execute("drop table changes")
+    source.execute("checkpoint")
+
+
+def source_url(servers: Servers, topic: str, early: Change) -> str:
+    """A publisher for a source at a steady rate, with one change."""
+    source, name = servers.stack.source, _name(topic)
+    source.start()
+    with _made(source, name) as cursor:
+        cursor.execute(statement(cursor, early))
+    return source.url(name)
+
+
+def statement(cursor: Cursor, change: Change) -> bytes:
+    """The change as SQL."""
+    key, row = change.id, change.after
+    if row is None:
+        return cursor.mogrify(f"delete from {TABLE.name} where id = %s", (key,))
+    if change.op == "c":
+        return cursor.mogrify(f"insert into {TABLE.name} values ({', '.join(['%s'] * len(row))})", row)
+    names = ", ".join(f"{name} = %s" for name in _COLUMNS[1:])
+    return cursor.mogrify(f"update {TABLE.name} set {names} where id = %s", (*row[1:], key))
+
+
+@dataclass
+class Subscription:
+    servers: Servers
+    #: seconds since 1970, just before it was created
+    started_at: float
+
+    def cpu(self) -> Mapping[str, Cpu]:
+        """The publisher, which decodes its log; the subscriber is the target itself."""
+        return {"client": tree(self.servers.stack.source.pid)}
+
+    def peaks(self) -> Mapping[str, int]:
+        return {}
+
+    def must_live(self) -> None:
+        enabled = "select subenabled from pg_subscription where subname = %s"
+        if self.servers.stack.target.execute(enabled, RUN) != [(True,)]:
+            raise SystemFailed(f"the subscription was disabled by an error:\n{self.tail()}")
+
+    def tail(self) -> str:
+        return "\n".join(self.servers.stack.target.log_file.read_text().splitlines()[-LOG_TAIL_LINES:])
+
+    def stop(self) -> int:
+        self.servers.end_subscription(RUN)
+        return 0
+
+
+@contextmanager
+def running(servers: Servers, topic: str, _: Path) -> Iterator[Subscription]:
+    """Subscribe to the changes of `topic`, from the first one on."""
+    source, name = servers.stack.source, _name(topic)
+    _free(source)
+    source.execute("select pg_copy_logical_replication_slot(%s, %s)", name, RUN, database=name)
+    place = urlsplit(source.url(name))
+    at = f"host={place.hostname} port={place.port} dbname={name} user={SUPERUSER}"
+    options = "create_slot = false, slot_name = {slot}, copy_data = false, disable_on_error = true"
+    made = sql.SQL("create subscription {name} connection {at} publication {of} with (" + options + ")").format(
+        name=sql.Identifier(RUN), at=sql.Literal(at), of=sql.Identifier(PUBLICATION), slot=sql.Literal(RUN)
+    )
+    # by default the server waits for up to 5 s before it starts a subscription's worker
+    servers.stack.target.execute("alter system set wal_retrieve_retry_interval = '100ms'")
+    servers.stack.target.execute("select pg_reload_conf()")
+    started = Subscription(servers, time.time())
+    servers.stack.target.execute(made, database=DATABASE)
+    try:
+        yield started
+    finally:
+        with suppress(psycopg2.errors.UndefinedObject):  # stopped already
+            started.stop()
+        _free(source)
+
+
+@contextmanager
+def _made(source: Postgres, name: str) -> Iterator[Cursor]:
+    """A cursor in a new database with table, publication and slot; an interrupted one leaves no slot of this name."""
+    _free(source)
+    part = f"{name}_part"
+    for (slot,) in source.execute("select slot_name from pg_replication_slots where slot_name in (%s, %s)", name, part):
+        source.execute("select pg_drop_replication_slot(%s)", slot)
+    source.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+    source.create_database(name)
+    connection = psycopg2.connect(source.url(name))
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(TABLE.ddl)
+            cursor.execute(f"create publication {PUBLICATION} for table {TABLE.name}")
+            cursor.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (part,))
+            yield cursor
+            cursor.execute("select pg_copy_logical_replication_slot(%s, %s)", (part, name))
+    finally:
+        connection.close()
+        source.execute("select pg_drop_replication_slot(%s)", part)
+
+
+def _free(source: Postgres) -> None:
+    """Drop the slot of the last measurement once its reader has gone."""
+    there = "select active from pg_replication_slots where slot_name = %s"
+    wait_for(lambda: (True,) not in source.execute(there, RUN), reason="the end of the reader", seconds=_END_SECONDS)
+    if source.execute(there, RUN):
+        source.execute("select pg_drop_replication_slot(%s)", RUN)
+
+
+def _name(topic: str) -> str:
+    """Of database and slot."""
+    known = f"{topic} {CHANGES}"
+    return f"bench_{hashlib.sha256(known.encode()).hexdigest()[:12]}"
+
+
+def _row(change: Change) -> tuple[str | None, ...]:
+    row = change.after or change.before
+    assert row is not None, "a change has an image"
+    return row

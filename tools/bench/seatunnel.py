@@ -1,0 +1,91 @@
+"""The peer Apache SeaTunnel: its own engine with one job in one process, Kafka to its JDBC sink with `is_exactly_once`
+(XA). Its start script is not in a Maven repository: `java/seatunnel` does what it does with `-m local`."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import cast
+
+from app.jars import SetName, jars
+from app.java import java
+from tools.bench import child, javajobs
+from tools.bench.child import Child
+from tools.bench.servers import DATABASE, Servers
+from tools.bench.tables import TABLE
+from tools.devstack.ports import remembered_port
+from tools.devstack.roles import LOGIN
+
+SET = cast("SetName", "seatunnel")
+#: rows that are written together, and milliseconds between two checkpoints: those of Flink, too
+ROWS, CHECKPOINT_MILLISECONDS = 5000, 1000
+JAVA_OPTIONS = ("-Xms1g", "-Xmx2g", "-Duser.timezone=UTC", "-Dlog4j2.level=warn")
+_CONNECTORS = {"connector-kafka": "seatunnel.source.Kafka", "connector-jdbc": "seatunnel.sink.Jdbc"}
+
+
+def pieces() -> None:
+    """Fetch and compile, unless that is done."""
+    javajobs.classes(SET)
+
+
+@contextmanager
+def running(servers: Servers, topic: str, folder: Path) -> Iterator[Child]:
+    """Start engine and job; it reads from the beginning of `topic`."""
+    (folder / "engine.yaml").write_text(json.dumps({"seatunnel": {"engine": _engine(folder)}}))
+    (folder / "job.conf").write_text(json.dumps(_job(servers, topic), indent=1))
+    _make_home(folder / "home")
+    options = [*JAVA_OPTIONS, f"-DSEATUNNEL_HOME={folder / 'home'}", "-cp", javajobs.class_path(SET, ("connector-",))]
+    words = [str(folder / "engine.yaml"), str(folder / "job.conf"), str(remembered_port(folder / "port"))]
+    with child.running([str(java()), *options, "peers.SeaTunnelJob", *words], folder, Child) as started:
+        yield started
+
+
+def _engine(folder: Path) -> dict[str, object]:
+    storage = {"type": "localfile", "max-retained": 3, "plugin-config": {"namespace": str(folder / "checkpoints")}}
+    checkpoint = {"interval": CHECKPOINT_MILLISECONDS, "timeout": 60_000, "storage": storage}
+    return {"backup-count": 0, "slot-service": {"dynamic-slot": True}, "checkpoint": checkpoint}
+
+
+def _job(servers: Servers, topic: str) -> dict[str, object]:
+    # amounts and times are text in the messages; Postgres makes of text what the column is
+    columns = {name: "bigint" if kind.ddl == "bigint" else "string" for name, kind in TABLE.columns.items()}
+    source = {
+        "plugin_name": "Kafka",
+        "topic": topic.replace(".", r"\W"),  # it would take the parts of a name with dots for database and table
+        "pattern": True,
+        "bootstrap.servers": servers.bootstrap,
+        "consumer.group": child.unused_name(),
+        "start_mode": "earliest",
+        "format": "debezium_json",
+        "debezium_record_include_schema": False,
+        "kafka.config": {"max.partition.fetch.bytes": "16777216", "max.poll.records": str(ROWS)},
+        "schema": {"table": TABLE.name, "fields": columns},
+    }
+    sink = {
+        "plugin_name": "Jdbc",
+        "url": f"{servers.jdbc}?reWriteBatchedInserts=true&stringtype=unspecified",
+        "driver": "org.postgresql.Driver",
+        "user": LOGIN,
+        "database": DATABASE,
+        "table": f"public.{TABLE.name}",
+        "generate_sink_sql": True,
+        "primary_keys": ["id"],
+        "is_exactly_once": True,
+        "xa_data_source_class_name": "org.postgresql.xa.PGXADataSource",
+        "max_retries": 0,
+        "batch_size": ROWS,
+    }
+    env = {"parallelism": 1, "job.mode": "STREAMING", "checkpoint.interval": CHECKPOINT_MILLISECONDS}
+    return {"env": env, "source": [source], "sink": [sink]}
+
+
+def _make_home(home: Path) -> None:
+    """What its scripts install: the connectors in a folder, from which a job loads them, and which of them has what."""
+    folder = home / "connectors"
+    folder.mkdir(parents=True)
+    for jar in jars(SET):
+        if jar.name.startswith(tuple(_CONNECTORS)) and "connector-common" not in jar.name:
+            shutil.copy(jar, folder)
+    lines = [f"{what} = {connector}\n" for connector, what in _CONNECTORS.items()]
+    (folder / "plugin-mapping.properties").write_text("".join(lines))

@@ -1,0 +1,114 @@
+"""Medians and ratios over the runs of what was measured several times."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tools.bench import results
+from tools.bench.results import QUIET_LOAD, cpu_used
+
+#: processes that are shown separately; all others are the client
+SERVERS = ("postgres", "kafka")
+PARTS = ("client", *SERVERS)
+_Result = Mapping[str, Any]
+Figure = Callable[[_Result], float | None]
+
+
+class Ratio(NamedTuple):
+    """Ratio of a figure of two groups within each run: median, lowest and highest."""
+
+    middle: float
+    lowest: float
+    highest: float
+
+    def __str__(self) -> str:
+        spread = f" ({self.lowest:.2f} - {self.highest:.2f})" if self.lowest != self.highest else ""
+        return f"{self.middle:.2f}{spread}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one measurement; only those that left the right table count."""
+
+    runs: Sequence[_Result]
+
+    @property
+    def by_run(self) -> Mapping[int, _Result]:
+        return {run["run"]: run for run in self.runs if run["correct"]}
+
+    @property
+    def is_right(self) -> bool:
+        """Whether every run was."""
+        return all(run["correct"] for run in self.runs)
+
+    @property
+    def state(self) -> str:
+        """`right`, or what became of the first run that was not."""
+        return next((results.state(run) for run in self.runs if not run["correct"]), "right")
+
+    @property
+    def load(self) -> str:
+        """Processors that other programs kept busy or the host stole, in the worst run."""
+        worst = max(map(results.disturbance, self.runs), default=0.0)
+        return f"{worst:.1f}, noisy" if worst > QUIET_LOAD else f"{worst:.1f}"
+
+    def all_of(self, figure: Figure) -> list[float]:
+        return [found for run in self.by_run.values() if (found := figure(run)) is not None]
+
+    def median(self, figure: Figure) -> float | None:
+        found = self.all_of(figure)
+        return statistics.median(found) if found else None
+
+    def ratio(self, other: "Group", figure: Figure) -> Ratio | None:
+        """To the other's, within each run; None if no run has both. Ratios within a run exclude drift of the machine
+        over the runs, but not what disturbs only one side."""
+        mine, others = self.by_run, other.by_run
+        both = [(figure(mine[run]), figure(others[run])) for run in mine if run in others]
+        found = [above / below for above, below in both if above is not None and below]
+        return Ratio(statistics.median(found), min(found), max(found)) if found else None
+
+
+def grouped(done: Sequence[_Result], measure: str, *fields: str) -> dict[tuple[Any, ...], Group]:
+    """Groups by the values of these fields, in the order of the first measurement."""
+    found: dict[tuple[Any, ...], list[_Result]] = {}
+    for result in done:
+        if result["measure"] == measure:
+            found.setdefault(tuple(result.get(field) for field in fields), []).append(result)
+    return {what: Group(runs) for what, runs in found.items()}
+
+
+def of_field(name: str) -> Figure:
+    return lambda run: run.get(name)
+
+
+#: messages a second from the first poll that found rows to the last message's row, and from process start
+rate, rate_from_start = of_field("rate"), of_field("rate_from_start")
+
+
+def cpu(run: _Result) -> float | None:
+    """CPU seconds for a million messages, all processes."""
+    return sum(cpu_used(run).values()) / run["messages"] * 1e6
+
+
+def cpu_of(part: str) -> Figure:
+    """CPU seconds for a million messages of one of PARTS."""
+
+    def found(run: _Result) -> float | None:
+        used = cpu_used(run)
+        client = sum(seconds for name, seconds in used.items() if name not in SERVERS)
+        return (client if part == "client" else used.get(part, 0.0)) / run["messages"] * 1e6
+
+    return found
+
+
+def cpu_after_start(run: _Result) -> float | None:
+    """CPU seconds for a million messages, of those not visible at the first poll: the cost of one more."""
+    messages = run["messages"] - run.get("messages_at_first_look", 0)
+    used = sum(cpu_used(run, "cpu_seconds_after_first_look").values())
+    return used / messages * 1e6 if messages and used else None
+
+
+def cpu_a_gigabyte(run: _Result) -> float | None:
+    """CPU seconds for a gigabyte of message values, all processes."""
+    return sum(cpu_used(run).values()) / run["value_bytes"] * 1e9 if run.get("value_bytes") else None

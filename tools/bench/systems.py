@@ -1,0 +1,119 @@
+"""The table of systems: what each promises, and how it is started."""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tools.bench import debezium, flink, lane, replication, seatunnel
+from tools.bench.backlog import Backlog
+from tools.bench.child import Running
+from tools.bench.servers import Servers
+
+#: settings, log and checkpoints of each system's last run; emptied before the next
+FOLDER = Path("var/bench/peers")
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """A measured system."""
+
+    name: str
+    #: its name in full and its delivery guarantee
+    described: str
+    #: starts it at the beginning of a topic, with an empty folder; None: it is no process
+    start: Callable[[Servers, str, Path], AbstractContextManager[Running]] | None
+    #: a lane of Surelane: it has a ledger, and must leave nothing prepared
+    is_lane: bool = False
+    #: fetches and compiles what it needs, unless that is cached
+    fetch: Callable[[], object] = _nothing
+    #: makes its source of a backlog, unless it reads the topic
+    prepare: Callable[[Servers, Backlog], object] = _nothing
+    #: has a source of its own that the pacer writes, instead of the topic
+    has_source: bool = False
+
+    @property
+    def can_be_away(self) -> bool:
+        """Whether it is a client of the target, so that a distance to it means something."""
+        return self.start is not None and not self.has_source
+
+    @contextmanager
+    def running(self, servers: Servers, topic: str) -> Iterator[Running]:
+        """Start it; stop it at the end of the block."""
+        assert self.start is not None, f"{self.name} is no process"
+        folder = (FOLDER / self.name).resolve()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with self.start(servers, topic, folder) as started:
+            yield started
+
+
+def of_lane(name: str, described: str, mode: str = "two-phase", **options: Any) -> System:
+    """A lane; `options` as `lane.running` has them."""
+
+    def start(servers: Servers, topic: str, _: Path) -> AbstractContextManager[Running]:
+        return lane.running(servers, topic, mode, **options)
+
+    return System(name=name, described=described, start=start, is_lane=True)
+
+
+def _of_flink(name: str, described: str, job: str) -> System:
+    return System(name=name, described=described, start=partial(flink.running, job=job), fetch=flink.classes)
+
+
+SURELANE, CEILING, REPLICATION = "surelane", "ceiling", "replication"
+FLINK_TABLE, FLINK_XA, SEATUNNEL, DEBEZIUM_JDBC = "flink-table", "flink-xa", "seatunnel-xa", "debezium-jdbc"
+#: lanes by mode
+LANES = {
+    mode: of_lane(SURELANE if mode == "two-phase" else f"{SURELANE}-{mode}", f"Surelane, {promise}", mode)
+    for mode, promise in {
+        "two-phase": "two-phase: exactly once",
+        "ledger": "position and data in one transaction: exactly once",
+        "at-least-once": "at least once",
+    }.items()
+}
+_ALL = (
+    *LANES.values(),
+    _of_flink(FLINK_TABLE, "Flink 1.20 SQL, JDBC table: at least once", "TableJob"),
+    _of_flink(
+        FLINK_XA,
+        "Flink 1.20 DataStream, exactly-once JDBC sink over XA; a MERGE of the rows of an array, which an operator "
+        "collects, both written for this page: exactly once",
+        "XaJob",
+    ),
+    System(
+        name=SEATUNNEL,
+        described="Apache SeaTunnel 2.3, its own engine, JDBC sink with `is_exactly_once` (XA): exactly once",
+        start=seatunnel.running,
+        fetch=seatunnel.pieces,
+    ),
+    System(
+        name=DEBEZIUM_JDBC,
+        described="Debezium 3.5 JDBC sink, its fastest setting: at least once",
+        start=debezium.running,
+        fetch=debezium.pieces,
+    ),
+    System(
+        name=REPLICATION,
+        described="Postgres' own logical replication, without Kafka: exactly once; the same changes in a source "
+        f"database, {replication.CHANGES} in a transaction",
+        start=replication.running,
+        prepare=replication.prepare,
+        has_source=True,
+    ),
+    System(name=CEILING, described="COPY and MERGE of rows that are ready, one connection", start=None),
+)
+SYSTEMS: Mapping[str, System] = {one.name: one for one in _ALL}
+
+
+def fetch(systems: Iterable[System]) -> None:
+    """Fetch and compile what the systems need, so that no measurement includes it."""
+    for one in systems:
+        one.fetch()
