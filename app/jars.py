@@ -21,7 +21,7 @@ from typing import Literal, Self, get_args
 from app.cache import cache_dir, locked
 from app.errors import EnvironmentMissing
 
-SetName = Literal["spark", "msk", "kafka", "connect", "flink", "jdbc-sink"]
+SetName = Literal["spark", "msk", "kafka", "connect", "flink", "jdbc-sink", "seatunnel"]
 
 LOCK_FOLDER = Path(__file__).resolve().parent.parent
 #: concurrent downloads: enough to hide the latency of many small files, few enough not to burden the repository
@@ -178,7 +178,7 @@ def _say(text: str) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case [("spark" | "msk" | "kafka" | "connect" | "flink" | "jdbc-sink") as name, target]:
+        case [("spark" | "msk" | "kafka" | "connect" | "flink" | "jdbc-sink" | "seatunnel") as name, target]:
             copy_to(name, Path(target))
         case _:
             sys.exit(f"usage: python -m app.jars {{{'|'.join(get_args(SetName))}}} FOLDER")

@@ -232,8 +232,9 @@ class Lane:
             return False
         # 3. Have it staged, under guard; it may have been staged ahead.
         whole = self._alignment.span(self._last, planned)
-        self._guard.enter(whole)
-        self._guard.begin(number, whole, AttemptStage.EPOCH)
+        with steps.of("guard"):
+            self._guard.enter(whole)
+            self._guard.begin(number, whole, AttemptStage.EPOCH)
         with steps.of("stage"):
             self._guard.doing(Activity.FETCH)
             staged = self._staged = stage(whole)

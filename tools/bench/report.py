@@ -36,7 +36,7 @@ class Measure:
 
     key: str
     title: str
-    #: each is measured `Wanted.runs` times
+    #: each is measured `Wanted.runs` times; each run begins with another one
     cases: Callable[[Servers], Iterable[Case]]
     parts: Callable[[Sequence[Result]], Sequence[str | Table]]
     goals: Callable[[Sequence[Result]], Sequence[Goal]] = lambda _: ()
@@ -46,8 +46,10 @@ def run(wanted: Wanted, measure: Measure) -> bool:
     """Returns False if a system failed or left a wrong table; a missed goal is only reported."""
 
     def tasks(up: Servers) -> Iterator[Task]:
-        for what, measured in measure.cases(up):
-            for number in range(1, wanted.runs + 1):
+        cases = list(measure.cases(up))
+        for number in range(1, wanted.runs + 1):
+            for place in range(len(cases)):
+                what, measured = cases[(place + number - 1) % len(cases)]
                 yield Task(name=measure.key, what={**what, "run": number}, measure=measured)
 
     done = measured(wanted, tasks)

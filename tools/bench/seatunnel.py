@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 from app.jars import SetName, jars
 from app.java import java
@@ -17,7 +16,7 @@ from tools.bench.tables import TABLE
 from tools.devstack.ports import remembered_port
 from tools.devstack.roles import LOGIN
 
-SET = cast("SetName", "seatunnel")
+SET: SetName = "seatunnel"
 #: rows that are written together, and milliseconds between two checkpoints: those of Flink, too
 ROWS, CHECKPOINT_MILLISECONDS = 5000, 1000
 JAVA_OPTIONS = ("-Xms1g", "-Xmx2g", "-Duser.timezone=UTC", "-Dlog4j2.level=warn")
