@@ -135,6 +135,7 @@ CASES: dict[str, tuple[list[Message], tuple[int, ...], str]] = {
 }
 
 
+@pytest.mark.costly(6)
 @pytest.mark.parametrize("case", CASES)
 def test_the_culprit_is_kept_and_the_rest_applied(case: str, lane: BareLane) -> None:
     messages, bad, sqlstate = CASES[case]
@@ -253,6 +254,7 @@ def holds(messages: Sequence[Message]) -> bool:
     return {row["parent"] for row in rows["public.child"].values()} <= parents and len(seats) == len(set(seats))
 
 
+@pytest.mark.costly(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_of_a_random_epoch_nothing_is_skipped_in_vain(seed: int, one_mode: BareLane) -> None:
     chance = random.Random(seed)

@@ -122,6 +122,7 @@ def test_what_the_target_refuses_is_kept_and_the_rest_applied(name: str, lane: B
     check(lane, [58])
 
 
+@pytest.mark.costly(3)
 @pytest.mark.parametrize(
     "bad", [(0,), (199,), (0, 199), (50, 51, 52), tuple(range(0, 200, 9)), tuple(range(200))], ids=lambda bad: len(bad)
 )
@@ -157,6 +158,7 @@ def test_a_later_epoch_knows_nothing_of_it(lane: BareLane) -> None:
     assert (record.counts.applied, record.plan) == (2, "deletes-first")
 
 
+@pytest.mark.costly(7)
 @pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 400, 5000])
 @pytest.mark.parametrize("where", ["first", "middle", "last"])
 def test_a_killer_is_found_in_few_deaths(size: int, where: str, lane: BareLane) -> None:

@@ -314,6 +314,7 @@ def compare(spark: SparkSession, expression: str, rows: list[Values]) -> None:
     assert [one for one in found if not same(one[1], one[2])] == []
 
 
+@pytest.mark.costly(60)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_it_gives_what_spark_gives(spark: SparkSession, expression: str) -> None:
     compare(spark, expression, _rows(expression))
