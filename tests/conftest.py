@@ -46,6 +46,7 @@ pytest_plugins = [
     "tests.fix_bench",
     "tests.fix_container",
     "tests.fix_compose",
+    "tests.fix_console",
 ]
 
 
