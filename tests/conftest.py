@@ -47,6 +47,8 @@ pytest_plugins = [
     "tests.fix_container",
     "tests.fix_compose",
     "tests.fix_console",
+    "tests.fix_browser",
+    "tests.fix_console_scene",
 ]
 
 

@@ -24,7 +24,7 @@ RELEASE, DISCARD = "release", "discard"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class ActionOrder:
     """What a form asks for, and who sent it."""
 
     who: str
@@ -37,17 +37,17 @@ class Order:
         return Caller(f"console:{self.who}", socket.gethostname())
 
 
-def order(who: str, reason: str, *, forced: bool) -> Order:
+def order(who: str, reason: str, *, forced: bool) -> ActionOrder:
     """Raises Refused without a reason."""
     text = storable(reason.strip())
     if not text:
         raise Refused("say why: nothing was changed", hint="write the reason; it stays on record")
     if len(text) > MAX_REASON_CHARACTERS:
         raise Refused(f"the reason is longer than {MAX_REASON_CHARACTERS} characters: nothing was changed")
-    return Order(who=who, reason=text, forced=forced)
+    return ActionOrder(who=who, reason=text, forced=forced)
 
 
-def answer(lane: ServedLane, gid: str, typed: str, wanted: str, given: Order) -> str:
+def answer(lane: ServedLane, gid: str, typed: str, wanted: str, given: ActionOrder) -> str:
     """Answer a prepared transaction as `surelane indoubt commit` and `rollback` do; returns what was done."""
     if typed != gid:
         raise Refused("the name that was typed is not the transaction's: nothing was changed", hint=f"type {gid}")
@@ -61,12 +61,12 @@ def answer(lane: ServedLane, gid: str, typed: str, wanted: str, given: Order) ->
     return " ".join(given_text(given_document(done)))
 
 
-def change_entry(lane: ServedLane, number: int, what: str, given: Order) -> None:
+def change_entry(lane: ServedLane, number: int, what: str, given: ActionOrder) -> None:
     """Release or discard one entry, as `surelane quarantine release` and `discard` do."""
     _change(lane, [number], what, given)
 
 
-def change_entries(lane: ServedLane, asked: Parameters, expected: int, what: str, given: Order) -> str:
+def change_entries(lane: ServedLane, asked: Parameters, expected: int, what: str, given: ActionOrder) -> str:
     """The same with all open entries that the filters keep; returns their numbers. Raises Refused where there are not
     as many as the person has seen."""
     filters = open_only(asked.quarantine_filter())
@@ -87,7 +87,7 @@ def change_entries(lane: ServedLane, asked: Parameters, expected: int, what: str
     return ranges_of(found)
 
 
-def _change(lane: ServedLane, entries: list[int], what: str, given: Order) -> None:
+def _change(lane: ServedLane, entries: list[int], what: str, given: ActionOrder) -> None:
     if what not in (RELEASE, DISCARD):
         raise Refused("an entry is released or discarded: nothing was changed")
     if what == RELEASE:
@@ -101,5 +101,5 @@ def _change(lane: ServedLane, entries: list[int], what: str, given: Order) -> No
     _logged(what, lane, given, entries=ranges_of(entries)[:500])
 
 
-def _logged(what: str, lane: ServedLane, given: Order, **more: object) -> None:
+def _logged(what: str, lane: ServedLane, given: ActionOrder, **more: object) -> None:
     log.info("console action", what=what, lane=lane.name, who=given.who, reason=given.reason, **more)

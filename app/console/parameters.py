@@ -64,12 +64,13 @@ class Parameters:
         """Numbers and ranges: 1-50,60. Raises AddressInvalid for anything else, and for too many."""
         found: list[int] = []
         for part in (self.text(name) or "").split(","):
-            first, _, last = part.partition("-")
-            if not all(text.isdecimal() and text.isascii() and len(text) <= 18 for text in (first, last or first)):
+            first, dash, last = part.partition("-")
+            last = last if dash else first
+            if not all(text.isdecimal() and text.isascii() and len(text) <= 18 for text in (first, last)):
                 raise AddressInvalid(f"{name}: {part[:50]} is no number or range")
-            if int(last or first) - int(first) > MAX_NUMBERS - len(found):
+            if int(last) - int(first) >= MAX_NUMBERS - len(found):
                 raise AddressInvalid(f"{name}: these are more than {MAX_NUMBERS}")
-            found += range(int(first), int(last or first) + 1)
+            found += range(int(first), int(last) + 1)
         return tuple(found)
 
     def moment(self, name: str) -> datetime.datetime | None:
