@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, sync_playwright
 
 from tests.debian_programs import tree
 from tests.fix_console import TOKEN, WHO, Client
@@ -84,9 +84,13 @@ class Windows:
             if message.type == "error" and "status of 4" not in message.text:
                 window.faults.append(message.text)
 
+        def asked(dialog: Dialog) -> None:
+            window.dialogs.append(dialog.message)
+            dialog.dismiss()
+
         page.on("console", heard)
         page.on("pageerror", lambda error: window.faults.append(str(error)))
-        page.on("dialog", lambda dialog: (window.dialogs.append(dialog.message), dialog.dismiss()))
+        page.on("dialog", asked)
         try:
             yield window
         finally:

@@ -59,7 +59,9 @@ class Scene:
         self.target.execute("alter table narrow alter note type text")
 
     def started(self) -> None:
-        """As a new process of the lane: it takes up what was requested."""
+        """As a new process of the lane: it settles what is in doubt, and takes up what was requested."""
+        for gid in self.target.prepared():
+            assert self.surelane("indoubt", "commit", gid).status == 0
         self.lane.reopen()
         self.lane.release()
 
