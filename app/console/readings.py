@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row
 
 from app.cli.doctor import examine, findings_document
 from app.cli.indoubt_view import answers_document, list_document, transaction_document
-from app.cli.lane_status import read_report
+from app.cli.lane_status import Report, read_report
 from app.cli.operator_access import guard_records, in_doubt, quarantine
 from app.cli.quarantine_view import entry_document, shown
 from app.cli.quarantine_view import list_document as entries_document
@@ -33,7 +33,6 @@ from app.console.served_lanes import ServedLane
 from app.db.prepared import prepared
 from app.db.sqlstate import translated
 from app.errors import Refused, SurelaneError
-from app.kafka.broker import Broker
 from app.kafka.replayable import replayable
 from app.ledger.epoch_history import EpochFilter, EpochHistory, EpochKey
 from app.ledger.held_lanes import lanes_there
@@ -66,16 +65,21 @@ _RUN_AGAIN = "surelane run"
 def now(lane: ServedLane, _: Parameters) -> Document:
     """The document of `surelane status`, with freshness, the age in doubt, and figures of the newest epochs."""
     with lane.broker() as broker:
-        return _now(lane, broker)
+        return _now(lane, read_report(lane.settings, lane.engine, broker))
 
 
 def now_without_lag(lane: ServedLane, _: Parameters) -> Document:
     """The same without what only Kafka knows."""
-    return _now(lane, None)
+    return _now(lane, read_report(lane.settings, lane.engine, None))
 
 
-def _now(lane: ServedLane, broker: Broker | None) -> Document:
-    found = status_document(read_report(lane.settings, lane.engine, broker))
+def now_live(lane: ServedLane, _: Parameters) -> Document:
+    """The same, with what Kafka has answered by now."""
+    return _now(lane, lane.lag.add_to(read_report(lane.settings, lane.engine, None)))
+
+
+def _now(lane: ServedLane, report: Report) -> Document:
+    found = status_document(report)
     with translated("reading the ledger"), lane.engine.connect() as connection:
         name = _one_lane(connection, lane, None)
         rows = EpochHistory(lane.schema, name).page(connection, EpochFilter(), SPARK_EPOCHS)
@@ -304,14 +308,23 @@ def guard(lane: ServedLane, _: Parameters) -> Document:
     return guard_records(lane.settings)
 
 
-def recovery(lane: ServedLane, _: Parameters) -> Document:
+def recovery(lane: ServedLane, asked: Parameters) -> Document:
     """The documents of `surelane snapshot list` and `surelane savepoint list`; how long each snapshot stays replayable,
     and how far a recovery from it has come."""
+    document = recovery_without_kafka(lane, asked)
+    found: dict[str, Document] = {}
+    for one in document["snapshots"]["snapshots"][-REPLAYABLE_SNAPSHOTS:]:
+        found[one["name"]] = _replayable(lane, Offsets.from_nested(one["position"]))
+        if found[one["name"]]["ok"] is None:
+            break  # Kafka is away
+    return document | {"replayable": found}
+
+
+def recovery_without_kafka(lane: ServedLane, _: Parameters) -> Document:
+    """The same without what only Kafka knows."""
     snapshots = Snapshots(lane.settings, lambda _: None)
     listing = snapshots.listing()
     document = listing_document(listing, snapshots.directory.root)
-    newest = listing.snapshots[-REPLAYABLE_SNAPSHOTS:]
-    reach = {one.manifest.name: _replayable(lane, one.manifest.seen.position) for one in newest}
     journals = {one.manifest.name: course(one).as_json() for one in listing.snapshots}
     folder = SavepointFolder(lane.settings.savepoints.directory)
     try:
@@ -321,7 +334,7 @@ def recovery(lane: ServedLane, _: Parameters) -> Document:
         savepoints = {"savepoints": [], "broken": {}, "trouble": str(error)}
     return {
         "snapshots": document,
-        "replayable": reach,
+        "replayable": {},
         "recoveries": {name: one for name, one in journals.items() if one["place"] is not None},
         "savepoints": savepoints | {"directory": folder.root},
     }
@@ -399,6 +412,11 @@ def queries(lane: ServedLane, _: Parameters) -> Document:
 def doctor(lane: ServedLane, _: Parameters) -> Document:
     """The document of `surelane doctor`."""
     return findings_document(lane.name, examine(lane.settings))
+
+
+def doctor_not_yet(lane: ServedLane, _: Parameters) -> Document:
+    """The same before anything is checked."""
+    return findings_document(lane.name, [])
 
 
 def configuration(lane: ServedLane, _: Parameters) -> Document:

@@ -35,12 +35,23 @@ class Screen:
     filters: Mapping[str, str] = field(default_factory=dict)
     #: whether the navigation has it
     is_main: bool = True
-    #: what the page has before the stream's first event, where the reading waits for Kafka
+    #: what the page has before the stream's first event, where the reading waits for other servers
     quick: Reading | None = None
+    #: what the stream has, where that waits less than the reading
+    live: Reading | None = None
 
     def first(self, lane: ServedLane, asked: Parameters) -> Document:
         """The document of a page that is opened."""
         return (self.quick or self.reading)(lane, asked)
+
+    def next(self, lane: ServedLane, asked: Parameters) -> Document:
+        """The document of a page that is open."""
+        return (self.live or self.reading)(lane, asked)
+
+    @property
+    def section(self) -> str:
+        """The path of the screen that leads here."""
+        return "/" + self.path.split("/")[1]
 
 
 _LIMIT = {"limit": f"lines, {readings.MAX_LINES} at most", "before": "only older than this one: the answer's `older`"}
@@ -84,6 +95,7 @@ SCREENS = (
         title="Now",
         reading=readings.now,
         quick=readings.now_without_lag,
+        live=readings.now_live,
         template="now.html",
         seconds=2,
         gives="The document of `surelane status --json`, with freshness, age in doubt and the newest epochs.",
@@ -277,6 +289,7 @@ SCREENS = (
         path="/recovery",
         title="Recovery",
         reading=readings.recovery,
+        quick=readings.recovery_without_kafka,
         template="recovery.html",
         seconds=10,
         gives="The documents of `surelane snapshot list --json` and `surelane savepoint list --json`.",
@@ -344,8 +357,9 @@ SCREENS = (
         path="/doctor",
         title="Doctor",
         reading=readings.doctor,
+        quick=readings.doctor_not_yet,
         template="doctor.html",
-        seconds=None,
+        seconds=300,
         gives="The document of `surelane doctor --json`.",
         keys={"lane": "name", "faults": "number", "findings": "each check, its level, message and what to do"},
     ),

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from app.cli.lane_status import Report, with_lag
 from app.config.loader import load
 from app.config.settings import Settings
+from app.console.lag_reading import LagReading
 from app.db.engine import make_engine
 from app.errors import ConfigInvalid
 from app.kafka.broker import Broker
@@ -26,6 +28,7 @@ class ServedLane:
     def __init__(self, settings: Settings, file: Path | None, logs: Sequence[Path]) -> None:
         """`logs`: files that have the lane's log; lines of other lanes are skipped."""
         self.settings, self.file, self.logs = settings, file, tuple(logs)
+        self.lag = LagReading(self._measure)
         self._lock = threading.Lock()
         self._broker: Broker | None = None
         self._users = 0
@@ -63,6 +66,10 @@ class ServedLane:
             with self._lock:
                 self._users -= 1
                 self._used_at = time.monotonic()
+
+    def _measure(self, report: Report) -> Report:
+        with self.broker() as broker:
+            return with_lag(report, self.settings, broker)
 
     def close_idle(self, idle_seconds: float = BROKER_IDLE_SECONDS) -> None:
         """Close the connection to Kafka if no request has used it for so long."""

@@ -157,41 +157,14 @@ class Console:
             def render() -> str:
                 return self._live(screen, lane, asked)
 
-            return await self._stream(request, f"{request.url.path}?{asked.query}", render, screen.seconds or 1.0)
+            return await self._stream(f"{request.url.path}?{asked.query}", render, screen.seconds or 1.0)
 
         return live
 
-    async def _stream(self, request: Request, address: str, render: Callable[[], str], seconds: float) -> Response:
-        stack = AsyncExitStack()
-        try:
-            feed = await stack.enter_async_context(self._feeds.viewing(address, render, seconds))
-        except TooManyViewers:
-            return PlainTextResponse("too many pages are open: close one\n", 503)
-        return _EventStream(feed.stream(), stack)
-
-    def _page(
-        self, scope: Scope, screen: Screen, lane: ServedLane, asked: Parameters, status: int = 200, **more: Any
-    ) -> Response:
-        """The page with what can be read, or with why not."""
-        values = self._values(scope, screen, lane, asked) | more
-        try:
-            document = screen.first(lane, asked)
-            return HTMLResponse(self._pages.page(screen.template, values | {"document": document}), status)
-        except SurelaneError as error:
-            away = 503 if isinstance(error, Unreachable) else 409
-            return HTMLResponse(self._pages.page("away.html", values | {"error": error}), away)
-
-    def _live(self, screen: Screen, lane: ServedLane, asked: Parameters) -> str:
-        values = self._values({}, screen, lane, asked)
-        try:
-            return self._pages.live(screen.template, values | {"document": screen.reading(lane, asked)})
-        except SurelaneError as error:
-            return self._pages.live("away.html", values | {"error": error})
-        except NoSuchThing as error:
-            return self._pages.live("gone.html", values | {"message": str(error)})
-        except Exception:  # a stream goes on; the page says that something is wrong
-            log.exception("a page could not be read", lane=lane.name, page=screen.name)
-            return self._pages.live("gone.html", values | {"message": "an unforeseen error: see the console's log"})
+    async def _stream(self, address: str, render: Callable[[], str], seconds: float) -> Response:
+        def rendered() -> str:
+            try:
+                return render()
 
     def _values(
         self, scope: Scope, screen: Screen | None, lane: ServedLane | None, asked: Parameters
@@ -225,12 +198,12 @@ class Console:
         document = await run_in_threadpool(self._read_lanes)
         return HTMLResponse(self._pages.page("overview.html", values | {"document": document}))
 
-    async def _live_overview(self, request: Request) -> Response:
+    async def _live_overview(self, _: Request) -> Response:
         def render() -> str:
             values = self._values({}, None, None, Parameters({}, []))
             return self._pages.live("overview.html", values | {"document": self._read_lanes()})
 
-        return await self._stream(request, "/", render, OVERVIEW_SECONDS)
+        return await self._stream("/", render, OVERVIEW_SECONDS)
 
     async def _lanes_json(self, _: Request) -> Response:
         return JSONResponse(await run_in_threadpool(self._read_lanes))

@@ -1,4 +1,4 @@
-"""The console in a real browser: runbooks through its pages, a kill seen live, hostile data, keyboard, accessibility."""
+"""The console in a real browser: runbooks through its pages, a kill seen live, hostile data, accessibility."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.console.screens import SCREENS
-from tests.fix_browser import Window, Windows
+from tests.fix_browser import DESK, Window, Windows
 from tests.fix_console import TOKEN, WHO, Consoles
 from tests.fix_console_scene import LONG, Scene, narrow
 from tests.fix_lane import Hold, MakeLane, MakeProcess
@@ -180,19 +180,26 @@ def test_a_running_lane(
 
 
 def test_a_kill_under_load_is_seen(
-    lane_process: MakeProcess, lane: MakeLane, target: Target, topic: Topic, consoles: Consoles, windows: Windows
+    lane_process: MakeProcess,
+    lane: MakeLane,
+    target: Target,
+    topic: Topic,
+    consoles: Consoles,
+    windows: Windows,
+    tmp_path: Path,
 ) -> None:
     """SIGKILL of everything of the lane: the open page says so, and what to type; then that it runs again."""
     target.create(*TABLES)
     made, shop, done = lane("two-phase"), Shop(seed=3), threading.Event()
-    client = consoles(made.config_file)
+    first = lane_process(made)
+    client = consoles(made.config_file, logs=[first.log_file])
 
     def load() -> None:
         while not done.wait(0.2):
             topic.send(shop.messages(20))
 
     sending = threading.Thread(target=load)
-    first = lane_process(made).start()
+    first.start()
     try:
         with windows(client) as window:
             sending.start()
@@ -207,11 +214,20 @@ def test_a_kill_under_load_is_seen(
                 main_text(page, "failed")
                 main_text(page, "ended without a word (killed?)")
                 main_text(page, "surelane run")
-                lane_process(made).start().until_running()
+                again = lane_process(made)
+                again.log_file = first.log_file
+                again.start().until(lambda: len(again.events("start")) == 2, why="the second start")
                 expect(page.locator(".figure .badge").first).to_have_text("running", timeout=LIVE_MS)
             generations = window.open(f"/lanes/{made.name}/epochs")
             main_text(generations, "generation 2 began")
+            expect(page.locator("svg.bar").first).to_be_visible()
             clean(window)
+        for dark, look in ((False, "light"), (True, "dark")):
+            with windows(client, dark=dark) as window:
+                for name in ("now", "epochs"):
+                    window.open(f"/lanes/{made.name}/{name}")
+                    window.until_live()
+                    picture(window, f"console-{name}-{look}", tmp_path)
     finally:
         done.set()
         sending.join()
@@ -225,7 +241,7 @@ def test_restore_and_replay(lost: MakeLost, consoles: Consoles, windows: Windows
     with windows(client) as window:
         page = window.open(address)
         main_text(page, made.name)
-        main_text(page, "until ")
+        main_text(page, "without limit of time")
         page.get_by_role("link", name=made.name).click()
         for text in ("leads there", "Kafka has everything from there on", "No recovery from it was begun"):
             main_text(page, text)
@@ -342,29 +358,53 @@ def addresses(scene: Scene) -> dict[str, str]:
     return found
 
 
-def test_accessibility_and_pictures(scene: Scene, consoles: Consoles, windows: Windows, tmp_path: Path) -> None:
+def looks(config: pytest.Config) -> list[tuple[bool, bool]]:
+    """Dark or light, phone or wide; an ordinary run takes two of the four."""
+    whole = bool(config.getoption("--full-matrix", default=False))
+    return [(False, False), (True, True), *([(True, False), (False, True)] if whole else [])]
+
+
+def test_accessibility(scene: Scene, consoles: Consoles, windows: Windows, request: pytest.FixtureRequest) -> None:
     """Axe finds nothing on any screen, light and dark, wide and on a phone; no page is wider than the phone."""
     client = consoles(allow_actions=True)
-    folder = Path(os.environ.get("SURELANE_PICTURES", tmp_path))
     found: list[tuple[str, Any]] = []
-    for dark in (False, True):
-        for phone in (False, True):
-            with windows(client, dark=dark, phone=phone) as window:
-                window.open("/login")
-                found.append(("login", window.violations()))
-                window.log_in()
-                for name, path in {"lanes": "/", **addresses(scene)}.items():
-                    window.open(path)
-                    found.append((name, window.violations()))
-                    if phone:
-                        wide = window.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-                        assert wide <= 0, f"{name} is {wide} px wider than a phone"
-                    elif name in PICTURES:
-                        picture = folder / f"console-{name}-{'dark' if dark else 'light'}.png"
-                        window.page.screenshot(path=picture)
-                        assert struct.unpack(">II", picture.read_bytes()[16:24]) == (1280, 900)
-                clean(window)
+    for dark, phone in looks(request.config):
+        with windows(client, dark=dark, phone=phone) as window:
+            window.open("/login")
+            found.append(("login", window.violations()))
+            window.log_in()
+            for name, path in {"lanes": "/", **addresses(scene)}.items():
+                window.open(path)
+                found.append((name, window.violations()))
+                if phone:
+                    wide = window.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+                    assert wide <= 0, f"{name} is {wide} px wider than a phone"
+            clean(window)
     assert [one for one in found if one[1]] == []
+
+
+def picture(window: Window, name: str, folder: Path) -> None:
+    """Of the window as it is; the test's own folder is shown as /srv."""
+    shown = """folder => {
+        const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+        while (walker.nextNode()) walker.currentNode.data = walker.currentNode.data.replaceAll(folder, "/srv");
+    }"""
+    window.page.evaluate(shown, str(folder))
+    made = Path(os.environ.get("SURELANE_PICTURES", folder)) / f"{name}.png"
+    window.page.screenshot(path=made)
+    assert struct.unpack(">II", made.read_bytes()[16:24]) == (DESK["width"], DESK["height"])
+
+
+def test_pictures_of_a_lane_that_is_down(scene: Scene, consoles: Consoles, windows: Windows) -> None:
+    """For the documents; SURELANE_PICTURES names the folder that keeps them."""
+    client = consoles(allow_actions=True)
+    for dark, look in ((False, "light"), (True, "dark")):
+        with windows(client, dark=dark) as window:
+            window.log_in()
+            for name in ("transaction", "entry"):
+                window.open(addresses(scene)[name])
+                window.until_live()
+                picture(window, f"console-{name}-{look}", scene.doubt.folder)
 
 
 def test_the_pictures_of_the_documents_are_there() -> None:
@@ -385,7 +425,7 @@ def test_by_keyboard_alone(scene: Scene, consoles: Consoles, windows: Windows) -
         page.keyboard.press("Tab")
         page.keyboard.type(TOKEN)
         page.keyboard.press("Enter")
-        page.wait_for_url("**/lanes/orders/quarantine")
+        page.wait_for_url(client.origin + "/lanes/orders/quarantine")
         page.keyboard.press("/")
         assert page.evaluate("document.activeElement.id") == "state"
         page.locator(f"#entry-{first}").focus()
