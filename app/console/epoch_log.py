@@ -40,6 +40,8 @@ class EpochEvents:
 
     #: step -> milliseconds, in the order of the steps
     steps: dict[tuple[int, int], dict[str, float]] = field(default_factory=dict)
+    #: when the epoch became visible: its line is written then
+    visible_at: dict[tuple[int, int], str] = field(default_factory=dict)
     #: the oldest first
     others: list[dict[str, Any]] = field(default_factory=list)
 
@@ -66,6 +68,7 @@ class EpochLog:
                 if parsed.get("event") == _STEP:
                     key = (int(parsed.get("generation", 0)), int(parsed.get("epoch", -1)))
                     if key in wanted and isinstance(parsed.get("ms"), dict):
+                        found.visible_at[key] = str(parsed.get("timestamp", ""))
                         found.steps[key] = {str(name): float(ms) for name, ms in parsed["ms"].items()}
                 elif parsed.get("event") in SHOWN:
                     found.others.append(_event(parsed))

@@ -6,9 +6,11 @@ All viewers of one address share one feed. It reads while there is a viewer, and
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 #: streams that the console serves at one time; each is an open connection
 MAX_VIEWERS = 100
@@ -91,6 +93,22 @@ class Feeds:
         feed = Feed(render, seconds)
         found = self._feeds[address] = (feed, asyncio.create_task(feed.run()))
         return found
+
+
+class EventStream(StreamingResponse):
+    """A stream that leaves its feed when its viewer goes, however that is."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, content: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
+        """`stack`: ends the viewing."""
+        super().__init__(content, headers={"x-accel-buffering": "no"})
+        self._stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            with suppress(asyncio.CancelledError):
+                await super().__call__(scope, receive, send)
 
 
 def event(content: str) -> bytes:

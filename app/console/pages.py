@@ -21,6 +21,18 @@ from app.console.served_lanes import ServedLane
 
 #: width of a bar of steps, in SVG's units
 BAR_UNITS = 1_000
+_MINUTE = 60
+#: steps of an epoch, as the lane's log names them
+STEPS_DO = {
+    "settle": "COMMIT of the epoch before",
+    "stage": "read, decode and copy, by stage processes",
+    "decode": "read and decode, by the driver",
+    "prepare": "plans of the tables",
+    "apply": "merge",
+    "identify": "identity of the topic and of the last messages",
+    "pre-commit": "PREPARE TRANSACTION; COMMIT in the one-phase modes",
+}
+_NUMBERS = {name: number for number, name in enumerate(STEPS_DO)}
 #: most characters of a key or an error in a list
 MAX_CELL_CHARACTERS = 80
 _PATH_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
@@ -49,6 +61,7 @@ class Pages:
             "lanes_text": lanes_text,
             "pause_text": pause_text,
             "number": _number,
+            "duration": _duration,
             "segment": partial(quote, safe=""),
             "as_json": json.dumps,
             "cell": _cell,
@@ -60,6 +73,7 @@ class Pages:
             "urlencode": urlencode,
             "max_lines": MAX_LINES,
             "page_path": page_path,
+            "steps_do": STEPS_DO,
         }
         self._environment.globals["parts"] = self._environment.get_template("parts.html").module
 
@@ -77,9 +91,10 @@ def bars(steps: Mapping[str, float]) -> list[dict[str, Any]]:
     total = sum(steps.values()) or 1.0
     found: list[dict[str, Any]] = []
     at = 0.0
-    for number, (name, ms) in enumerate(steps.items()):
+    for name, ms in steps.items():
+        number = _NUMBERS.get(name, len(_NUMBERS))
         width = ms / total * BAR_UNITS
-        found.append({"name": name, "ms": ms, "x": round(at, 1), "width": round(width, 1), "number": number % 8})
+        found.append({"name": name, "ms": ms, "x": round(at, 1), "width": round(width, 1), "number": number})
         at += width
     return found
 
@@ -101,6 +116,11 @@ def _number(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def _duration(seconds: float) -> str:
+    """With a decimal while it is short."""
+    return f"{seconds:,.1f} s" if seconds < _MINUTE else age(seconds)
 
 
 def _finalized(value: Any) -> Any:

@@ -185,6 +185,7 @@ def epoch(lane: ServedLane, asked: Parameters) -> Document:
         **_epoch(row),
         "steps": read.steps.get((key.generation, key.epoch)),
         "steps_from": events.where,
+        "visible_at": read.visible_at.get((key.generation, key.epoch)),
         "last_message": row.last_message,
         "read": row.read_position,
         "generation_row": _generation(generations[0]) if generations else None,

@@ -159,6 +159,7 @@ SCREENS = (
             "freshness_seconds": "from the newest commit at the source to that",
             "steps": "milliseconds of each step; null: no log has them",
             "steps_from": "the logs that were read",
+            "visible_at": "when its COMMIT was done; null: no log has it",
             "last_message": "identity of the last message of each partition",
             "generation_row": "process, host, since when",
             "checkpoint": "when it was planned and decided, where the checkpoint is on this machine",

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import urlencode
 
 import structlog
 from starlette.applications import Starlette
@@ -19,17 +19,16 @@ from starlette.responses import (
     PlainTextResponse,
     RedirectResponse,
     Response,
-    StreamingResponse,
 )
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from app.cli.operator_access import quarantine
 from app.cli.rendering import Document, printable
 from app.config.redaction import Redaction
 from app.console import actions, readings
-from app.console.feeds import Feeds, TooManyViewers
+from app.console.feeds import EventStream, Feeds, TooManyViewers
 from app.console.gate import Gate, cookie_of, forgotten_cookie, session_of
 from app.console.logins import MAX_NAME_CHARACTERS, LoginRules, Logins, Session, is_own_form, is_own_origin
 from app.console.open_api import open_api
@@ -37,13 +36,12 @@ from app.console.pages import Pages
 from app.console.parameters import AddressInvalid, NoSuchThing, Parameters
 from app.console.screens import SCREENS, Screen
 from app.console.served_lanes import ServedLane, ServedLanes
+from app.console.web_requests import asked_by, own_path, read_form
 from app.errors import Refused, SurelaneError, Unreachable
 from app.installation import version
 
 log = structlog.get_logger()
 
-#: bytes of a form
-MAX_FORM_BYTES = 64 << 10
 #: seconds between two looks for connections that no page uses
 HOUSEKEEPING_SECONDS = 10.0
 #: seconds after which a wrong token is answered; one at a time
@@ -135,14 +133,14 @@ class Console:
 
     def _page_of(self, screen: Screen) -> Callable[[Request], Any]:
         async def page(request: Request) -> Response:
-            lane, asked = self._lane(request), _asked(request)
+            lane, asked = self._lane(request), asked_by(request)
             return await run_in_threadpool(self._page, request.scope, screen, lane, asked)
 
         return page
 
     def _json_of(self, screen: Screen) -> Callable[[Request], Any]:
         async def read(request: Request) -> Response:
-            lane, asked = self._lane(request), _asked(request)
+            lane, asked = self._lane(request), asked_by(request)
             try:
                 return JSONResponse(await run_in_threadpool(screen.reading, lane, asked))
             except SurelaneError as error:
@@ -152,7 +150,7 @@ class Console:
 
     def _live_of(self, screen: Screen) -> Callable[[Request], Any]:
         async def live(request: Request) -> Response:
-            lane, asked = self._lane(request), _asked(request)
+            lane, asked = self._lane(request), asked_by(request)
 
             def render() -> str:
                 return self._live(screen, lane, asked)
@@ -165,6 +163,41 @@ class Console:
         def rendered() -> str:
             try:
                 return render()
+            except Exception:  # a stream goes on; the page says that something is wrong
+                log.exception("a page could not be read", page=address)
+                return self._gone("an unforeseen error: see the console's log")
+
+        stack = AsyncExitStack()
+        try:
+            feed = await stack.enter_async_context(self._feeds.viewing(address, rendered, seconds))
+        except TooManyViewers:
+            return PlainTextResponse("too many pages are open: close one\n", 503)
+        return EventStream(feed.stream(), stack)
+
+    def _page(
+        self, scope: Scope, screen: Screen, lane: ServedLane, asked: Parameters, status: int = 200, **more: Any
+    ) -> Response:
+        """The page with what can be read, or with why not."""
+        values = self._values(scope, screen, lane, asked) | more
+        try:
+            document = screen.first(lane, asked)
+            return HTMLResponse(self._pages.page(screen.template, values | {"document": document}), status)
+        except SurelaneError as error:
+            away = 503 if isinstance(error, Unreachable) else 409
+            return HTMLResponse(self._pages.page("away.html", values | {"error": error}), away)
+
+    def _live(self, screen: Screen, lane: ServedLane, asked: Parameters) -> str:
+        values = self._values({}, screen, lane, asked)
+        try:
+            return self._pages.live(screen.template, values | {"document": screen.next(lane, asked)})
+        except SurelaneError as error:
+            return self._pages.live("away.html", values | {"error": error})
+        except NoSuchThing as error:
+            return self._gone(str(error))
+
+    def _gone(self, message: str) -> str:
+        """In place of what a page showed."""
+        return self._pages.live("gone.html", {"live_message": message})
 
     def _values(
         self, scope: Scope, screen: Screen | None, lane: ServedLane | None, asked: Parameters
@@ -194,7 +227,7 @@ class Console:
     # --- all lanes ---------------------------------------------------------------------------------------------------
 
     async def _overview(self, request: Request) -> Response:
-        values = self._values(request.scope, None, None, _asked(request))
+        values = self._values(request.scope, None, None, asked_by(request))
         document = await run_in_threadpool(self._read_lanes)
         return HTMLResponse(self._pages.page("overview.html", values | {"document": document}))
 
@@ -220,12 +253,12 @@ class Console:
     # --- login -------------------------------------------------------------------------------------------------------
 
     async def _login(self, request: Request) -> Response:
-        onward = _own_path(request.query_params.get("next", "/"))
-        values = self._values(request.scope, None, None, _asked(request)) | {"onward": onward}
+        onward = own_path(request.query_params.get("next", "/"))
+        values = self._values(request.scope, None, None, asked_by(request)) | {"onward": onward}
         by_token = self._options.login.token is not None
         if request.method == "GET":
             return HTMLResponse(self._pages.page("login.html", values | {"by_token": by_token}))
-        form = await _form(request)
+        form = await read_form(request)
         who = form.get("who", "").strip()[:MAX_NAME_CHARACTERS]
         fits = is_own_origin(request) and bool(who) and printable(who) == who
         async with self._wrong_token:
@@ -255,14 +288,14 @@ class Console:
             raise _Forbidden("a login is needed")
         if not is_own_origin(request):
             raise _Forbidden("the request does not come from a page of this console")
-        form = await _form(request)
+        form = await read_form(request)
         if not is_own_form(session, form.get("csrf", "")):
             raise _Forbidden("the form is not of this session: open the page again")
         return session, form
 
     async def _answer(self, request: Request) -> Response:
         session, form = await self._ordered(request)
-        lane, asked = self._lane(request), _asked(request)
+        lane, asked = self._lane(request), asked_by(request)
         gid = asked.text("gid") or ""
 
         def act() -> str:
@@ -273,7 +306,7 @@ class Console:
 
     async def _change_entry(self, request: Request) -> Response:
         session, form = await self._ordered(request)
-        lane, asked = self._lane(request), _asked(request)
+        lane, asked = self._lane(request), asked_by(request)
 
         def act() -> str:
             given = actions.order(session.who, form.get("reason", ""), forced="force" in form)
@@ -284,7 +317,7 @@ class Console:
 
     async def _change_entries(self, request: Request) -> Response:
         session, form = await self._ordered(request)
-        lane, asked = self._lane(request), _asked(request)
+        lane, asked = self._lane(request), asked_by(request)
         count = form.get("count", "")
 
         def act() -> str:
@@ -345,23 +378,8 @@ class Console:
     def _error(self, request: Request, status: int, message: str) -> Response:
         if request.url.path.startswith("/api/"):
             return JSONResponse({"error": message}, status)
-        values = self._values(request.scope, None, None, _asked(request))
+        values = self._values(request.scope, None, None, asked_by(request))
         return HTMLResponse(self._pages.page("gone.html", values | {"message": message}), status)
-
-
-class _EventStream(StreamingResponse):
-    """A stream that leaves its feed when its viewer goes, however that is."""
-
-    media_type = "text/event-stream"
-
-    def __init__(self, content: AsyncIterator[bytes], stack: AsyncExitStack) -> None:
-        super().__init__(content, headers={"x-accel-buffering": "no"})
-        self._stack = stack
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._stack:
-            with suppress(asyncio.CancelledError):
-                await super().__call__(scope, receive, send)
 
 
 def _summary(lane: ServedLane) -> Document:
@@ -388,34 +406,9 @@ def _raw_part(lane: ServedLane, number: int, part: str) -> Response:
     return Response(data, media_type="application/octet-stream", headers=headers)
 
 
-def _asked(request: Request) -> Parameters:
-    path = {name: str(value) for name, value in request.path_params.items() if name != "lane"}
-    return Parameters(path, request.query_params.multi_items())
-
-
 def _json_error(error: SurelaneError) -> Response:
     status = 503 if isinstance(error, Unreachable) else 409
     return JSONResponse({"error": error.message, "hint": error.hint}, status)
-
-
-async def _form(request: Request) -> dict[str, str]:
-    """Fields of a form; raises AddressInvalid for one that is too large or of another kind."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip()
-    if kind != "application/x-www-form-urlencoded":
-        raise AddressInvalid("a form is sent as application/x-www-form-urlencoded: nothing was done")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM_BYTES:
-            raise AddressInvalid(f"a form has {MAX_FORM_BYTES} bytes at most: nothing was done")
-    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))
-
-
-def _own_path(text: str) -> str:
-    """A path of this server; else its first page."""
-    parts = urlsplit(text)
-    is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and not parts.netloc and not parts.scheme
-    return text if is_own and text.isprintable() else "/"
 
 
 async def _healthz(_: Request) -> Response:

@@ -20,10 +20,15 @@ import yaml
 
 from app.console.logins import LoginRules
 from app.errors import ExitStatus
+from tests.fix_bare_lane import MakeBareLane
 from tests.fix_console import ROOT, TOKEN, WHO, Answer, Client, Consoles
 from tests.fix_console_scene import Scene
+from tests.fix_doubt import EPOCH, counted
 from tests.fix_snapshot import Snapshotting
+from tests.fix_target import Target
 from tests.waiting import eventually
+from tests.workload import COUNTER
+from tools.devstack import Kafka
 from tools.devstack.ports import LOOPBACK
 
 REASON = "ticket 17"
@@ -485,3 +490,41 @@ def started(*words: str, path: Path | None = None) -> "subprocess.CompletedProce
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, "-m", "app.cli", "console", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+
+
+def test_lanes_of_partitions(target: Target, bare_lane: MakeBareLane, consoles: Consoles, kafka: Kafka) -> None:
+    """With `order: partition` each has its epochs; the configuration's lane has all of them."""
+    target.create(COUNTER)
+    for partition in (0, 1):
+        bare_lane(name=f"orders.{partition}").apply(counted(partition * EPOCH))
+    file = consoles.folder / "surelane.yaml"
+    source = {"bootstrap_servers": kafka.bootstrap, "topics": ["none-of-this-name"], "order": "partition"}
+    file.write_text(yaml.safe_dump({"lane": "orders", "source": source, "target": target.section}))
+    client = consoles(file)
+    now = client.get("/api/lanes/orders/now").json
+    assert [one["lane"] for one in now["lanes"]] == ["orders.0", "orders.1"]
+    assert now["lag_trouble"]
+    found = client.get("/api/lanes/orders/epochs?of=orders.1").json
+    assert (found["lane"], found["lanes"], found["total"]) == ("orders.1", ["orders.0", "orders.1"], 1)
+    for page in ("now", "epochs?of=orders.1", "epochs/1.0?of=orders.1", "quarantine", "guard", "in-doubt"):
+        assert client.get(f"/lanes/orders/{page}").status == 200, page
+
+
+def test_a_query_is_shown_as_a_lane_of_its_own(scene: Scene, consoles: Consoles) -> None:
+    """Before it ever ran; a release is refused, as the verb refuses it."""
+    file = scene.doubt.folder / "surelane.yaml"
+    query = {
+        "changes": ["public.counter"],
+        "sql": "select after.id as id from changes_of_counter",
+        "table": "public.seen",
+    }
+    file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"queries": {"seen": query}}))
+    client = consoles(allow_actions=True)
+    client.log_in()
+    assert [one["lane"] for one in client.get("/api/lanes").json["lanes"]] == ["orders", "orders.seen"]
+    (shown,) = client.get("/api/lanes/orders/queries").json["queries"]
+    assert (shown["query"], shown["runs"], shown["rows"], shown["into"]) == ("seen", False, None, "public.seen")
+    assert "changes_of_counter" in client.get("/lanes/orders.seen/queries").text
+    scene.target.execute("update surelane.quarantine set lane = 'orders.seen'")
+    refused = client.act(f"/lanes/orders.seen/quarantine/{scene.ids()[0]}", do="release", reason=REASON)
+    assert (refused.status, "does not take a message up again" in refused.text) == (409, True)

@@ -5,6 +5,7 @@ import json
 import os
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -196,6 +197,7 @@ def test_a_kill_under_load_is_seen(
 
     def load() -> None:
         while not done.wait(0.2):
+            shop.debezium.ts_ms = int(time.time() * 1000)
             topic.send(shop.messages(20))
 
     sending = threading.Thread(target=load)

@@ -175,3 +175,4 @@ def test_steps_and_events_of_a_log(tmp_path: Path) -> None:
     assert [one["event"] for one in found.others] == ["worker died"]
     assert "password=***" in found.others[0]["details"]
     assert [(one["x"], one["width"]) for one in bars(found.steps[3, 7])] == [(0, 250), (250, 750)]
+    assert list(found.visible_at) == [(3, 7)]
