@@ -3,6 +3,8 @@
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -176,3 +178,10 @@ def test_steps_and_events_of_a_log(tmp_path: Path) -> None:
     assert "password=***" in found.others[0]["details"]
     assert [(one["x"], one["width"]) for one in bars(found.steps[3, 7])] == [(0, 250), (250, 750)]
     assert list(found.visible_at) == [(3, 7)]
+
+
+def test_a_lane_does_not_load_the_console() -> None:
+    """Neither its modules nor its libraries."""
+    code = "import sys, app.cli.main, app.cli.run; print(*sorted(name for name in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in loaded if name.startswith(("app.console", "starlette", "uvicorn", "jinja2"))] == []
