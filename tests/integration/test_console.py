@@ -30,6 +30,7 @@ from tests.waiting import eventually
 from tests.workload import COUNTER
 from tools.devstack import Kafka
 from tools.devstack.ports import LOOPBACK
+from tools.devstack.roles import READER
 
 REASON = "ticket 17"
 LIST_SECONDS = 0.2
@@ -508,6 +509,31 @@ def test_lanes_of_partitions(target: Target, bare_lane: MakeBareLane, consoles: 
     assert (found["lane"], found["lanes"], found["total"]) == ("orders.1", ["orders.0", "orders.1"], 1)
     for page in ("now", "epochs?of=orders.1", "epochs/1.0?of=orders.1", "quarantine", "guard", "in-doubt"):
         assert client.get(f"/lanes/orders/{page}").status == 200, page
+
+
+def test_a_reader_is_enough_to_look(scene: Scene, consoles: Consoles) -> None:
+    """A login that may not write, without the owner's role."""
+    file = scene.doubt.folder / "surelane.yaml"
+    raw = yaml.safe_load(file.read_text())
+    file.write_text(yaml.safe_dump(raw | {"target": {"url": scene.target.url_as(READER)}}))
+    client, first = consoles(allow_actions=True), scene.ids()[0]
+    gid = urlencode({"gid": scene.gid})
+    pages = (
+        "now",
+        "epochs",
+        "epochs/1.1",
+        "in-doubt",
+        f"in-doubt/transaction?{gid}",
+        "quarantine",
+        f"quarantine/{first}",
+    )
+    client.log_in()
+    for page in (*pages, "in-doubt", "guard", "recovery", "verify", "queries", "configuration"):
+        assert client.get(f"/api/lanes/orders/{page}", Authorization=f"Bearer {TOKEN}").status == 200, page
+    before = scene.left()
+    refused = client.act(f"/lanes/orders/quarantine/{first}", do="discard", reason=REASON)
+    assert refused.status in (409, 503), refused.text
+    assert scene.left() == before
 
 
 def test_a_query_is_shown_as_a_lane_of_its_own(scene: Scene, consoles: Consoles) -> None:

@@ -223,6 +223,7 @@ def test_a_kill_under_load_is_seen(
             generations = window.open(f"/lanes/{made.name}/epochs")
             main_text(generations, "generation 2 began")
             expect(page.locator("svg.bar").first).to_be_visible()
+            assert window.violations() == []
             clean(window)
         for dark, look in ((False, "light"), (True, "dark")):
             with windows(client, dark=dark) as window:
@@ -255,6 +256,7 @@ def test_restore_and_replay(lost: MakeLost, consoles: Consoles, windows: Windows
             _, output = running.communicate(timeout=300)
             assert running.returncode == 0, output.decode()
             main_text(page, ": finished")
+        assert window.violations() == []
         rows = page.locator("main table tbody tr")
         assert [rows.nth(n).locator(".badge").inner_text() for n in range(rows.count())] == ["done"] * 6
         made.lane.start()
