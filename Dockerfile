@@ -15,12 +15,17 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
 WORKDIR /opt/surelane
 # Amazon's libraries: IAM logins (MSK's with its jar) and RDS snapshots. 0 leaves them out.
 ARG INCLUDE_AWS=1
-COPY requirements.lock requirements-aws.lock requirements-image.lock ./
+# What `surelane console` needs, and no lane does. 0 leaves it out.
+ARG INCLUDE_CONSOLE=1
+COPY requirements.lock requirements-aws.lock requirements-console.lock requirements-image.lock ./
 # PySpark comes as source: it is built with the setuptools of the lock file, not with whatever is newest that day.
 RUN python3 -m venv venv \
     && venv/bin/pip install --quiet --no-compile --require-hashes -r requirements-image.lock \
     && venv/bin/pip install --quiet --no-compile --require-hashes --no-build-isolation --use-pep517 -r requirements.lock \
-    && if [ "${INCLUDE_AWS}" = 1 ]; then venv/bin/pip install --quiet --no-compile --require-hashes -r requirements-aws.lock; fi
+    && if [ "${INCLUDE_AWS}" = 1 ]; then venv/bin/pip install --quiet --no-compile --require-hashes -r requirements-aws.lock; fi \
+    && if [ "${INCLUDE_CONSOLE}" = 1 ]; then \
+        venv/bin/pip install --quiet --no-compile --require-hashes -r requirements-console.lock; \
+    fi
 # Sets of jars, each with its jars-<set>.lock. More of them: JAR_SETS="spark ...".
 ARG JAR_SETS="spark"
 COPY jars-*.lock requirements-java.lock ./

@@ -38,7 +38,7 @@ NAVIGATION = {
             "docs/VERDICTS",
         ],
         "Run": [
-            *("docs/OPERATIONS", "ops/runbooks/README", "docs/METRICS"),
+            *("docs/OPERATIONS", "ops/runbooks/README", "docs/CONSOLE", "docs/METRICS"),
             *("docs/DEPLOY", "docs/SECURITY", "ops/aws/README"),
         ],
         "Understand": [

@@ -46,6 +46,9 @@ pytest_plugins = [
     "tests.fix_bench",
     "tests.fix_container",
     "tests.fix_compose",
+    "tests.fix_console",
+    "tests.fix_browser",
+    "tests.fix_console_scene",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Programs of Prometheus, and PgBouncer, for the tests: the machine's own, else out of Debian's or Ubuntu's packages.
+"""Programs of Prometheus, PgBouncer, and Chromium, for the tests: the machine's own, else out of Debian's packages.
 
 No package index has them, so apt-get fetches the packages, which it checks by the distribution's signatures. They are
 unpacked into the cache, not installed: no root is needed, nothing of the machine changes, and no service is started.
@@ -87,6 +87,41 @@ def libraries(folder: Path) -> Path:
     return folder.with_name("lib")
 
 
+def tree(package: str, *others: str) -> Path:
+    """A folder with a package and all that it depends on and the machine lacks, unpacked; the test is skipped, and says
+    why, where that cannot be had."""
+    folder, output = cache_dir() / "debian" / package, ""
+    if not folder.is_dir():
+        with locked(cache_dir() / f".debian-{package}.lock"):
+            output = _fetch_tree(folder, package, *others) if not folder.is_dir() else ""
+    if not folder.is_dir():
+        pytest.skip(f"{package} could not be fetched: {output}")
+    return folder
+
+
+def _fetch_tree(folder: Path, *packages: str) -> str:
+    """Gives why it was not had."""
+    if not shutil.which("apt-get") or not shutil.which("dpkg-deb"):
+        return "this machine has no apt-get"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    output = ""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".part-") as scratch:
+        place = Path(scratch)
+        for own_lists in (False, True):
+            options = _options(place, own_lists=own_lists)
+            output = _run(["apt-get", *options, "update"], place) if own_lists else ""
+            wanted = ["apt-get", *options, "--simulate", "--no-install-recommends", "install", *packages]
+            lines = _printed(wanted, place).splitlines()
+            missing = [line.split()[1] for line in lines if line.startswith("Inst ")]
+            if missing and not (output := _run(["apt-get", *options, "download", *missing], place)):
+                for archive in place.glob("*.deb"):
+                    output = _run(["dpkg-deb", "--extract", str(archive), str(place / "whole")], place) or output
+                if not output:
+                    (place / "whole").rename(folder)
+                    return ""
+    return output.splitlines()[-1] if output else "apt-get does not know it"
+
+
 def _options(scratch: Path, *, own_lists: bool) -> list[str]:
     """The machine's lists of packages may be missing or old, and only root may renew them."""
     for sub in ("lists/partial", "archives/partial"):
@@ -99,9 +134,21 @@ def _options(scratch: Path, *, own_lists: bool) -> list[str]:
 
 def _run(command: list[str], folder: Path) -> str:
     """What it says on stderr; a failure is seen by what is not there afterwards."""
+    done = _ended(command, folder)
+    return done.stderr.strip() if done is not None else f"{command[0]} took longer than {APT_TIMEOUT_SECONDS} s"
+
+
+def _printed(command: list[str], folder: Path) -> str:
+    """Its output; empty for a failure."""
+    done = _ended(command, folder)
+    return done.stdout if done is not None and done.returncode == 0 else ""
+
+
+def _ended(command: list[str], folder: Path) -> "subprocess.CompletedProcess[str] | None":
+    """None: it took too long."""
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        done = subprocess.run(
+        return subprocess.run(
             command,
             cwd=folder,
             env=environment,
@@ -112,5 +159,4 @@ def _run(command: list[str], folder: Path) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return f"{command[0]} took longer than {APT_TIMEOUT_SECONDS} s"
-    return done.stderr.strip()
+        return None

@@ -26,7 +26,7 @@ from tools.devstack.ports import remembered_port
 #: for want of an image, and of a program to put in its place, Grafana is not started
 STARTED = (
     *("source", "target", "kafka", "connect", "tables", "migrate", "capture", "surelane", "load"),
-    *("prometheus", "alertmanager"),
+    *("console", "prometheus", "alertmanager"),
 )
 PROFILES = ("--profile", "chaos", "--profile", "spark")
 #: seconds for one call: the first one waits for health checks and one-shots
@@ -53,7 +53,7 @@ class Compose:
     """The stack under a project name of its own, on free ports."""
 
     def __init__(self, folder: Path, image: str) -> None:
-        ports = ("METRICS", "SOURCE", "TARGET", "PROMETHEUS", "ALERTMANAGER", "GRAFANA")
+        ports = ("METRICS", "SOURCE", "TARGET", "PROMETHEUS", "ALERTMANAGER", "GRAFANA", "CONSOLE")
         self.ports = {name: remembered_port(folder / name) for name in ports}
         self.values = example() | {f"{name}_PORT": str(port) for name, port in self.ports.items()}
         self.values |= {"SURELANE_IMAGE": image, "STAND_IN": str(_stand_ins(folder / "stand-in"))}

@@ -1,12 +1,9 @@
 """`surelane indoubt`: prepared transactions, the evidence on them, and answers by hand."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from sqlalchemy import Connection
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json, Query, settings_of
@@ -20,15 +17,12 @@ from app.cli.indoubt_view import (
     list_text,
     transaction_document,
 )
+from app.cli.operator_access import in_doubt
 from app.cli.rendering import show
 from app.config.settings import Settings
-from app.db.engine import make_engine
-from app.db.sqlstate import translated
 from app.errors import Refused
 from app.poison.storable_text import storable
 from app.recover.answering import Answering
-from app.recover.in_doubt_evidence import source_of
-from app.recover.in_doubt_overview import Observer
 from app.recover.verdict import OperatorAnswer
 
 app = typer.Typer(
@@ -63,7 +57,7 @@ def list_transactions(
 ) -> None:
     """Show every prepared transaction of the database, the oldest first, with the verdict on each."""
     settings = settings_of(config, query)
-    with _opened(settings, checkpoint) as (connection, observer):
+    with in_doubt(settings, checkpoint) as (connection, observer):
         found = observer.overview(connection)
     show(list_document(settings.lane, found, settings.guard.redact), list_text, as_json=json_)
 
@@ -77,7 +71,7 @@ def explain(
 ) -> None:
     """Show one with the evidence, the verdict and why, its locks, and the sessions it blocks."""
     settings = settings_of(config, query)
-    with _opened(settings, checkpoint) as (connection, observer):
+    with in_doubt(settings, checkpoint) as (connection, observer):
         found = observer.find(connection, gid)
         if found is None:
             fate = observer.fate(connection, gid)
@@ -141,7 +135,7 @@ def answers(
     Those of all lanes of the database. What a lane's own start answers is in its log.
     """
     settings = settings_of(config, query)
-    with _opened(settings, None) as (connection, observer):
+    with in_doubt(settings) as (connection, observer):
         found, total = observer.answers.past(connection, gid, limit)
     show(answers_document(settings.lane, found, total), answers_text, as_json=json_)
 
@@ -160,20 +154,7 @@ def _answer(
     if force and reason is None:
         raise typer.BadParameter('say why: --force needs --reason "..."')
     caller = who()
-    with _opened(settings, checkpoint) as (connection, observer):
+    with in_doubt(settings, checkpoint) as (connection, observer):
         answering = Answering(observer, os_user=caller.user, host=caller.host)
         done = answering.give(connection, gid, answer, reason=reason, force=force)
     show(given_document(done), given_text, as_json=json_)
-
-
-@contextmanager
-def _opened(settings: Settings, copy: Path | None) -> Iterator[tuple[Connection, Observer]]:
-    """A connection to the target in autocommit mode, and an observer."""
-    target = settings.target
-    several = settings.source.is_by_partition
-    observer = Observer(target.db_schema, settings.lane, source_of(settings.checkpoint, copy), several=several)
-    engine = make_engine(target.url, target.owner_role, "surelane indoubt").execution_options(
-        isolation_level="AUTOCOMMIT"
-    )
-    with translated("prepared transactions"), engine.connect() as connection:
-        yield connection, observer

@@ -94,17 +94,31 @@ class Report:
     #: why the lag is not known
     trouble: SurelaneError | None
 
+    def lagging(self, messages: int | None, seconds: float | None) -> "Report":
+        return replace(self, status=replace(self.status, lag_messages=messages, lag_seconds=seconds), trouble=None)
 
-def read_report(settings: Settings, engine: Engine, broker: Broker) -> Report:
-    """Read the status of the lane of `settings`; only the target has to be reachable."""
+    def without_lag(self, trouble: SurelaneError) -> "Report":
+        return replace(self, trouble=trouble)
+
+
+def read_report(settings: Settings, engine: Engine, broker: Broker | None) -> Report:
+    """Read the status of the lane of `settings`; only the target has to be reachable. `broker`: None reads no lag."""
     with translated("reading the ledger"), engine.connect() as connection:
         lanes = [_read(connection, settings, name) for name in _names(connection, settings)]
     status = lanes[0] if settings.source.order is Order.TOTAL else _together(settings.lane, lanes)
     several = () if settings.source.order is Order.TOTAL else tuple(lanes)
+    report = Report(status=status, lanes=several, trouble=None)
+    return report if broker is None else with_lag(report, settings, broker)
+
+
+def with_lag(report: Report, settings: Settings, broker: Broker) -> Report:
+    """Measure the lag of the report's position."""
+    position = report.status.position
     try:
-        return Report(status=_with_lag(status, settings, broker), lanes=several, trouble=None)
+        lag = measure(broker, position or broker.start_offsets(settings.source.start))
+        return report.lagging(lag.messages, lag.seconds)
     except SurelaneError as trouble:
-        return Report(status=status, lanes=several, trouble=trouble)
+        return report.without_lag(trouble)
 
 
 def _names(connection: Connection, settings: Settings) -> list[str]:
@@ -202,9 +216,3 @@ def _stages_together(stages: list[StageStatus]) -> StageStatus | None:
 
 def _highest(numbers: Iterable[int | None]) -> int | None:
     return max((number for number in numbers if number is not None), default=None)
-
-
-def _with_lag(status: LaneStatus, settings: Settings, broker: Broker) -> LaneStatus:
-    position = status.position or broker.start_offsets(settings.source.start)
-    lag = measure(broker, position)
-    return replace(status, lag_messages=lag.messages, lag_seconds=lag.seconds)

@@ -18,13 +18,15 @@ from app.installation import version
 #: in the order of the help text
 VERBS = (
     *("run", "status", "pause", "resume", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "savepoint"),
-    *("upgrade", "shadow", "state", "rollup", "indoubt", "guard", "quarantine"),
+    *("upgrade", "shadow", "state", "rollup", "indoubt", "guard", "quarantine", "console"),
 )
+#: verbs that are above the command line, and their modules
+ABOVE = {"console": "app.console.verb"}
 
 
 class LazyVerbs(TyperGroup):
     """Verbs by name, imported on demand. Each verb is a module of the package, named like the verb with underscores for
-    hyphens, with a typer application `app`."""
+    hyphens, with a typer application `app`; ABOVE has the others."""
 
     package = "app.cli"
     verbs: tuple[str, ...] = VERBS
@@ -36,7 +38,8 @@ class LazyVerbs(TyperGroup):
         """The verb's command; None for an unknown verb."""
         if cmd_name not in self.verbs:
             return None
-        command = typer.main.get_command(importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}").app)
+        module = ABOVE.get(cmd_name) or f"{self.package}.{cmd_name.replace('-', '_')}"
+        command = typer.main.get_command(importlib.import_module(module).app)
         command.name = cmd_name
         return command
 

@@ -3,25 +3,21 @@
 import datetime
 import enum
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from sqlalchemy import Connection
 
 from app.cli.caller import who
 from app.cli.common_options import ConfigFile, Json, Query, settings_of
+from app.cli.operator_access import check_releasable, quarantine
 from app.cli.quarantine_view import entry_document, entry_text, list_document, list_text
 from app.cli.rendering import show
 from app.cli.terminal import confirm
 from app.config.redaction import Redaction
 from app.config.settings import Settings
-from app.db.engine import make_engine
-from app.db.sqlstate import translated
 from app.errors import Refused
 from app.model.moment import EXAMPLE, moment
-from app.quarantine.operator import Filter, Operator
+from app.quarantine.operator import Filter
 from app.quarantine.quarantine import OPEN, EntryState
 
 #: most entries of one `list`, which has their messages in memory together
@@ -82,7 +78,7 @@ def list_entries(
     """Show the skipped messages, the newest first."""
     settings = settings_of(config, query)
     filters = Filter(states=tuple(state or ()), table=table, topic=topic, since=since, reason=reason, sqlstate=sqlstate)
-    with _opened(settings) as (connection, operator):
+    with quarantine(settings) as (connection, operator):
         rows, total = operator.find(connection, filters, limit), operator.count(connection, filters)
     show(list_document(rows, total, Redaction(settings.guard.redact)), list_text, as_json=as_json)
 
@@ -102,7 +98,7 @@ def show_entry(
 ) -> None:
     """Show one message with headers, error, attempts and everything that was done with it."""
     settings = settings_of(config, query)
-    with _opened(settings) as (connection, operator):
+    with quarantine(settings) as (connection, operator):
         row, history = operator.get(connection, entry), operator.history(connection, entry)
     if raw is None:
         show(entry_document(row, history, Redaction(settings.guard.redact)), entry_text, as_json=as_json)
@@ -136,13 +132,9 @@ def release(
     if force and not (reason or "").strip():
         raise typer.BadParameter('say why: --force needs --reason "..."')
     settings = settings_of(config, query)
-    if settings.query is not None:
-        raise Refused(
-            f"lane {settings.lane}: a query does not take a message up again: its state is beyond it",
-            hint=f"mend the query or the message, then surelane state rebuild {query}; or discard the entry",
-        )
+    check_releasable(settings)
     found = _meant(settings, entries, every=every, table=table)
-    with _opened(settings) as (connection, operator):
+    with quarantine(settings) as (connection, operator):
         operator.request_release(connection, found, str(who()), reason, forced=force)
     typer.echo(f"release of {_entries(found)} requested; the lane takes it up within a second, if it runs")
 
@@ -167,19 +159,9 @@ def discard(
     found = _meant(settings, entries, every=every, table=table)
     if every and found and not yes:
         confirm(f"discard {_entries(found)}?")
-    with _opened(settings) as (connection, operator):
+    with quarantine(settings) as (connection, operator):
         operator.discard(connection, found, str(who()), reason)
     typer.echo(f"{_entries(found)} discarded")
-
-
-@contextmanager
-def _opened(settings: Settings) -> Iterator[tuple[Connection, Operator]]:
-    """A short transaction on the target, and an operator."""
-    target = settings.target
-    engine = make_engine(target.url, target.owner_role, "surelane quarantine")
-    operator = Operator(target.db_schema, settings.lane, several=settings.source.is_by_partition)
-    with translated("the quarantine"), engine.begin() as connection:
-        yield connection, operator
 
 
 def _meant(settings: Settings, entries: list[int] | None, *, every: bool, table: str | None) -> list[int]:
@@ -190,7 +172,7 @@ def _meant(settings: Settings, entries: list[int] | None, *, every: bool, table:
         if table is not None:
             raise typer.BadParameter("--table narrows --all; entries are named by their numbers alone")
         return sorted(set(entries))
-    with _opened(settings) as (connection, operator):
+    with quarantine(settings) as (connection, operator):
         return operator.ids(connection, Filter(states=OPEN, table=table))
 
 

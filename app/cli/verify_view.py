@@ -7,29 +7,14 @@ from rich.text import Text
 
 from app.cli.rendering import Document, grid, moment, offsets
 from app.quarantine.lossless_json import HIDDEN
-from app.verify.pair import Pair
-from app.verify.result import Difference, DifferenceKind, TableResult, Values
-from app.verify.side import SHOWN_CHARACTERS
+from app.verify.outcome_document import outcome_document
+from app.verify.result import DifferenceKind
 from app.verify.verify import VerifyOutcome
 
 
 def verify_document(outcome: VerifyOutcome, show: int) -> Document:
     """With the first `show` differing keys of each table."""
-    done, stands = outcome.record, outcome.standing
-    positions: Document = {}
-    if stands:
-        nested = {"target": stands.target.nested(), "other": stands.other.nested()}
-        positions = {"positions": {**nested, "apart": stands.apart}}
-    return {
-        "lane": done.lane,
-        "against": done.against,
-        "equal": outcome.equal,
-        "rows": done.rows,
-        "differing": done.differing,
-        **positions,
-        "tables": [_table(one, show) for one in outcome.tables],
-        "skipped": [{"table": one.table, "why": one.why} for one in outcome.skipped],
-    }
+    return outcome_document(outcome.record, outcome.tables, outcome.skipped, outcome.standing, show)
 
 
 def verify_text(document: Document) -> Iterator[RenderableType]:
@@ -49,36 +34,6 @@ def sentence(document: Document) -> str:
     count = len(document["tables"])
     tables = "1 table" if count == 1 else f"{count:,} tables"
     return f"{tables}, {document['rows']:,} rows, against {document['against']}: {found}"
-
-
-def _table(one: TableResult, show: int) -> Document:
-    return {
-        "table": str(one.pair.target),
-        "other": str(one.pair.other),
-        "key": list(one.pair.key),
-        "not_compared": list(one.pair.left_out),
-        "rows": {"target": one.target_rows, "other": one.other_rows},
-        "equal": one.differing == 0,
-        **{kind.value: count for kind, count in one.counts.items()},
-        "differences": [_difference(one.pair, found) for found in one.differences[:show]],
-        **({"compared_at": one.compared_at.isoformat()} if one.compared_at else {}),
-    }
-
-
-def _difference(pair: Pair, found: Difference) -> Document:
-    return {
-        "key": {name: HIDDEN if name in pair.hidden else text for name, text in zip(pair.key, found.key, strict=True)},
-        "kind": found.kind.value,
-        "columns": {
-            one.column: {"target": _value(one, one.target), "other": _value(one, one.other)} for one in found.values
-        },
-    }
-
-
-def _value(one: Values, text: str | None) -> str | None:
-    if one.hidden:
-        return HIDDEN
-    return text if text is None or len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
 def _differences(document: Document) -> Iterator[str]:

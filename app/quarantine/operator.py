@@ -5,11 +5,12 @@ changes all entries named, or none.
 """
 
 import datetime
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, func, or_, select, text, update
+from sqlalchemy import ColumnElement, Connection, Row, case, func, null, or_, select, text, update
 from sqlalchemy.exc import DBAPIError
 
 from app.db.sqlstate import LOCK_NOT_AVAILABLE, sqlstate
@@ -25,11 +26,19 @@ _SET = text("select set_config('lock_timeout', :lock_timeout, true)")
 _SAY = text("select set_config('surelane.who', :who, true), set_config('surelane.reason', :reason, true)")
 
 
+class ReleaseState(enum.StrEnum):
+    """What became of a requested release."""
+
+    REQUESTED = "requested"  #: the lane takes it up, or has
+    REFUSED = "refused"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Filter:
     """Conditions on entries; None or empty: no condition."""
 
     states: tuple[EntryState, ...] = ()
+    ids: tuple[int, ...] = ()
     #: source schema.table, `*` stands for any text
     table: str | None = None
     topic: str | None = None
@@ -49,10 +58,39 @@ class Operator:
         self._table, self._event = tables.quarantine, tables.event
         self._mine = lanes_of(self._table.c.lane, lane, several=several)
 
-    def find(self, connection: Connection, filters: Filter, limit: int) -> Sequence[Row[Any]]:
-        """Matching entries with all columns, the newest first."""
-        statement = select(self._table).where(*self._where(filters)).order_by(self._table.c.id.desc()).limit(limit)
+    def find(
+        self,
+        connection: Connection,
+        filters: Filter,
+        limit: int,
+        *,
+        before: int | None = None,
+        with_values: bool = True,
+    ) -> Sequence[Row[Any]]:
+        """Matching entries with all columns, the newest first; `before`: older than this entry. Without values, which
+        may be large, `value` is None."""
+        where = self._where(filters)
+        if before is not None:
+            where.append(self._table.c.id < before)
+        statement = select(*self._columns(with_values=with_values)).where(*where)
+        return connection.execute(statement.order_by(self._table.c.id.desc()).limit(limit)).all()
+
+    def behind(self, connection: Connection, row: Row[Any], limit: int) -> Sequence[Row[Any]]:
+        """Open entries of the row's key that follow it, in order, without their values; none where its key is not
+        known."""
+        if row.key_text is None or row.source_table is None:
+            return []
+        table = self._table.c
+        same = [getattr(table, name) == getattr(row, name) for name in ("source_schema", "source_table", "key_text")]
+        where = [self._mine, table.state.in_(OPEN), table.id > row.id, *same]
+        statement = select(*self._columns(with_values=False)).where(*where).order_by(table.id).limit(limit)
         return connection.execute(statement).all()
+
+    def _columns(self, *, with_values: bool) -> list[ColumnElement[Any]]:
+        return [
+            null().label("value") if column.name == "value" and not with_values else column
+            for column in self._table.columns
+        ]
 
     def count(self, connection: Connection, filters: Filter) -> int:
         statement = select(func.count()).select_from(self._table).where(*self._where(filters))
@@ -62,6 +100,20 @@ class Operator:
         """Ids of the matching entries, ascending: the order in which they were skipped."""
         statement = select(self._table.c.id).where(*self._where(filters)).order_by(self._table.c.id)
         return list(connection.execute(statement).scalars())
+
+    def outcomes(self, connection: Connection, filters: Filter) -> list[tuple[EntryState, ReleaseState | None, int]]:
+        """Number of the matching entries by state, and by what became of the request to release them."""
+        table = self._table.c
+        release = case(
+            (table.release_requested_at.is_(None), null()),
+            (table.release_refused.is_not(None), ReleaseState.REFUSED.value),
+            else_=ReleaseState.REQUESTED.value,
+        )
+        counted = select(table.state, release, func.count()).where(*self._where(filters)).group_by(table.state, release)
+        return [
+            (EntryState(state), None if found is None else ReleaseState(found), count)
+            for state, found, count in connection.execute(counted)
+        ]
 
     def get(self, connection: Connection, entry: int) -> Row[Any]:
         """One entry with all columns; raises Refused if there is none."""
@@ -124,6 +176,8 @@ class Operator:
         where = [self._mine]
         if filters.states:
             where.append(table.c.state.in_(filters.states))
+        if filters.ids:
+            where.append(table.c.id.in_(filters.ids))
         if filters.table is not None:
             name = table.c.source_schema + "." + table.c.source_table
             where.append(name.like(_like(filters.table), escape="\\"))

@@ -17,6 +17,7 @@ from app.db.sqlstate import translated
 from app.errors import Refused
 from app.ledger.migrations import check_revision
 from app.verify.compare import Comparer
+from app.verify.outcome_document import KEPT_KEYS, outcome_document
 from app.verify.pair import Pair
 from app.verify.pairs import Choice, Pairing, SkippedTable
 from app.verify.parts import Parts, restored
@@ -25,6 +26,7 @@ from app.verify.recheck import look_again
 from app.verify.result import TableResult
 from app.verify.side import snapshot
 from app.verify.verification_records import Verification, Verifications, place
+from app.verify.verification_runs import VerificationRuns
 
 NAME = "surelane verify"
 _IS_COPY = text("select pg_is_in_recovery()")
@@ -59,6 +61,7 @@ class Verify:
         self._other = self._target if against is None else make_engine(against, None, NAME)
         self._against = place(against or target.url) + (f" schema {choice.schema}" if choice.schema else "")
         self._records = Verifications(target.db_schema)
+        self._runs = VerificationRuns(target.db_schema, settings.lane)
         self._parts = Parts(target.db_schema, settings.lane, self._against, choice)
         #: whether the target is a standby, which cannot keep results
         self._is_copy = False
@@ -78,8 +81,9 @@ class Verify:
             rows=sum(one.target_rows for one in results),
             differing=sum(one.differing for one in results),
         )
-        self._record(done)
-        return VerifyOutcome(results, skipped, done, stands)
+        outcome = VerifyOutcome(results, skipped, done, stands)
+        self._record(outcome)
+        return outcome
 
     def _compared(self, comparer: Comparer, pairs: list[Pair]) -> Iterator[TableResult]:
         """The result of each table; one that an earlier call compared is not compared again."""
@@ -126,9 +130,12 @@ class Verify:
             if not resume and not self._is_copy:
                 self._parts.forget(connection)
 
-    def _record(self, done: Verification) -> None:
-        """Write the record, unless the target is a standby."""
+    def _record(self, outcome: VerifyOutcome) -> None:
+        """Write the record and the run, unless the target is a standby."""
         if not self._is_copy:
+            done = outcome.record
+            document = outcome_document(done, outcome.tables, outcome.skipped, outcome.standing, KEPT_KEYS)
             with translated("verify: writing the record"), self._target.begin() as connection:
                 self._records.write(connection, done)
+                self._runs.write(connection, done, document)
                 self._parts.forget(connection)
