@@ -69,6 +69,7 @@ def fill(target: Target, space: str) -> None:
             rows //= 4
 
 
+@pytest.mark.costly(3)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("what", ["the table's", "the staging table's"])
 def test_a_full_disk(
@@ -97,6 +98,7 @@ def _is_waiting(target: Target) -> bool:
     return any("53100" in (found.last_error or "") for found in rows)
 
 
+@pytest.mark.costly(4)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize(
     ("taken", "given"),

@@ -128,6 +128,7 @@ CASES: dict[str, tuple[list[Message], list[Message], OrderPlan]] = {
 }
 
 
+@pytest.mark.costly(5)
 @pytest.mark.parametrize("case", CASES)
 def test_the_fastest_plan_that_the_target_takes_is_used(case: str, target: Target, bare_lane: MakeBareLane) -> None:
     before, epoch, plan = CASES[case]
@@ -363,6 +364,7 @@ def test_a_row_that_a_trigger_drops_stops_the_lane(target: Target, bare_lane: Ma
     assert target.rows("public.flat") == {}
 
 
+@pytest.mark.costly(4)
 @pytest.mark.parametrize(
     ("message", "error", "words"),
     [

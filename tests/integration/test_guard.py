@@ -467,6 +467,7 @@ def test_a_connection_lost_while_a_lock_was_waited_for_does_not_count(open_attem
 FAILS_EPOCHS = [row for row in SURELANE if row["error"] != JobFailed.__name__]
 
 
+@pytest.mark.costly(9)
 @pytest.mark.parametrize("row", FAILS_EPOCHS, ids=lambda row: row["error"])
 def test_what_counts_is_what_the_table_says(row: dict[str, str], open_attempts: Open) -> None:
     """docs/VERDICTS.md."""

@@ -87,6 +87,7 @@ def messages(secret: str) -> list[Message]:
     return [row(1, None), row(2, secret), row(3, secret), row(4, None)]
 
 
+@pytest.mark.costly(5)
 @pytest.mark.parametrize("redact", PATTERNS)
 @pytest.mark.parametrize("case", DDL)
 def test_a_lane_that_stops(
@@ -101,6 +102,7 @@ def test_a_lane_that_stops(
         assert SECRET not in words
 
 
+@pytest.mark.costly(12)
 @pytest.mark.parametrize("secret", [SECRET, "ann\nexample", "  ann   b ", "a\"n'n", "änn\tb", "DETAIL:  ann"])
 @pytest.mark.parametrize("case", DDL)
 def test_a_lane_that_goes_on(

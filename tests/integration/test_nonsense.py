@@ -68,6 +68,7 @@ def computed(rows: pa.Table) -> None:
     EpochBatch.arrange(rows).rehearse()
 
 
+@pytest.mark.costly(4)
 @pytest.mark.parametrize("ts_ms", TIMES)
 def test_a_time_that_is_none(ts_ms: int, decode: Decoded) -> None:
     rows = decode([row(1), row(2, ts_ms=ts_ms), row(3)])
@@ -134,6 +135,7 @@ NONSENSE: dict[str, Callable[[], Message]] = {
 }
 
 
+@pytest.mark.costly(4)
 @pytest.mark.parametrize("name", NONSENSE)
 @pytest.mark.parametrize("at", [0, 100, 200])
 def test_it_is_applied_with_200_others(name: str, at: int, lane: BareLane) -> None:

@@ -134,6 +134,7 @@ def test_on_skip_stop(lane: MakeLane, target: Target, topic: Topic) -> None:
     assert _found(target) == []
 
 
+@pytest.mark.costly(4)
 @pytest.mark.usefixtures("prepared")
 @pytest.mark.parametrize(
     ("change", "error", "words"),

@@ -269,6 +269,7 @@ def archived(settings: Settings, *spans: tuple[int, int]) -> None:
     kept.close()
 
 
+@pytest.mark.costly(2)
 @pytest.mark.parametrize("name", ["after-merge", "after-ledger", "after-pre-commit", "after-decode"])
 def test_killed_and_gone_on(replays: Replays, shop: Shop, name: str) -> None:
     """Each message once, whatever the place."""

@@ -143,6 +143,7 @@ def test_a_row_that_is_not_there_cannot_be_made_of_it(target: Target, bare_lane:
     assert [one.sqlstate for one in target.execute("select sqlstate from surelane.quarantine")] == ["P0002"]
 
 
+@pytest.mark.costly(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_anything_in_any_epochs(seed: int, target: Target, bare_lane: MakeBareLane) -> None:
     target.create(BIG)
