@@ -1,7 +1,7 @@
 """Where the milliseconds of a lane's latency go: each epoch's steps, by its log and its checkpoint's files.
 
-    sent ........ offsets/N ... settle, stage, prepare, apply, identify, pre-commit ... commits/N ... visible
-    |-- gathered --|                                     |-- rest: Spark, guard, its files --|-- finish --|
+    sent ....... offsets/N ... settle, guard, stage, prepare, apply, identify, pre-commit ... commits/N ... visible
+    |-- gathered --|                                            |-- rest: Spark, its files --|--- finish ---|
 
 A lane that commits in one phase is visible after its pre-commit; then `rest` is what lies between offsets/N and that
 without the steps, and `finish` is nothing. Steps and visibility are in the `epoch` lines of the log; the files' times
