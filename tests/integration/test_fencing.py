@@ -135,6 +135,7 @@ def test_an_idle_writer_notices_that_it_is_fenced(
     questions(target, topic)
 
 
+@pytest.mark.costly(2)
 @pytest.mark.parametrize(
     ("mode", "checkpoints", "place"),
     [
