@@ -196,6 +196,12 @@ class Shop:
             if op:
                 self.seen.append((op, ts, one.position.offset, row))
 
+    def forget_before(self, offset: int) -> None:
+        """Leave out the changes before this offset."""
+        self.seen = [one for one in self.seen if one[2] >= offset]
+        self.target.execute("drop table if exists seen")
+        self._filled = 0
+
     def fill_seen(self) -> None:
         """Have the table `seen` of the target contain all changes."""
         self.target.execute(
