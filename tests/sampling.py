@@ -20,20 +20,17 @@ _SAMPLED = Path(__file__).parent / "integration"
 
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     """Of those that were collected."""
-    out, alike = set[pytest.Item](), defaultdict[tuple[str, Values], list[pytest.Item]](list)
+    out = set[pytest.Item]()
+    costly = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    alike = defaultdict[tuple[str, Values], list[pytest.Item]](list)
     for item in items:
+        name = item.nodeid.partition("[")[0]
         if item.get_closest_marker("full"):
             out.add(item)
-        elif (
-            item.path.is_relative_to(_SAMPLED)
-            and item.get_closest_marker("costly") is None
-            and (others := _without_mode(item)) is not None
-        ):
-            alike[item.nodeid.partition("[")[0], others].append(item)
-    costly = defaultdict[tuple[str, int], list[pytest.Item]](list)
-    for item in items:
-        if item not in out and (mark := item.get_closest_marker("costly")) is not None:
-            costly[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+        elif (mark := item.get_closest_marker("costly")) is not None:
+            costly[name, mark.args[0]].append(item)
+        elif item.path.is_relative_to(_SAMPLED) and (others := _without_mode(item)) is not None:
+            alike[name, others].append(item)
     for (name, most), cases in costly.items():
         first = zlib.crc32(name.encode()) % len(cases)
         taken = {(first + turn * len(cases) // most) % len(cases) for turn in range(most)}

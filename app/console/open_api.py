@@ -1,11 +1,9 @@
 """The OpenAPI document of `/api`, made of the screens."""
 
-import re
 from typing import Any
 
-from app.console.screens import SCREENS, Screen
+from app.console.screens import PATH_PARAMETER, SCREENS, Screen
 
-_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _PARAMETERS = {
     "lane": "name of the lane",
     "key": "generation.epoch",
@@ -26,7 +24,7 @@ def open_api(version: str) -> dict[str, Any]:
     }
     for screen in SCREENS:
         path = f"/api/lanes/{{lane}}{screen.path}"
-        paths[_PARAMETER.sub(r"{\1}", path)] = {"get": _operation(screen, path)}
+        paths[PATH_PARAMETER.sub(r"{\1}", path)] = {"get": _operation(screen, path)}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -49,7 +47,7 @@ def _operation(screen: Screen, path: str) -> dict[str, Any]:
             "description": _PARAMETERS[name],
             "schema": {"type": "integer" if name == "id" else "string"},
         }
-        for name in _PARAMETER.findall(path)
+        for name in PATH_PARAMETER.findall(path)
     ]
     filters = [
         {"name": name, "in": "query", "required": False, "description": meaning, "schema": {"type": "string"}}

@@ -1,7 +1,6 @@
 """Documents as HTML. Every value is escaped, and what could turn or hide text is shown as an escape, as in the CLI."""
 
 import json
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -16,7 +15,7 @@ from app.cli.rendering import Document, age, byte_size, moment, offsets, pause_t
 from app.cli.snapshot_view import lanes_text, position_text
 from app.console.parameters import Parameters
 from app.console.readings import readable
-from app.console.screens import SCREENS, Screen
+from app.console.screens import PATH_PARAMETER, SCREENS, Screen
 from app.console.served_lanes import ServedLane
 
 #: width of a bar of steps, in SVG's units
@@ -25,6 +24,7 @@ _MINUTE = 60
 #: steps of an epoch, as the lane's log names them
 STEPS_DO = {
     "settle": "COMMIT of the epoch before",
+    "guard": "record of the attempt",
     "stage": "read, decode and copy, by stage processes",
     "decode": "read and decode, by the driver",
     "prepare": "plans of the tables",
@@ -35,7 +35,6 @@ STEPS_DO = {
 _NUMBERS = {name: number for number, name in enumerate(STEPS_DO)}
 #: most characters of a key or an error in a list
 MAX_CELL_CHARACTERS = 80
-_PATH_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 class Pages:
@@ -101,7 +100,7 @@ def bars(steps: Mapping[str, float]) -> list[dict[str, Any]]:
 
 def page_path(lane: ServedLane, screen: Screen, asked: Parameters) -> str:
     """The address of a screen, with its filters."""
-    path = _PATH_PARAMETER.sub(lambda found: quote(asked.text(found[1]) or "", safe=""), screen.path)
+    path = PATH_PARAMETER.sub(lambda found: quote(asked.text(found[1]) or "", safe=""), screen.path)
     return f"/lanes/{lane.name}{path}" + (f"?{asked.query}" if asked.query else "")
 
 

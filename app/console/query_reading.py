@@ -1,7 +1,6 @@
 """The state of a query as far as it is known without Spark: from the target, the checkpoint's files and its metrics."""
 
 import datetime
-import json
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ from sqlalchemy import Connection
 from app.config.queries import QuerySettings
 from app.config.settings import Settings
 from app.db.locks import lock_holder
+from app.errors import EnvironmentMissing
 from app.ledger.query_states import QueryStates
 from app.ledger.store import Ledger
 from app.model.state_store import StateStore
-from app.spark.local import local_folder
+from app.spark.local import LocalCheckpoint, local_folder
 
 #: seconds to wait for the query's process
 METRICS_TIMEOUT_SECONDS = 0.5
@@ -90,13 +90,13 @@ def _planned_watermark(folder: Path | None) -> str | None:
     """The watermark that the newest planned epoch began with; None also for one that is not on this disk."""
     if folder is None:
         return None
+    entries = LocalCheckpoint(folder)
     try:
-        newest = max(int(path.name) for path in (folder / "offsets").iterdir() if path.name.isdigit())
-        lines = (folder / "offsets" / str(newest)).read_text("utf-8").splitlines()
-        milliseconds = int(json.loads(lines[1])["batchWatermarkMs"])
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        newest = entries.last_planned()
+        watermark = None if newest is None else entries.watermark(newest)
+    except (EnvironmentMissing, ValueError, TypeError):
         return None
-    return _time(milliseconds / 1000) if milliseconds > 0 else None
+    return None if watermark is None else _time(watermark)
 
 
 def _time(seconds: float) -> str:

@@ -46,7 +46,6 @@ from app.recover.archive_reach import archive_reach
 from app.recover.journal import course
 from app.recover.recovery_plan import make_plan
 from app.savepoint.folder import SavepointFolder
-from app.snapshot.snapshot_directory import Directory
 from app.snapshot.snapshots import Snapshots
 from app.verify.verification_runs import VerificationRuns
 
@@ -323,7 +322,7 @@ def recovery(lane: ServedLane, asked: Parameters) -> Document:
 
 def recovery_without_kafka(lane: ServedLane, _: Parameters) -> Document:
     """The same without what only Kafka knows."""
-    snapshots = Snapshots(lane.settings, lambda _: None)
+    snapshots = _snapshots(lane)
     listing = snapshots.listing()
     document = listing_document(listing, snapshots.directory.root)
     journals = {one.manifest.name: course(one).as_json() for one in listing.snapshots}
@@ -371,7 +370,7 @@ def recovery_plan(lane: ServedLane, asked: Parameters) -> Document:
     """The document of `surelane recover plan`, and of `surelane recover run --status`."""
     name = asked.text("snapshot") or ""
     try:
-        stored = Directory(lane_directory(lane)).get(name)
+        stored = _snapshots(lane).directory.get(name)
     except Refused as error:
         raise NoSuchThing(error.message) from None
     with lane.broker() as broker:
@@ -379,9 +378,8 @@ def recovery_plan(lane: ServedLane, asked: Parameters) -> Document:
     return {"plan": plan, "recovery": {"snapshot": name, **course(stored).as_json()}}
 
 
-def lane_directory(lane: ServedLane) -> Any:
-    """Where its snapshots are."""
-    return Snapshots(lane.settings, lambda _: None).directory.root
+def _snapshots(lane: ServedLane) -> Snapshots:
+    return Snapshots(lane.settings, lambda _: None)
 
 
 def verifications(lane: ServedLane, _: Parameters) -> Document:

@@ -3,6 +3,7 @@
 A screen is served as a page, as JSON below `/api`, and as a stream of what changes below `/live`.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ from app.console.parameters import Parameters
 from app.console.served_lanes import ServedLane
 
 Reading = Callable[[ServedLane, Parameters], Document]
+#: a parameter in a screen's path, with its name
+PATH_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from app.errors import Diverged
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -89,8 +90,17 @@ class Entries(ABC):
 
     def options(self, epoch: int) -> dict[str, str]:
         """Spark's options that the planned `epoch` fixed, of the state among others."""
+        return {str(name): str(value) for name, value in self._metadata(epoch).get("conf", {}).items()}
+
+    def watermark(self, epoch: int) -> float | None:
+        """Seconds since 1970: what the planned `epoch` began with; None for none."""
+        milliseconds = int(self._metadata(epoch).get("batchWatermarkMs", 0))
+        return milliseconds / 1000 if milliseconds > 0 else None
+
+    def _metadata(self, epoch: int) -> dict[str, Any]:
+        """The second line of an epoch's entry; empty where there is none."""
         lines = (self._read(f"offsets/{epoch}") or "").splitlines()
-        return {str(name): str(value) for name, value in json.loads(lines[1])["conf"].items()} if len(lines) > 1 else {}
+        return json.loads(lines[1]) if len(lines) > 1 else {}
 
     def _start(self) -> Offsets:
         identity = self.identity()

@@ -18,6 +18,8 @@ from app.cache import cache_dir
 LAUNCHER_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #: variables that Spark's launcher reads
 _READ = ("SPARK_", "PYSPARK_", "JAVA_", "HADOOP_", "YARN_")
+#: an option that each lane has another value of, and the launcher does not read
+_UNREAD = "spark.app.name "
 #: the launcher wants it, and uses it for a Spark only that was built in place
 _SCALA = "2.13"
 #: a file that every start writes anew
@@ -52,7 +54,8 @@ def _key(arguments: Sequence[str], options: Path, home: Path, folder: Path, envi
     files = [Path(environment["JAVA_HOME"], "release"), home / "jars", *sorted(folder.glob("*"))]
     states = [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in files if path.exists()]
     others = [word for word in arguments if word != str(options)]
-    parts = [others, options.read_text("utf-8"), str(home), read, states, LAUNCHER_OPTIONS]
+    lines = [line for line in options.read_text("utf-8").splitlines() if not line.startswith(_UNREAD)]
+    parts = [others, lines, str(home), read, states, LAUNCHER_OPTIONS]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

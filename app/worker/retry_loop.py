@@ -34,6 +34,7 @@ from app.metrics.server import serve
 from app.model.death import Death
 from app.process import STOP_SIGNALS
 from app.recover.gap import named
+from app.source.stream import warm_up
 from app.spark.job_errors import spark_errors
 from app.spark.jvm import Jvm
 from app.spark.session import make_session, stop_session
@@ -129,6 +130,7 @@ class RetryLoop:
         with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
             pool.on_death = self._stage_died
             pool.start()
+            warm_up(self._spark, self._settings.source)
             self._keep_running(partial(self._streaming_run, pool))
 
     def _streaming_run(self, pool: Pool) -> SparkRun:

@@ -29,7 +29,7 @@ from app.protocol.committer import Committer
 from app.protocol.fencing import open_writers
 from app.rollup.keeping import keep as keep_rollups
 from app.source.messages import TaskMessages
-from app.source.stream import start_query, warm_up
+from app.source.stream import start_query
 from app.stage.receipt import last_messages
 from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
@@ -86,7 +86,6 @@ class StreamingRun(SparkRun):
     def run(self, stop: threading.Event, *, until_caught_up: bool) -> None:
         """Run until `stop` is set or, with `until_caught_up`, until all messages that Kafka has now are applied."""
         self._begin(stop, until_caught_up=until_caught_up)
-        warm_up(self._spark, self._settings.source)
         start = self._open()
         self._watch_servers()
         while self._fill() or self._needs_smaller_epochs():

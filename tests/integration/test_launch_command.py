@@ -67,10 +67,12 @@ def test_it_is_the_scripts(tmp_path: Path, environment: dict[str, str]) -> None:
     assert {"-Xmx333m", "-Dof.the=environment", "-Dwith.spaces=a b", str(options)} < set(made)
 
 
-def test_it_is_made_once_for_options_at_another_path(
+def test_it_is_made_once_for_lanes_with_equal_options(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = _options(tmp_path / "a"), _options(tmp_path / "b")
+    """Their options are at another path, and have another name of the application."""
+    text = "spark.driver.memory 333m\nspark.app.name surelane "
+    first, second = _options(tmp_path / "a", f"{text}one\n"), _options(tmp_path / "b", f"{text}other\n")
     made = _command(first, environment)
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("the launcher is asked again"))
     assert made is not None

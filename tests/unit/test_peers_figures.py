@@ -15,12 +15,12 @@ import pytest
 from tests.fix_bench import echoing
 from tools.bench import budget, chart, child, compared, debezium, page, results, summary, syncs
 from tools.bench.child import Child, SystemFailed
-from tools.bench.comparison import turned
 from tools.bench.distance import proxied
 from tools.bench.drain import messages_until
 from tools.bench.epochs import Epoch
 from tools.bench.goals import Goal
 from tools.bench.latency import EARLY, Inserts, Sightings
+from tools.bench.report import turned
 from tools.bench.results import Task
 from tools.bench.summary import Group
 from tools.bench.systems import CEILING, FLINK_TABLE, FLINK_XA, SURELANE, SYSTEMS

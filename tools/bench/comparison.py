@@ -62,7 +62,7 @@ def _tasks(wanted: Wanted, up: Servers) -> Iterator[Task]:
     for number in range(1, wanted.runs + 1):
         for round_trip in wanted.round_trips or [None]:
             away = {} if round_trip is None else {"round_trip": round_trip}
-            order = [one for one in turned(wanted.systems, number) if one.can_be_away or not away]
+            order = [one for one in report.turned(wanted.systems, number) if one.can_be_away or not away]
             if DRAIN in wanted.measures:
                 yield from _drains(up, filled, order, {**away, "run": number})
             if LATENCY in wanted.measures:
@@ -112,9 +112,3 @@ def _away(there: Servers) -> Result:
     if there.distance is None:
         return {}
     return {"select_milliseconds": there.distance.found, "direct_milliseconds": there.distance.direct}
-
-
-def turned(chosen: Sequence[System], number: int) -> Sequence[System]:
-    """The systems in the order of run `number`; the first run is 1."""
-    first = (number - 1) % len(chosen)
-    return [*chosen[first:], *chosen[:first]]

@@ -30,7 +30,7 @@ from tools.bench.lane import MODES
 from tools.bench.machine import Cpu, single
 from tools.bench.page import Section, Table
 from tools.bench.report import number
-from tools.bench.results import Task, cpu_used, state
+from tools.bench.results import Task, cpu_used
 from tools.bench.servers import Servers
 from tools.bench.summary import grouped, of_field
 from tools.bench.systems import System
@@ -99,10 +99,9 @@ def table(done: Sequence[Mapping[str, Any]]) -> Table:
     rows: list[Sequence[str]] = []
     for (name,), one in found.items():
         ratios = [("" if (ratio := one.ratio(usual, figure)) is None else str(ratio)) for figure in (_CPU, _RATE)]
-        wrong = next((state(run) for run in one.runs if not run["correct"]), "right")
         medians = number(one.median(_CPU), 2), number(one.median(_RATE))
         cpu_ratio, rate_ratio = ratios if name != DEFAULT else ("", "")
-        rows.append((name, medians[0], cpu_ratio, medians[1], rate_ratio, one.load, wrong))
+        rows.append((name, medians[0], cpu_ratio, medians[1], rate_ratio, one.load, one.state))
     columns = ("lane", "CPU µs a message", "to the default", "messages/s", "to the default", "others' load", "table")
     return Table(title="With one thing changed", columns=columns, rows=rows)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tools.bench import goals, page, results, servers
 from tools.bench.goals import Goal
@@ -28,6 +28,7 @@ class Wanted:
 
 #: fields of a result that are known before, and what measures the others
 Case = tuple[Result, Callable[[], Result]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +49,19 @@ def run(wanted: Wanted, measure: Measure) -> bool:
     def tasks(up: Servers) -> Iterator[Task]:
         cases = list(measure.cases(up))
         for number in range(1, wanted.runs + 1):
-            for place in range(len(cases)):
-                what, measured = cases[(place + number - 1) % len(cases)]
+            for what, measured in turned(cases, number):
                 yield Task(name=measure.key, what={**what, "run": number}, measure=measured)
 
     done = measured(wanted, tasks)
     judged = measure.goals(done)
     section = Section(key=measure.key, title=measure.title, parts=with_goals(measure.parts(done), judged))
     return finish(wanted, measure.key, done, [section], judged)
+
+
+def turned(items: Sequence[T], number: int) -> Sequence[T]:
+    """In the order of run `number`, so that each run begins with another one; the first run is 1."""
+    first = (number - 1) % len(items)
+    return [*items[first:], *items[:first]]
 
 
 def measured(wanted: Wanted, tasks: Callable[[Servers], Iterable[Task]], attempts: int = 1) -> list[Result]:

@@ -130,8 +130,12 @@ def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None])
 
 
 def section(result: Mapping[str, Any], samples: Sequence[Sample], judged: Sequence[Goal]) -> Section:
-    key, title = _key(bool(result.get("query"))), "A query under load for long" if result.get("query") else None
-    table = "counts by ten seconds and 10,000 keys" if result.get("query") else "of 100,000 rows at most"
+    key = _key(bool(result.get("query")))
+    title, table = (
+        ("A query under load for long", "counts by ten seconds and 10,000 keys")
+        if result.get("query")
+        else ("Under load for long", "of 100,000 rows at most")
+    )
     state = "right" if result["correct"] else "WRONG"
     text = (
         f"{result['messages']:,} messages at {result['rate']:,} messages/s, mode two-phase; a look every "
@@ -140,7 +144,7 @@ def section(result: Mapping[str, Any], samples: Sequence[Sample], judged: Sequen
     )
     drawn = [_held(samples), f"![memory by process]({key}.svg)"] if samples else []
     parts = [*report.with_goals([text], judged), *drawn]
-    return Section(key=key, title=title or "Under load for long", parts=parts)
+    return Section(key=key, title=title, parts=parts)
 
 
 def picture(samples: Sequence[Sample]) -> str:
