@@ -195,7 +195,7 @@ class Lane:
         return self._releasing.wanted.is_set()
 
     def _stage_nothing(self) -> None:
-        """Cancel what is staged ahead: a span that waits for tables would block the process that has to read."""
+        """Cancel what is staged ahead: the process that has to read now would work on that first."""
         if self.stage is not None:
             self.stage.ask([])
 

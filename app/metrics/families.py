@@ -213,7 +213,7 @@ class Families:
         self.for_driver = counter(
             "stage_for_driver",
             "Spans that the driver had to process though tasks could have staged them: irregular (changes that cannot "
-            "be compacted, malformed messages), failed, cancelled, no-process, lost (its process died), changed (the "
+            "be compacted, malformed messages), failed, no-process, lost (its process died), changed (the "
             "target's tables), refused (by the target, as it was staged), paused (after one of these)",
             "reason",
         )

@@ -9,7 +9,6 @@ class ForDriver(enum.StrEnum):
     IRREGULAR = "irregular"  #: it has changes that cannot be compacted, or malformed messages
     HELD = "held"  #: it has changes of keys that wait in quarantine
     FAILED = "failed"  #: an error of Kafka, a message or the target ended its staging
-    CANCELLED = "cancelled"  #: its process waited too long for tables
     NO_PROCESS = "no-process"  #: no stage process has connected
     LOST = "lost"  #: its process has died
     CHANGED = "changed"  #: the target's tables have changed since it was staged

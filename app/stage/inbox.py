@@ -3,17 +3,17 @@
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Generic, TypeVar
 
 import msgspec
 
 from app.model.activity import Activity
-from app.stage.receipt import Answer, Declined, Doing, Final, Wanted
+from app.stage.receipt import Answer, Declined, Doing, Final
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, Tables
+from app.stage.stager import ArrangedSpan
 
-#: seconds to wait for tables: a span staged ahead that its lane does not take must not block others
-GRANT_SECONDS = 60.0
 _DECODER = msgspec.msgpack.Decoder(Message)
 R = TypeVar("R", bound=Request | Decode | Keep)
 
@@ -36,10 +36,8 @@ class Requests(Generic[R]):
         """The next request that is not cancelled; None: the driver is gone."""
         while self._inbox.wait_for(lambda: bool(self._waiting)):
             request = self._waiting.popleft()
-            self._current, self._reported = request.id, None
-            if not self.is_cancelled():
+            if self._begins(request.id):
                 return request
-            self.answer(Declined(request.id, "cancelled"))
         return None
 
     def answer(self, answer: Final) -> None:
@@ -57,14 +55,65 @@ class Requests(Generic[R]):
         """Whether the current request is cancelled, or the driver is gone."""
         return self._inbox.is_cancelled(self._current)
 
+    def _begins(self, number: int) -> bool:
+        """Make the request the current one; a cancelled one is answered instead."""
+        self._current, self._reported = number, None
+        if self.is_cancelled():
+            self.answer(Declined(number, "cancelled"))
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A span that was parked, and the tables it asked for."""
+
+    arranged: ArrangedSpan
+    tables: Tables
+
+
+class Spans(Requests[Request | Decode]):
+    """Requests for spans. A span that waits for tables is parked meanwhile: others, perhaps those whose turn it is, do
+    not wait for it."""
+
+    def __init__(self, inbox: "Inbox") -> None:
+        super().__init__(inbox)
+        self._parked: dict[int, ArrangedSpan] = {}
+
+    def park(self, arranged: ArrangedSpan) -> None:
+        """Ask for the span's tables; `next_step` returns it again when they are granted."""
+        assert arranged.wanted is not None, "it has all its tables"
+        self._parked[arranged.wanted.id] = arranged
+        self._inbox.send(arranged.wanted)
+
+    def next_step(self) -> Request | Decode | Granted | None:
+        """A parked span that has its tables, else the next request; None: the driver is gone."""
+        while self._inbox.wait_for(lambda: self._can_go_on() is not None or bool(self._waiting)):
+            number = self._can_go_on()
+            if number is None:
+                request = self._waiting.popleft()
+                if self._begins(request.id):
+                    return request
+            else:
+                arranged = self._parked.pop(number)
+                if self._begins(number):
+                    return Granted(arranged, self._inbox.granted(number))
+        return None
+
+    def _can_go_on(self) -> int | None:
+        """A parked span whose tables are granted, or that is cancelled."""
+        return next((number for number in self._parked if self._inbox.is_decided(number)), None)
+
 
 class Inbox:
     """Hands the driver's messages to the threads that work on them."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.spans, self.keeps = Requests[Request | Decode](self), Requests[Keep](self)
-        self._sending, self._changed = threading.Lock(), threading.Condition()
+        self.spans, self.keeps = Spans(self), Requests[Keep](self)
+        self._sending = threading.Lock()
+        #: reentrant: conditions that are waited for use methods of this class
+        self._changed = threading.Condition(threading.RLock())
         #: by id of each unanswered request: whether it is cancelled
         self._open: dict[int, bool] = {}
         self._grants: dict[int, Tables] = {}
@@ -85,23 +134,26 @@ class Inbox:
                 self._is_over = True
                 self._changed.notify_all()
 
-    def wait_for(self, is_there: Callable[[], bool], seconds: float | None = None) -> bool:
-        """Wait for the condition; false when the time is over or the driver is gone."""
+    def wait_for(self, is_there: Callable[[], bool]) -> bool:
+        """Wait for the condition; false when the driver is gone."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_over or is_there(), seconds)
-            return not self._is_over and is_there()
+            self._changed.wait_for(lambda: self._is_over or is_there())
+            return not self._is_over
 
     def send(self, answer: Answer) -> None:
         """Raises OSError where the driver is gone."""
         with self._sending:
             self._connection.send_bytes(msgspec.msgpack.encode(answer))
 
-    def ask(self, wanted: Wanted) -> Tables | None:
-        """Request tables and wait for them; None: the span is cancelled, or none came within GRANT_SECONDS."""
-        self.send(wanted)
-        self.wait_for(lambda: wanted.id in self._grants or self._open[wanted.id], GRANT_SECONDS)
+    def is_decided(self, number: int) -> bool:
+        """Whether a request that asked for tables has them, or is cancelled."""
         with self._changed:
-            return self._grants.pop(wanted.id, None)
+            return number in self._grants or self._open[number]
+
+    def granted(self, number: int) -> Tables:
+        """The tables granted to a request."""
+        with self._changed:
+            return self._grants.pop(number)
 
     def is_cancelled(self, number: int) -> bool:
         """Whether the request is cancelled or answered, or the driver is gone."""

@@ -25,9 +25,9 @@ from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
 from app.process import end_with, ends_within, name_process
 from app.stage.archiving import Archiving
-from app.stage.inbox import Inbox, Requests
-from app.stage.request import Decode, Keep, StoredMessage
-from app.stage.stager import StageConfig, Stager
+from app.stage.inbox import Granted, Inbox, Requests
+from app.stage.request import Decode, Keep, Request, StoredMessage
+from app.stage.stager import ArrangedSpan, StageConfig, Stager
 from app.stage.wire import keep_alive
 
 #: seconds that a stage process has to live for the next one to be started at once
@@ -161,7 +161,7 @@ class Task:
         if not pid:
             try:
                 self._begin(parent, control)
-                with Stager(self.config, lambda _: None, lambda: False) as stager:
+                with Stager(self.config, lambda: False) as stager:
                     stager.decoded(Decode(0, "", (wanted.message,)))
             finally:
                 os._exit(0)
@@ -211,19 +211,29 @@ class Task:
 
 def serve(connection: Connection, config: StageConfig) -> None:
     """Work on requests; returns when the driver closes the connection. This thread stages spans one after the other. A
-    second thread reads for the archive: an epoch waits for that, while this thread may wait for the tables of a span
-    behind that epoch."""
+    second thread reads for the archive: an epoch waits for that, while this thread may work on a span behind it."""
     settle_collector()
     inbox = Inbox(connection)
     threading.Thread(target=_keep, args=(inbox.keeps, config), name="archive", daemon=True).start()
     threading.Thread(target=inbox.receive, name="driver", daemon=True).start()
     spans = inbox.spans
-    with Stager(config, inbox.ask, spans.is_cancelled, spans.doing) as stager:
-        while (request := spans.next()) is not None:
-            if isinstance(request, Decode):
-                spans.answer(stager.decoded(request))
-            else:
-                spans.answer(stager.rows(request) if request.wants_rows else stager.stage(request))
+    with Stager(config, spans.is_cancelled, spans.doing) as stager:
+        while (step := spans.next_step()) is not None:
+            match step:
+                case Granted(arranged, tables):
+                    spans.answer(stager.copy(arranged, tables))
+                case Decode():
+                    spans.answer(stager.decoded(step))
+                case Request(wants_rows=True):
+                    spans.answer(stager.rows(step))
+                case Request():
+                    found = stager.arrange(step)
+                    if not isinstance(found, ArrangedSpan):
+                        spans.answer(found)
+                    elif found.wanted is None:
+                        spans.answer(stager.copy(found, {}))
+                    else:
+                        spans.park(found)
 
 
 def _keep(requests: Requests[Keep], config: StageConfig) -> None:

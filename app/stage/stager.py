@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -55,6 +55,8 @@ from app.stage.span_reading import SpanReading
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
 
+A = TypeVar("A")
+
 #: kinds that have an effect and cannot be staged
 _IRREGULAR = (RowKind.MALFORMED, RowKind.FAILED, RowKind.UNFIT, RowKind.KEYLESS, RowKind.TRUNCATE)
 #: a crash empties UNLOGGED tables in any case; and the server notices a lost client as soon as the client a lost
@@ -82,19 +84,41 @@ class StageConfig:
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True)
+class ArrangedSpan:
+    """A span whose changes are ready to be copied."""
+
+    request: Request
+    epoch: EpochBatch
+    #: the same, of changes that have all columns
+    whole: EpochBatch
+    #: indices of layouts of changes, with their first ordinals
+    changed: Mapping[int, int]
+    #: without its contents
+    receipt: Receipt
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """The tables that are missing: of layouts for which none was lent."""
+        examples = [
+            Example(text, MessagePlace(*self.epoch.position(first)))
+            for index, first in self.changed.items()
+            if (text := self.epoch.layouts[index].text) not in self.request.tables
+        ]
+        return Wanted(self.request.id, tuple(examples)) if examples else None
+
+
 class Stager:
     """One for each stage process. Used by one thread."""
 
     def __init__(
         self,
         config: StageConfig,
-        ask: Callable[[Wanted], Tables | None],
         is_cancelled: Callable[[], bool],
         doing: Callable[[Activity], None] = lambda _: None,
     ) -> None:
-        """`ask` requests tables for layouts that none were lent for, None: the span is cancelled; `is_cancelled`:
-        whether it is, while it is read; `doing` gets each activity before it begins."""
-        self._config, self._ask, self._doing = config, ask, doing
+        """`is_cancelled`: whether the span is, while it is read; `doing` gets each activity before it begins."""
+        self._config, self._doing = config, doing
         decoder = decoder_of(config.source, transactions=config.transaction_limit is not None)
         sql = Sql(config.sql, decoder.gone) if config.sql else None
         decoding, has_function = Decoding(decoder, _function(config.function), sql), config.function is not None
@@ -109,13 +133,15 @@ class Stager:
         self._reading.close()
         self._disconnect()
 
-    def stage(self, request: Request) -> Receipt | Declined:
-        """Stage the span. Any error declines it: the driver meets the error again, under guard."""
-        try:
-            return self._staged(request)
-        except Exception as error:  # noqa: BLE001  # a message may cause any exception
-            self._disconnect()
-            return Declined(request.id, f"{type(error).__name__}: {error}")
+    def arrange(self, request: Request) -> ArrangedSpan | Receipt | Declined:
+        """Read the span and put its changes in order; a receipt where there are none. Any error declines the span: the
+        driver meets the error again, under guard."""
+        return self._or_declined(request.id, lambda: self._arranged(request))
+
+    def copy(self, arranged: ArrangedSpan, granted: Tables) -> Receipt | Declined:
+        """Copy the changes into the tables lent and granted. Any error declines the span."""
+        tables = {**arranged.request.tables, **granted}
+        return self._or_declined(arranged.request.id, lambda: self._staged(arranged, tables))
 
     def rows(self, request: Request) -> Rows | Failed:
         """The rows of the span. Errors are returned as `Failed`."""
@@ -129,7 +155,14 @@ class Stager:
         kept = [one.raw for one in request.messages]
         return or_failed(request.id, lambda: _rows(request.id, self._reading.stored(kept)))
 
-    def _staged(self, request: Request) -> Receipt | Declined:
+    def _or_declined(self, number: int, work: Callable[[], A]) -> A | Declined:
+        try:
+            return work()
+        except Exception as error:  # noqa: BLE001  # a message may cause any exception
+            self._disconnect()
+            return Declined(number, f"{type(error).__name__}: {error}")
+
+    def _arranged(self, request: Request) -> ArrangedSpan | Receipt | Declined:
         rows = self._reading.rows(request)
         self._doing(Activity.ARRANGE)
         order = self._order(request)
@@ -150,12 +183,15 @@ class Stager:
         self._doing(Activity.SERVER)
         firsts = {**whole.firsts, **epoch.firsts}
         changed = {index: first for index, first in firsts.items() if epoch.layouts[index].kind in CHANGES}
-        tables = self._tables(request, epoch, changed)
-        if tables is None:
-            return Declined(request.id, "cancelled", ForDriver.CANCELLED)
-        copied = self._copy(request, whole, tables)
         receipt = self._receipt(request, cut, order, epoch.rows.nbytes)
-        return msgspec.structs.replace(receipt, messages=len(epoch), **_contents(epoch, changed, copied))
+        return ArrangedSpan(request, epoch, whole, changed, receipt)
+
+    def _staged(self, arranged: ArrangedSpan, tables: Tables) -> Receipt:
+        self._doing(Activity.SERVER)
+        epoch, changed = arranged.epoch, arranged.changed
+        copied = self._copy(arranged.request, arranged.whole, tables)
+        contents = _contents(epoch, changed, copied)
+        return msgspec.structs.replace(arranged.receipt, messages=len(epoch), **contents)
 
     def _order(self, request: Request) -> CommitOrder | None:
         """The order between topics. The driver handles spans in which too many messages wait, or in which the target
@@ -163,18 +199,6 @@ class Stager:
         if not self._config.max_held or request.given or len(request.span.end) < 2:  # only several topics need it
             return None
         return CommitOrder(request.lane, self._config.max_held, UnreadMessages(self._reading.broker), lambda: True)
-
-    def _tables(self, request: Request, epoch: EpochBatch, changed: Mapping[int, int]) -> Tables | None:
-        """The tables, None: cancelled. `changed`: indices of layouts of changes, with their first ordinals."""
-        examples = [
-            Example(text, MessagePlace(*epoch.position(first)))
-            for index, first in changed.items()
-            if (text := epoch.layouts[index].text) not in request.tables
-        ]
-        if not examples:
-            return request.tables
-        found = self._ask(Wanted(request.id, tuple(examples)))
-        return None if found is None else {**request.tables, **found}
 
     def _copy(self, request: Request, whole: EpochBatch, tables: Tables) -> dict[int, tuple[int, int]]:
         """Copy the changes. Returns rows and bytes by layout index."""

@@ -31,7 +31,7 @@ SAMPLE = [("segfault", ledger, ALIGNED), ("kill", at_least_once, {}), *((deed, t
 ALL = [(deed, mode, epoch) for mode in CommitMode for deed in DEEDS for epoch in ({}, ALIGNED)]
 
 
-@pytest.mark.costly(3)
+@pytest.mark.costly(2)
 @pytest.mark.parametrize(
     ("deed", "mode", "epoch"),
     [*SAMPLE, *(pytest.param(*case, marks=pytest.mark.full) for case in ALL if case not in SAMPLE)],

@@ -46,6 +46,7 @@ SAMPLE = [
 ]
 
 
+@pytest.mark.costly(2)
 @pytest.mark.parametrize(
     ("place", "mode", "decided", "committed"),
     [case if case in SAMPLE else pytest.param(*case, marks=pytest.mark.full) for case in CASES],

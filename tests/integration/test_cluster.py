@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import psutil
+import pytest
 
 from app.spark.session_options import FOLDER
 from tests.fix_cluster import Cluster
@@ -58,6 +59,7 @@ def test_a_lane(cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, tar
     eventually(lambda: not cluster.pythons(), why="no process of a task outlives the lane")
 
 
+@pytest.mark.full
 def test_a_lane_for_each_partition(
     cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, target: Target, new_topic: NewTopic, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def killed_at(place: str, made: LaneUnderTest, lane_process: MakeProcess, target
         eventually(lambda: lock_holder(connection, made.name) is None, why="the lane's session to be gone")
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("place", PLACES)
 def test_the_right_answer_and_the_lane_goes_on(
     place: str,

@@ -60,6 +60,7 @@ def key_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEY_PASSWORD", KEY_PASSWORD)
 
 
+@pytest.mark.costly(2)
 @pytest.mark.parametrize("name", ["tls", "scram", "mtls"])
 def test_a_lane_drains_a_topic(name: str, secured: Secured, lane: MakeLane, target: Target, topic: Topic) -> None:
     target.create(FLAT)
@@ -75,6 +76,7 @@ def test_an_encrypted_key(secured: Secured, topic: Topic) -> None:
         assert connected.topics()[topic.name].partitions == 1
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("name", ["tls", "scram", "mtls"])
 def test_a_broker_of_another_authority_is_refused(name: str, secured: Secured, topic: Topic, tmp_path: Path) -> None:
     """Java's client gets the same certificates; that it checks them is in `test_java_...`."""

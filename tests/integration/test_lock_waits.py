@@ -112,6 +112,7 @@ def test_what_role_and_database_set_does_not_count(hostile: Target) -> None:
     assert len(ours) == len(known) >= 4
 
 
+@pytest.mark.costly(3)
 @pytest.mark.parametrize("what", HOLDS)
 @pytest.mark.parametrize("mode", EXACTLY_ONCE, ids=lambda mode: mode.value)
 @pytest.mark.usefixtures("quick")

@@ -26,6 +26,7 @@ def five(d: Debezium) -> list[m.Message]:
     return [d.create(FLAT, {"id": number, "v": "a"}) for number in range(1, 6)]
 
 
+@pytest.mark.costly(2)
 @pytest.mark.parametrize(("start", "expected"), [("earliest", [1, 2, 3, 4, 5]), ("latest", []), (3, [4, 5])])
 def test_where_a_new_lane_begins(
     start: str | int, expected: list[int], lane: MakeLane, target: Target, topic: Topic
@@ -148,6 +149,7 @@ def test_a_topic_that_comes_while_the_lane_runs(lane: MakeLane, target: Target, 
     questions(target, first, later)
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("mode", list(CommitMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize(("deleted", "start"), [(0, None), (2, None), (0, 3)], ids=["whole", "deleted", "named"])
 def test_a_topic_that_is_added(

@@ -44,6 +44,7 @@ def ran(shop: Shop, whole: LaneUnderTest, query: str) -> LaneUnderTest:
     return made
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_plan_has_the_shape_of_what_it_stores(
     query: str, lane: MakeLane, spark: SparkSession, target: Target, topic: Topic

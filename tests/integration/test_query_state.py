@@ -38,6 +38,7 @@ def _run(shop: Shop, made: LaneUnderTest, query: str, count: int = 80) -> None:
     assert shop.result(query) == shop.batch(query)
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("query", QUERIES)
 def test_rescaled(query: str, lane: MakeLane, spark: SparkSession, target: Target, topic: Topic) -> None:
     """2 -> 8 -> 3 partitions."""

@@ -46,6 +46,7 @@ def removing(topic: Topic) -> list[str]:
     return ["--allow-non-restored", f"topics:{topic.name}"]
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("place", START_NAMES)
 @pytest.mark.parametrize("mode", ["two-phase", pytest.param("ledger", marks=pytest.mark.full)])
 def test_removed_and_added_again(

@@ -69,7 +69,7 @@ def test_a_running_process_shows_what_it_does_and_ends_on_sigterm_with_nothing_i
     assert all("timestamp" in line for line in process.log[first:]), process.tail()  # before it the JVM speaks
 
 
-@pytest.mark.costly(2)
+@pytest.mark.costly(1)
 @pytest.mark.parametrize(
     ("number", "to_group"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)]
 )

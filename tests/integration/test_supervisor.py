@@ -80,6 +80,7 @@ def gone(process: psutil.Process) -> bool:
         return True
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize(
     ("mode", "victim", "cause", "detail"),
     [

@@ -1,13 +1,11 @@
 """A table that is paused: its changes are parked, in order, while the lane applies those of other tables."""
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from app.errors import ExitStatus
-from app.stage.inbox import GRANT_SECONDS
 from tests import messages as m
 from tests.commands import called, command
 from tests.fix_doubt import changes
@@ -126,9 +124,7 @@ def test_a_truncate(lane: MakeLane, target: Target, topic: Topic) -> None:
     assert target.rows(NAME) == {}
     called(made, "resume", "--table", NAME)
     topic.send([d.create(FLAT, {"id": 3, "v": "a"})])
-    begun = time.monotonic()
     made.run_until_caught_up()
-    assert time.monotonic() - begun < GRANT_SECONDS - 20, "what is parked does not wait for a span staged ahead"
     assert sorted(target.rows(NAME)) == [(2,), (3,)]
     assert released(target) == 3
 

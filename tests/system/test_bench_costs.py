@@ -29,6 +29,7 @@ def verdicts(result: dict[str, Any]) -> list[str]:
     return [goal["verdict"] for goal in result["goals"]]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)  # five starts, on a machine that may be busy
 def test_each_command_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     measure, stack = partial(results, seconds=VERB_SECONDS), f"--stack={stack_name}"

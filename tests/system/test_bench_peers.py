@@ -62,6 +62,7 @@ def test_compares_with_flink(tmp_path: Path, stack_name: str) -> None:
     assert (tmp_path / "docs/benchmarks.svg").exists()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(600)
 def test_measures_at_a_distance_and_beside_replication(tmp_path: Path, stack_name: str) -> None:
     """Surelane's drain and latency with 20 ms to its Postgres and with hardly any; replication, which has no client."""

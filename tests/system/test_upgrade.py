@@ -132,6 +132,7 @@ def test_from_the_version_before_the_newest_migration(
     questions(target, topic, reader=reader)
 
 
+@pytest.mark.full
 def test_from_this_version_to_itself_and_back(
     new_program: Path, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_an_old_version_that_is_not_there(new_program: Path, lane: MakeLane, tar
     assert "--from names the program" in refused.stderr
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize(
     ("made", "by"),
     [*FARTHEST, *(pytest.param(*pair, marks=pytest.mark.full) for pair in PAIRS if pair not in FARTHEST)],

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -11,12 +11,26 @@ from typing import cast
 import msgspec
 import pytest
 
+from app.epoch.epoch_batch import EpochBatch
 from app.model.activity import Activity
-from app.stage.inbox import Inbox
-from app.stage.receipt import Answer, Declined, Doing, Kept, Wanted
-from app.stage.request import Cancel, Decode, Grant, Keep, Message, Tables
+from app.model.rows import SEPARATOR, RowKind
+from app.stage.inbox import Granted, Inbox
+from app.stage.receipt import Answer, Declined, Doing, Kept, Receipt
+from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request
+from app.stage.stager import ArrangedSpan
+from tests.decoded import table_of
 
 SECONDS = 10.0
+CHANGE = {
+    "topic": "t",
+    "partition": 0,
+    "offset": 0,
+    "layout": SEPARATOR.join([RowKind.UPSERT, "", "public", "orders", "id", "v"]),
+    "key": '{"id":1}',
+    "line": "1\ta\n",
+    "ts_ms": 1000,
+    "sequence": None,
+}
 
 
 @dataclass
@@ -25,7 +39,6 @@ class Driver:
 
     connection: Connection
     inbox: Inbox
-    given: "SimpleQueue[Tables | None]" = field(default_factory=SimpleQueue)
 
     def send(self, *messages: Message) -> None:
         """In this order."""
@@ -37,14 +50,23 @@ class Driver:
         assert self.connection.poll(SECONDS), "no answer"
         return msgspec.msgpack.decode(self.connection.recv_bytes(), type=Answer)
 
-    def span_that_asks(self, number: int) -> None:
-        """A thread works on this request, and wants tables."""
-        self.send(Decode(number, "orders", ()))
-        request = self.inbox.spans.next()
-        assert request is not None
-        wanted = Wanted(request.id, ())
-        threading.Thread(target=lambda: self.given.put(self.inbox.ask(wanted)), daemon=True).start()
-        assert self.answer() == wanted
+    def next_id(self) -> int:
+        """Of the request that is next to work on."""
+        step = self.inbox.spans.next_step()
+        assert isinstance(step, Request | Decode)
+        return step.id
+
+    def park(self, number: int) -> ArrangedSpan:
+        """A span that waits for its tables."""
+        self.send(span(number))
+        request = self.inbox.spans.next_step()
+        assert isinstance(request, Request)
+        changes = EpochBatch.arrange(table_of([CHANGE]))
+        receipt = Receipt(number, 1, (), 0, (), (), b"", b"", (), 1)
+        arranged = ArrangedSpan(request, changes, changes, dict(changes.firsts), receipt)
+        self.inbox.spans.park(arranged)
+        assert self.answer() == arranged.wanted
+        return arranged
 
 
 @pytest.fixture
@@ -60,38 +82,58 @@ def driver() -> Iterator[Driver]:
         assert not receiving.is_alive()
 
 
-def test_the_archive_does_not_wait_for_a_span_that_waits_for_its_tables(driver: Driver) -> None:
-    driver.span_that_asks(1)
-    driver.send(Keep(2, "orders", (), 3))
+def test_nothing_waits_for_a_span_that_waits_for_its_tables(driver: Driver) -> None:
+    """Its turn may come after theirs."""
+    arranged = driver.park(1)
+    driver.send(span(2), Keep(3, "orders", (), 3), Decode(4, "orders", ()))
     keep = driver.inbox.keeps.next()
     assert keep is not None
     driver.inbox.keeps.doing(Activity.FETCH)
     driver.inbox.keeps.answer(Kept(keep.id, ()))
-    assert [driver.answer(), driver.answer()] == [Doing(2, Activity.FETCH), Kept(2, ())]
-    driver.send(Grant(1, {}))
-    assert driver.given.get(timeout=SECONDS) == {}
+    assert [driver.answer(), driver.answer()] == [Doing(3, Activity.FETCH), Kept(3, ())]
+    assert driver.next_id() == 2
+    driver.send(Grant(1, {}), Keep(5, "orders", (), 3))
+    assert driver.inbox.keeps.next() is not None  # which was sent last
+    assert driver.inbox.spans.next_step() == Granted(arranged, {})  # before what was asked for after it
+    driver.inbox.spans.doing(Activity.SERVER)
+    assert driver.answer() == Doing(1, Activity.SERVER)
+    driver.inbox.spans.answer(arranged.receipt)
+    assert driver.answer() == arranged.receipt
+    assert driver.next_id() == 4
+
+
+def test_a_grant_is_waited_for(driver: Driver) -> None:
+    arranged = driver.park(1)
+    steps = SimpleQueue[object]()
+    threading.Thread(target=lambda: steps.put(driver.inbox.spans.next_step()), daemon=True).start()
+    driver.send(Grant(1, {"layout": None}))
+    assert steps.get(timeout=SECONDS) == Granted(arranged, {"layout": None})
 
 
 def test_a_span_that_is_cancelled_waits_no_longer(driver: Driver) -> None:
-    driver.span_that_asks(1)
-    driver.send(Cancel(1))
-    assert driver.given.get(timeout=SECONDS) is None
-    assert driver.inbox.spans.is_cancelled()
+    """What was lent for it goes back when its process has done with it."""
+    driver.park(1)
+    driver.send(Cancel(1), Decode(2, "orders", ()))
+    assert driver.next_id() == 2
+    assert driver.answer() == Declined(1, "cancelled")
+    assert not driver.inbox.spans.is_cancelled()
 
 
 def test_a_request_that_is_cancelled_before_its_turn_is_answered(driver: Driver) -> None:
-    """What was lent for it goes back when its process has done with it."""
-    driver.send(Decode(1, "orders", ()), Cancel(1), Decode(2, "orders", ()), Keep(3, "orders", (), 3))
+    driver.send(span(1), Cancel(1), span(2), Keep(3, "orders", (), 3))
     assert driver.inbox.keeps.next() is not None  # which was sent last
-    request = driver.inbox.spans.next()
-    assert request is not None
-    assert request.id == 2
+    assert driver.next_id() == 2
     assert driver.answer() == Declined(1, "cancelled")
 
 
 def test_when_the_driver_goes_every_wait_ends(driver: Driver) -> None:
-    driver.span_that_asks(1)
+    driver.park(1)
     driver.connection.close()
-    assert driver.given.get(timeout=SECONDS) is None
+    assert driver.inbox.spans.next_step() is None
     assert driver.inbox.spans.is_cancelled()
     assert driver.inbox.keeps.next() is None
+
+
+def span(number: int) -> Request:
+    """One of no messages."""
+    return Request(number, "orders", (), {})
