@@ -298,7 +298,7 @@ class BareLane:
     def _committer(self) -> Committer:
         if self._mode is CommitMode.TWO_PHASE:
             target = PreparedTarget(self._connection, self._engine, self._ledger, self._generation)
-            return TwoPhase(target, self.others, lambda: self.lane.publish())
+            return TwoPhase(target, self.others, lambda seconds: self.lane.publish(seconds))
         target = OneCommitTarget(self._connection)
         return OnePhase(target, self.others, reapplies=self._mode is CommitMode.AT_LEAST_ONCE)
 

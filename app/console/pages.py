@@ -31,6 +31,7 @@ STEPS_DO = {
     "apply": "merge",
     "identify": "identity of the topic and of the last messages",
     "pre-commit": "PREPARE TRANSACTION; COMMIT in the one-phase modes",
+    "commit": "COMMIT PREPARED",
 }
 _NUMBERS = {name: number for number, name in enumerate(STEPS_DO)}
 #: most characters of a key or an error in a list

@@ -1,7 +1,8 @@
 """What every lane does around its epochs: it has the guard record failures, prunes the ledger, counts an epoch that the
 target has already, and logs what has become visible."""
 
-from collections.abc import Iterator, Mapping
+import datetime
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
@@ -9,6 +10,7 @@ from sqlalchemy import Connection
 
 from app.db.sqlstate import may_blame, translated
 from app.errors import OutOfMemory, SurelaneError
+from app.lane.step_timer import Steps
 from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
@@ -70,8 +72,10 @@ def recorded_failures(guard: Guard, name: str) -> Iterator[None]:
         raise
 
 
-def log_epoch(record: EpochRecord, steps: Mapping[str, float], **more: object) -> None:
-    """Log an epoch that has become visible. `steps`: seconds by step."""
+def log_epoch(record: EpochRecord, steps: Steps, **more: object) -> None:
+    """Log an epoch that has become visible."""
+    began = datetime.datetime.fromtimestamp(steps.began, datetime.UTC)
+    staging = {"stage_ms": steps.staging} if steps.staging else {}
     log.info(
         "epoch",
         lane=record.lane,
@@ -80,5 +84,7 @@ def log_epoch(record: EpochRecord, steps: Mapping[str, float], **more: object) -
         end=record.span.end.nested(),
         **more,
         **{name: count for name, count in record.counts.as_dict().items() if count},
-        ms={step: round(seconds * 1000, 1) for step, seconds in steps.items()},
+        began=began.isoformat(timespec="milliseconds"),
+        ms={step: round(seconds * 1000, 1) for step, seconds in steps.seconds.items()},
+        **staging,
     )

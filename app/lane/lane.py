@@ -82,7 +82,7 @@ class _Unpublished:
     """An epoch that is written but perhaps not visible yet."""
 
     record: EpochRecord
-    steps: dict[str, float]
+    steps: Steps
     source_times: SourceTimes
     #: the reason of each skipped message, in one word
     reasons: Sequence[str] = ()
@@ -241,6 +241,7 @@ class Lane:
         if staged is None:
             return False
         receipt, span = staged.receipt, replace(whole, end=staged.receipt.end)
+        steps.staging = receipt.milliseconds
         failpoint.reach("after-decode")
         # 5. Prepare what lives outside the transaction.
         with steps.of("prepare"):
@@ -323,7 +324,7 @@ class Lane:
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
             # 7. Publish when it is visible: at once, or when the prepared transaction is committed.
-            self._unpublished = _Unpublished(record, steps.seconds, source_times, reasons)
+            self._unpublished = _Unpublished(record, steps, source_times, reasons)
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
         self._last = record
@@ -409,13 +410,15 @@ class Lane:
         times = receipt.source_times
         return self._record(number, span, times, receipt.messages, merged), times, ()
 
-    def publish(self) -> None:
-        """Count and log the epoch that has just become visible."""
+    def publish(self, commit_seconds: float | None = None) -> None:
+        """Count and log the epoch that has just become visible. `commit_seconds`: of COMMIT PREPARED."""
         done, self._unpublished = self._unpublished, None
         if done is None:
             return
         record = done.record
-        self._metrics.epoch_done(record, done.steps, time.time() - done.source_times)
+        if commit_seconds is not None:
+            done.steps.add("commit", commit_seconds)
+        self._metrics.epoch_done(record, done.steps.seconds, time.time() - done.source_times)
         self._metrics.set_position(record.span.end)
         for reason in done.reasons:
             self._metrics.quarantined(reason)
@@ -429,7 +432,7 @@ class Lane:
 
     def _skip_epoch(self, number: int, consumed: int) -> None:
         self._last = self._epochs.skip(number, self._last, consumed)
-        self._unpublished = _Unpublished(self._last, {}, np.empty(0, np.float64))
+        self._unpublished = _Unpublished(self._last, Steps(), np.empty(0, np.float64))
         self.publish()
 
     def _check_continuity(self, number: int, last: EpochRecord | None, planned: Span) -> None:

@@ -1,5 +1,6 @@
 """The committers: in which order they call the participants of an epoch, and what the decision is."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock
@@ -88,8 +89,12 @@ class TwoPhase:
     reapplies = False
 
     def __init__(
-        self, target: Participant, others: Sequence[Participant] = (), on_commit: Callable[[], None] = lambda: None
+        self,
+        target: Participant,
+        others: Sequence[Participant] = (),
+        on_commit: Callable[[float], None] = lambda _: None,
     ) -> None:
+        """`on_commit` is called when the epoch is visible, with the seconds that it took to commit the target."""
         self._target, self._others = target, others
         self._on_commit = on_commit
         self._ending = Lock()
@@ -114,11 +119,14 @@ class TwoPhase:
             if gid is None or only not in (None, gid):
                 return False
             failpoint.reach("before-commit")
-            for participant in (self._target, *self._others):
+            begin = time.perf_counter()
+            self._target.commit(gid)
+            seconds = time.perf_counter() - begin
+            for participant in self._others:
                 participant.commit(gid)
             self.pending = None
             failpoint.reach("after-commit")
-            self._on_commit()  # under the lock, or the next epoch could take this one's place before it
+            self._on_commit(seconds)  # under the lock, or the next epoch could take this one's place before it
         return True
 
     def abort(self) -> None:

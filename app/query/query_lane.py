@@ -61,7 +61,7 @@ class ResultRows:
 @dataclass(frozen=True)
 class _UnpublishedEpoch:
     record: EpochRecord
-    steps: dict[str, float]
+    steps: Steps
     written: Written
     reasons: Sequence[str]
 
@@ -143,13 +143,15 @@ class QueryLane:
                 self._apply(number, planned, rows, skipped, steps)
         self._guard.passed(self.position)
 
-    def publish(self) -> None:
-        """Count and log the epoch that has just become visible."""
+    def publish(self, commit_seconds: float | None = None) -> None:
+        """Count and log the epoch that has just become visible. `commit_seconds`: of COMMIT PREPARED."""
         done, self._unpublished = self._unpublished, None
         if done is None:
             return
         record = done.record
-        self._metrics.epoch_done(record, done.steps, np.empty(0, np.float64))
+        if commit_seconds is not None:
+            done.steps.add("commit", commit_seconds)
+        self._metrics.epoch_done(record, done.steps.seconds, np.empty(0, np.float64))
         self._metrics.query_rows(done.written.upserted, done.written.deleted)
         for reason in done.reasons:
             self._metrics.quarantined(reason)
@@ -251,7 +253,7 @@ class QueryLane:
             is_rebuilt = self._end_rebuild(number, planned)
             failpoint.reach("after-merge")
             self._ledger.record(self._connection, record)
-            self._unpublished = _UnpublishedEpoch(record, steps.seconds, written, skips.reasons())
+            self._unpublished = _UnpublishedEpoch(record, steps, written, skips.reasons())
             at = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - at)
         self._last = record
@@ -271,7 +273,7 @@ class QueryLane:
 
     def _skip_epoch(self, number: int, consumed: int) -> None:
         self._last = self._epochs.skip(number, self._last, consumed)
-        self._unpublished = _UnpublishedEpoch(self._last, {}, Written(0, 0), ())
+        self._unpublished = _UnpublishedEpoch(self._last, Steps(), Written(0, 0), ())
         self.publish()
 
 

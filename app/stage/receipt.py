@@ -87,6 +87,8 @@ class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
     lasts: tuple[Last, ...]
     #: bytes of the decoded rows
     size: int
+    #: by activity (`app.model.activity`); `server` is the COPY
+    milliseconds: Mapping[str, float]
 
     @property
     def end(self) -> Offsets:

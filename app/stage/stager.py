@@ -37,6 +37,7 @@ from app.model.activity import Activity
 from app.model.arrow import compute, single
 from app.model.for_driver import ForDriver
 from app.model.rows import RowKind
+from app.stage.activity_times import ActivityTimes
 from app.stage.failure import or_failed
 from app.stage.receipt import (
     Declined,
@@ -118,11 +119,11 @@ class Stager:
         doing: Callable[[Activity], None] = lambda _: None,
     ) -> None:
         """`is_cancelled`: whether the span is, while it is read; `doing` gets each activity before it begins."""
-        self._config, self._doing = config, doing
+        self._config, self._doing = config, ActivityTimes(doing)
         decoder = decoder_of(config.source, transactions=config.transaction_limit is not None)
         sql = Sql(config.sql, decoder.gone) if config.sql else None
         decoding, has_function = Decoding(decoder, _function(config.function), sql), config.function is not None
-        self._reading = SpanReading(config.source, decoding, is_cancelled, doing, has_function=has_function)
+        self._reading = SpanReading(config.source, decoding, is_cancelled, self._doing, has_function=has_function)
         self._engine: Engine = make_engine(config.url, config.owner_role, "surelane stage")
         self._connection: Connection | None = None
 
@@ -163,6 +164,7 @@ class Stager:
             return Declined(number, f"{type(error).__name__}: {error}")
 
     def _arranged(self, request: Request) -> ArrangedSpan | Receipt | Declined:
+        self._doing.begin()
         rows = self._reading.rows(request)
         self._doing(Activity.ARRANGE)
         order = self._order(request)
@@ -187,11 +189,13 @@ class Stager:
         return ArrangedSpan(request, epoch, whole, changed, receipt)
 
     def _staged(self, arranged: ArrangedSpan, tables: Tables) -> Receipt:
+        self._doing.begin()
         self._doing(Activity.SERVER)
         epoch, changed = arranged.epoch, arranged.changed
         copied = self._copy(arranged.request, arranged.whole, tables)
         contents = _contents(epoch, changed, copied)
-        return msgspec.structs.replace(arranged.receipt, messages=len(epoch), **contents)
+        spent = {**arranged.receipt.milliseconds, **self._doing.milliseconds()}
+        return msgspec.structs.replace(arranged.receipt, messages=len(epoch), milliseconds=spent, **contents)
 
     def _order(self, request: Request) -> CommitOrder | None:
         """The order between topics. The driver handles spans in which too many messages wait, or in which the target
@@ -233,6 +237,7 @@ class Stager:
             counts=b"",
             lasts=self._reading.lasts(request, cut.end),
             size=size,
+            milliseconds=self._doing.milliseconds(),
         )
 
     def _connected(self) -> Connection:

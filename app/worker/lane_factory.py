@@ -134,7 +134,7 @@ def make_lane(
     writer: LaneWriter,
     metrics: LaneMetrics,
     stored: StoredMessages,
-    publish: Callable[[], None],
+    publish: Callable[[float], None],
     pool: Pool,
     link: Link,
     death: Death | None = None,
@@ -266,7 +266,7 @@ def check_total(partitions: Iterable[TopicPartition]) -> None:
         )
 
 
-def make_committer(mode: CommitMode, writer: LaneWriter, publish: Callable[[], None]) -> Committer:
+def make_committer(mode: CommitMode, writer: LaneWriter, publish: Callable[[float], None]) -> Committer:
     if mode is CommitMode.TWO_PHASE:
         return TwoPhase(writer.prepared(), writer.others, publish)
     assert writer.connection is not None, "just opened"

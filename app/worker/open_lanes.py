@@ -33,7 +33,7 @@ class OpenLanes:
         self,
         writer: LaneWriter,
         stored: StoredMessages,
-        publish: Callable[[], None] = lambda: None,
+        publish: Callable[[float], None] = lambda _: None,
         death: Death | None = None,
         unread: UnreadMessages | None = None,
     ) -> None:

@@ -239,8 +239,8 @@ class QueryRun(SparkRun):
         assert last is not None, "opening writes the first row"
         return last.span.end
 
-    def _publish(self) -> None:
-        self._lane.publish()
+    def _publish(self, commit_seconds: float) -> None:
+        self._lane.publish(commit_seconds)
         if self._sender is not None:
             self._sender.notice()
 

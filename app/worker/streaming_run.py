@@ -246,8 +246,8 @@ class StreamingRun(SparkRun):
             is_filled = True
         return is_filled
 
-    def _publish(self, partition: TopicPartition | None) -> None:
-        self._lanes.of(partition).publish()
+    def _publish(self, partition: TopicPartition | None, commit_seconds: float) -> None:
+        self._lanes.of(partition).publish(commit_seconds)
 
     def _check_tables(self) -> None:
         """Raises StopRequested where another lane writes the tables now, Contended where a switch has moved them."""

@@ -24,6 +24,7 @@ ROLLUPS: dict[str, Any] = {
 }
 
 
+@pytest.mark.costly(1)
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", CommitMode)
 def test_kills(

@@ -56,7 +56,8 @@ def test_the_next_epoch_waits_until_the_last_one_is_published(
     order: list[str] = []
     publishing, may_publish = threading.Event(), threading.Event()
 
-    def publish() -> None:
+    def publish(seconds: float) -> None:
+        assert seconds > 0
         publishing.set()
         assert may_publish.wait(WAIT_SECONDS)
         order.append("published")

@@ -32,7 +32,19 @@ DRAIN = EVERY | {
 PERCENTILES = {"p50_milliseconds", "p90_milliseconds", "p99_milliseconds", "max_milliseconds"}
 LATENCY = EVERY | {"asked_rate", "samples", "wal_syncs_an_epoch", "budget_milliseconds"} | PERCENTILES
 #: parts of a lane's latency that no configuration leaves out
-BUDGET = {"gathered", "settle", "stage", "prepare", "apply", "pre-commit", "rest", "finish"}
+BUDGET = {
+    "gathered",
+    "settle",
+    "stage",
+    "prepare",
+    "apply",
+    "pre-commit",
+    "plan",
+    "entry",
+    "commit",
+    "finish",
+    "of stage: fetch",
+}
 
 
 def results_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

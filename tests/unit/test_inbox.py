@@ -62,7 +62,7 @@ class Driver:
         request = self.inbox.spans.next_step()
         assert isinstance(request, Request)
         changes = EpochBatch.arrange(table_of([CHANGE]))
-        receipt = Receipt(number, 1, (), 0, (), (), b"", b"", (), 1)
+        receipt = Receipt(number, 1, (), 0, (), (), b"", b"", (), 1, {})
         arranged = ArrangedSpan(request, changes, changes, dict(changes.firsts), receipt)
         self.inbox.spans.park(arranged)
         assert self.answer() == arranged.wanted

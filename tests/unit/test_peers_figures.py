@@ -196,15 +196,19 @@ def test_a_proxy_delays_and_keeps_every_byte() -> None:
 def test_where_a_latency_goes() -> None:
     """Two-phase: visible after its entry; one phase: visible before it."""
     sent = np.array([10.0, 10.1, 10.2, 10.3])
-    steps = {"stage": 5.0, "pre-commit": 2.0}
-    first = Epoch(number=1, at=10.25, messages=2, end=3, steps=steps)
-    second = Epoch(number=2, at=10.42, messages=2, end=5, steps=steps)
+    steps, staging = {"stage": 5.0, "pre-commit": 2.0}, {"fetch": 1.0, "server": 3.0}
+    within = {"of stage: fetch": 1.0, "of stage: server": 3.0}
+    done = {**steps, "commit": 6.0}
+    first = Epoch(number=1, began=10.17, at=10.25, messages=2, end=3, steps=done, staging=staging)
+    second = Epoch(number=2, began=10.37, at=10.42, messages=2, end=5, steps=done, staging=staging)
     offsets, commits = {1: 10.15, 2: 10.36}, {1: 10.2, 2: 10.4}
     found = budget.budget([first, second], offsets, commits, sent)
-    assert found == {"gathered": 105.0, "stage": 5.0, "pre-commit": 2.0, "rest": 38.0, "finish": 35.0}
-    assert sum(found.values()) == pytest.approx(185.0), "from sent to visible"
-    one_phase = budget.budget([second], offsets, {2: 10.5}, sent)
-    assert (one_phase["rest"], one_phase["finish"]) == (53.0, 0.0)
+    parts = {"gathered": 105.0, "plan": 15.0, **steps, "entry": 23.0, "commit": 6.0, "finish": 29.0}
+    assert found == {**parts, **within}
+    assert sum(parts.values()) == pytest.approx(185.0), "from sent to visible"
+    at_once = Epoch(number=2, began=10.37, at=10.38, messages=2, end=5, steps=steps, staging={})
+    one_phase = budget.budget([at_once], offsets, {2: 10.5}, sent)
+    assert (one_phase["entry"], one_phase["commit"], one_phase["finish"]) == (3.0, 0.0, 0.0)
     assert budget.budget([second], offsets, {}, sent) == {}
 
 

@@ -1,11 +1,11 @@
 """Where the milliseconds of a lane's latency go: each epoch's steps, by its log and its checkpoint's files.
 
-    sent ....... offsets/N ... settle, guard, stage, prepare, apply, identify, pre-commit ... commits/N ... visible
-    |-- gathered --|                                            |-- rest: Spark, its files --|--- finish ---|
+    sent ... offsets/N ...... settle, guard, stage, prepare, apply, identify, pre-commit ... commits/N ...... visible
+     |-gathered-|-- plan --|                                                     |-entry-|-- commit, finish --|
 
-A lane that commits in one phase is visible after its pre-commit; then `rest` is what lies between offsets/N and that
-without the steps, and `finish` is nothing. Steps and visibility are in the `epoch` lines of the log; the files' times
-are those of their last change. Spark deletes old files, so they are read each second.
+A lane that commits in one phase is visible after its pre-commit; then there is no `entry` and no `commit`. Steps, their
+begin and visibility are in the `epoch` lines of the log; the files' times are those of their last change. Spark deletes
+old files, so they are read each second.
 """
 
 import time
@@ -21,7 +21,9 @@ from tools.bench import lane, syncs
 from tools.bench.epochs import Epoch
 from tools.bench.lane import Lane
 
-GATHERED, REST, FINISH = "gathered", "rest", "finish"
+GATHERED, PLAN, ENTRY, COMMIT, FINISH = "gathered", "plan", "entry", "commit", "finish"
+#: precedes the names of a stage process' activities
+STAGE = "of stage: "
 _EVERY_SECONDS = 1.0
 
 
@@ -92,12 +94,18 @@ def budget(
         sent = sent_at[max(0, epoch.end - 1 - epoch.messages) : epoch.end - 1]
         if begun is None or entered is None or not len(sent):
             continue
+        steps = {name: spent for name, spent in epoch.steps.items() if name != COMMIT}
+        written = epoch.began + sum(steps.values()) / 1000
         done = min(entered, epoch.at)  # of a lane with one phase: visible before its entry
+        committing = epoch.steps.get(COMMIT, 0.0)
         parts = {
             GATHERED: (begun - float(np.mean(sent))) * 1000,
-            **epoch.steps,
-            REST: (done - begun) * 1000 - sum(epoch.steps.values()),
-            FINISH: (epoch.at - done) * 1000,
+            PLAN: (epoch.began - begun) * 1000,
+            **steps,
+            ENTRY: (done - written) * 1000,
+            COMMIT: committing,
+            FINISH: (epoch.at - done) * 1000 - committing,
+            **{f"{STAGE}{name}": spent for name, spent in epoch.staging.items()},
         }
         for name, milliseconds in parts.items():
             found.setdefault(name, []).append(milliseconds)

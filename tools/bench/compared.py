@@ -178,7 +178,8 @@ def _budget(found: _Drains) -> Table:
     runs = [next(iter(one.by_run.values()), None) for one in found.values()]
     timed = [run for run in runs if run and run.get("budget_milliseconds")]
     named = dict.fromkeys(name for run in timed for name in run["budget_milliseconds"] if name not in _LAST_PARTS)
-    names = [*named, *_LAST_PARTS]
+    within = [name for name in named if name.startswith(budget.STAGE)]
+    names = [name for name in named if name not in within] + list(_LAST_PARTS) + within
     rows = [
         (
             *(f"{run['asked_rate']:,}", run["system"], number(run["messages_an_epoch"])),
@@ -203,7 +204,7 @@ def _syncs(found: _Drains) -> Table:
     return Table(title="What is synced to disk, by strace, which slows it down", columns=columns, rows=rows)
 
 
-_LAST_PARTS = (budget.REST, budget.FINISH)
+_LAST_PARTS = (budget.ENTRY, budget.COMMIT, budget.FINISH)
 
 
 def _far_drains(done: Sequence[_Result]) -> Table:

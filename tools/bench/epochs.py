@@ -13,13 +13,16 @@ class Epoch:
     """One epoch line of the log."""
 
     number: int
-    #: when it was visible, seconds since 1970
+    #: when it was begun and when it was visible, seconds since 1970
+    began: float
     at: float
     messages: int
     #: offset after its last message, of a lane with one topic of one partition
     end: int
     #: milliseconds by step
     steps: Mapping[str, float]
+    #: milliseconds by activity of the stage process, a part of `stage` where nothing was staged ahead
+    staging: Mapping[str, float]
 
     @classmethod
     def parse(cls, line: str) -> Self | None:
@@ -29,10 +32,21 @@ class Epoch:
         event = json.loads(line)
         if event.get("event") != "epoch":
             return None
-        at = datetime.datetime.fromisoformat(event["timestamp"]).timestamp()
         ends = [offset for partitions in event.get("end", {}).values() for offset in partitions.values()]
         consumed = event.get("consumed", 0)
-        return cls(number=event["epoch"], at=at, messages=consumed, end=max(ends, default=0), steps=event["ms"])
+        return cls(
+            number=event["epoch"],
+            began=_seconds(event["began"]),
+            at=_seconds(event["timestamp"]),
+            messages=consumed,
+            end=max(ends, default=0),
+            steps=event["ms"],
+            staging=event.get("stage_ms", {}),
+        )
+
+
+def _seconds(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def mean_steps(epochs: Sequence[Epoch]) -> dict[str, float]:

@@ -42,6 +42,8 @@ _QUERY: Mapping[str, Any] = {
     "trigger": "2 seconds",
 }
 _MAKE = f"create table {_COUNTS} (began timestamptz, part bigint, n bigint, primary key (began, part))"
+#: full before the second half, which is judged: a heap is not cleaned in full before it is
+_HEAP = {"spark": {"conf": {"spark.driver.memory": "768m"}}}
 #: seconds between two measurements of the lag
 LOOK_SECONDS = 0.5
 #: topic settings: the broker must not keep all messages of a day
@@ -178,7 +180,7 @@ def _running(servers: Servers, cursor: Cursor, wanted: Wanted) -> AbstractContex
     if not wanted.query:
         return lane.running(servers, TOPIC)
     cursor.execute(_MAKE)
-    return lane.running(servers, TOPIC, settings={"queries": {QUERY: _QUERY}}, arguments=("--query", QUERY))
+    return lane.running(servers, TOPIC, settings={"queries": {QUERY: _QUERY}, **_HEAP}, arguments=("--query", QUERY))
 
 
 def _visible(cursor: Cursor) -> int:
