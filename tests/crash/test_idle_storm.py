@@ -27,8 +27,8 @@ from tests.waiting import eventually
 
 #: kills in a round: amid its work, while it waits for a lock, with its supervisor
 ROUND = (2, 3, 1)
-#: rounds of the sample, which has 30 kills, and of the full storm
-SAMPLE, FULL = 5, 20
+#: rounds of the sample, which has 12 kills, and of the full storm
+SAMPLE, FULL = 2, 20
 #: seconds between a message and the kill, at most: an epoch of one message takes some hundredths
 DELAY_SECONDS = 0.3
 LIFE_SECONDS = 240.0

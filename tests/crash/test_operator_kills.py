@@ -27,7 +27,7 @@ from tests.workload import COUNTER
 LATEST_KILL_SECONDS = 2.5
 #: kills between two of the lane itself
 LANE_EVERY = 9
-SAMPLE = (CommitMode.TWO_PHASE, 50)
+SAMPLE = (CommitMode.TWO_PHASE, 20)
 ALL = [(mode, 200) for mode in CommitMode]
 
 

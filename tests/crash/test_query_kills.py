@@ -35,9 +35,7 @@ def test_kills(
     made = lane(mode, queries={query: {**QUERIES[query], "max_messages": 40}})
     name = made.of_query(query).name
     reader = Looks(lambda: shop.half_seen(query, name))
-    places = places_of(mode)
-    kills = max(kills, len(places)) if query == "by_minute" else kills
-    killed_at(made, lane_process, places, kills, seed, lambda: shop.send(90), "--query", query)
+    killed_at(made, lane_process, places_of(mode), kills, seed, lambda: shop.send(90), "--query", query)
     reader.stop()
     assert shop.result(query) == shop.batch(query)
     assert target.prepared() == []
