@@ -21,6 +21,8 @@ from app.errors import (
     LogTruncated,
     MessagesGone,
     ServerExhausted,
+    SparkFailed,
+    SparkGone,
     SurelaneError,
     TooManyParked,
     Unreachable,
@@ -119,6 +121,8 @@ class RetryLoop:
         self._metrics = AllMetrics(death.restarts if death else {})
         self._writers: dict[str, LaneWriter] = {}
         self._without_progress = 0
+        #: whether this process has processed an epoch
+        self._ever_worked = False
         self._begun_at = time.monotonic()
         self._ever_started = False
 
@@ -169,10 +173,13 @@ class RetryLoop:
                 self._ever_started = self._ever_started or running.started
                 self._death = None if running.started else self._death
                 self._without_progress = 0 if running.epochs else self._without_progress + 1
+                self._ever_worked = self._ever_worked or bool(running.epochs)
                 running.say("failed", str(error))
                 if isinstance(error, TooManyParked):
                     self._pause_lanes(error)
                 if not self._try_again(error):
+                    if self._ever_worked and isinstance(error, SparkFailed):  # its folders in /tmp are deleted, say
+                        raise SparkGone(f"Spark worked in this process before: {error.message}") from failure
                     if error is not failure:
                         raise error from failure
                     raise
