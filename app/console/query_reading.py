@@ -8,9 +8,13 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Connection
 
+from app.cli.rendering import Document
 from app.config.queries import QuerySettings
 from app.config.settings import Settings
+from app.console.parameters import Parameters
+from app.console.served_lanes import ServedLane
 from app.db.locks import lock_holder
+from app.db.sqlstate import translated
 from app.errors import EnvironmentMissing
 from app.ledger.query_states import QueryStates
 from app.ledger.store import Ledger
@@ -111,3 +115,12 @@ def _size(folder: Path) -> int:
         except OSError:
             continue  # Spark removes files meanwhile
     return total
+
+
+def queries(lane: ServedLane, _: Parameters) -> Document:
+    """State, watermark and windows of each query of the configuration."""
+    settings = lane.settings
+    names = [*settings.queries] if settings.query is None else []
+    of_each = [settings.of_query(name) for name in names] or ([settings] if settings.query is not None else [])
+    with translated("reading the state of queries"), lane.engine.connect() as connection:
+        return {"lane": lane.name, "queries": [query_document(connection, one) for one in of_each]}
