@@ -1,5 +1,7 @@
 """What *Now* shows of a lane: state, lag, freshness, and what to type next."""
 
+import datetime
+
 from app.cli.lane_status import Report, read_report
 from app.cli.rendering import Document
 from app.cli.status import status_document
@@ -46,7 +48,14 @@ def _now(lane: ServedLane, report: Report) -> Document:
         "applied_at": recent[-1]["applied_at"] if recent else None,
         "next": _next_command(found),
         "recent": recent,
+        "recent_lag": [
+            {"at": _moment(one.at), "messages": one.messages, "seconds": one.seconds} for one in lane.lag.samples
+        ],
     }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
 def _is_mine(lane: ServedLane, text: str) -> bool:

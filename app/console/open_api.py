@@ -10,6 +10,7 @@ _PARAMETERS = {
     "key": "generation.epoch",
     "id": "number",
     "snapshot": "name of the snapshot",
+    "query": "name of the query",
 }
 
 

@@ -17,6 +17,7 @@ from app.console import (
 )
 from app.console.parameters import MAX_LINES
 from app.console.screen import Screen
+from app.console.window_reading import WindowReading
 
 _LIMIT = {"limit": f"lines, {MAX_LINES} at most", "before": "only older than this one: the answer's `older`"}
 _STATUS = {
@@ -42,6 +43,7 @@ _STATUS = {
     "applied_at": "when the newest epoch was applied",
     "next": "the command to type next, where the error does not name it",
     "recent": "figures of the newest epochs, the oldest first",
+    "recent_lag": "lag while a page was open: time, messages, and age of the oldest one; the oldest first",
 }
 _TRANSACTIONS = {
     "lane": "name",
@@ -51,6 +53,7 @@ _TRANSACTIONS = {
     "answers": "the newest answers by hand, of all lanes of the database",
     "answers_total": "how many there are",
 }
+_WINDOWS = WindowReading()
 
 SCREENS = (
     Screen(
@@ -320,6 +323,23 @@ SCREENS = (
         seconds=5,
         gives="State, watermark and windows of each query of the configuration.",
         keys={"lane": "name", "queries": "what is known without Spark, and why not more"},
+    ),
+    Screen(
+        name="windows",
+        path="/queries/{query}",
+        title="Windows of a query",
+        reading=_WINDOWS.windows,
+        quick=_WINDOWS.windows_not_yet,
+        template="windows.html",
+        seconds=300,
+        gives="The document of `surelane state windows --json`.",
+        keys={
+            "query": "its name",
+            "windows": "the newest first: begin, end, how many keys, operator and store of the state",
+            "more": "whether there are more",
+            "read": "false on a page before its first reading",
+        },
+        is_main=False,
     ),
     Screen(
         name="doctor",
