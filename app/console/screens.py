@@ -14,10 +14,10 @@ from app.console import (
     query_reading,
     recovery_reading,
     verification_reading,
+    window_reading,
 )
 from app.console.parameters import MAX_LINES
 from app.console.screen import Screen
-from app.console.window_reading import WindowReading
 
 _LIMIT = {"limit": f"lines, {MAX_LINES} at most", "before": "only older than this one: the answer's `older`"}
 _STATUS = {
@@ -53,8 +53,6 @@ _TRANSACTIONS = {
     "answers": "the newest answers by hand, of all lanes of the database",
     "answers_total": "how many there are",
 }
-_WINDOWS = WindowReading()
-
 SCREENS = (
     Screen(
         name="now",
@@ -328,8 +326,8 @@ SCREENS = (
         name="windows",
         path="/queries/{query}",
         title="Windows of a query",
-        reading=_WINDOWS.windows,
-        quick=_WINDOWS.windows_not_yet,
+        reading=window_reading.windows,
+        quick=window_reading.windows_not_yet,
         template="windows.html",
         seconds=300,
         gives="The document of `surelane state windows --json`.",

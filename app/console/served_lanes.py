@@ -14,6 +14,7 @@ from app.cli.lane_status import Report, with_lag
 from app.config.loader import DEFAULT_FILE, load
 from app.config.settings import Settings
 from app.console.lag_reading import LagReading
+from app.console.window_reader import WindowReader
 from app.db.engine import make_engine
 from app.errors import ConfigInvalid
 from app.kafka.broker import Broker
@@ -29,9 +30,9 @@ APPLICATION = "surelane console"
 class ServedLane:
     """A lane, by its configuration. Its connections are opened when a page needs them."""
 
-    def __init__(self, settings: Settings, file: Path | None, logs: Sequence[Path]) -> None:
-        """`logs`: files that have the lane's log; lines of other lanes are skipped."""
-        self.settings, self.file, self.logs = settings, file, tuple(logs)
+    def __init__(self, settings: Settings, file: Path | None, logs: Sequence[Path], windows: WindowReader) -> None:
+        """`logs`: files that have the lane's log; lines of other lanes are skipped. `windows`: of all lanes."""
+        self.settings, self.file, self.logs, self.windows = settings, file, tuple(logs), windows
         self.lag = LagReading(self._measure)
         self._lock = threading.Lock()
         self._broker: Broker | None = None
@@ -100,6 +101,7 @@ class ServedLanes:
         """The lanes of configurations, and of all `*.yaml` of a folder; None is the default configuration. Raises
         ConfigInvalid where no configuration can be read, or two are of one lane."""
         self._files, self._folder, self._logs = tuple(files), folder, tuple(logs)
+        self._windows = WindowReader()
         self._stamps = self._read_stamps()
         self._lanes, self.broken = self._read()
 
@@ -115,6 +117,11 @@ class ServedLanes:
     def close_idle(self, idle_seconds: float = BROKER_IDLE_SECONDS) -> None:
         for one in self:
             one.close_idle(idle_seconds)
+
+    def close(self) -> None:
+        """At the end of the console."""
+        self.close_idle(0)
+        self._windows.close()
 
     def refresh(self) -> None:
         """Read the configurations again where a file has changed. A lane whose configuration is the same keeps its
@@ -161,7 +168,7 @@ class ServedLanes:
                     raise ConfigInvalid(
                         f"two configurations are of lane {one.lane}: {found[one.lane].file}, {file}", hint=hint
                     )
-                found[one.lane] = ServedLane(one, file, self._logs)
+                found[one.lane] = ServedLane(one, file, self._logs, self._windows)
         if not found:
             faults = "".join(f"\n{fault}" for _, fault in broken) or f"\nno *.yaml in {self._folder}"
             raise ConfigInvalid(

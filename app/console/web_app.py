@@ -90,7 +90,7 @@ class Console:
             yield
         finally:
             keeping.cancel()
-            self._lanes.close_idle(0)
+            self._lanes.close()
             self._overview.close()
 
     async def _keep_house(self) -> None:
