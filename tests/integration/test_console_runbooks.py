@@ -200,7 +200,7 @@ def test_in_doubt_start_the_lane(
         with not_loaded_again(page):
             monkeypatch.delenv("SURELANE_FAILPOINT")
             held.release()
-            main_text(page, "it was committed")
+            main_text(page, "it was committed", LONG_MS)
         made.until_caught_up(topic)
         made.stop()
         page = window.open(f"/lanes/{made.name}/in-doubt")
@@ -225,7 +225,7 @@ def test_quarantine_of_a_running_lane(
             window.until_live()
             with not_loaded_again(page):
                 topic.send([narrow(7), narrow(7, "newer"), narrow(8), narrow(9)])
-                main_text(page, "4 entries")
+                main_text(page, "4 entries", LONG_MS)
             page.fill("#reason", "too long")
             page.get_by_role("button", name="Filter").click()
             page.wait_for_url("**reason=too+long**")
@@ -245,16 +245,16 @@ def test_quarantine_of_a_running_lane(
             page.get_by_role("button", name="Release").click()
             window.until_live()
             with not_loaded_again(page):
-                main_text(page, "refused because")  # the cause is not mended
+                main_text(page, "refused because", LONG_MS)  # the cause is not mended
                 target.execute("alter table narrow alter note type text")
             page.fill("#reason", REASON)
             page.get_by_role("button", name="Release").click()
-            main_text(page, "quarantined to released")
+            main_text(page, "quarantined to released", LONG_MS)
             window.open(f"{address}?table=public.*")
             page.fill("#why", REASON)
             page.get_by_role("button", name="Release all 2").click()
             page.wait_for_url("**/outcome?**")
-            main_text(page, "2 released")
+            main_text(page, "2 released", LONG_MS)
             window.open(f"{address}?state=quarantined")
             main_text(page, "0 entries")
             window.open(f"/lanes/{made.name}/now")
@@ -295,11 +295,11 @@ def test_restore_and_replay_through_the_pages(
             page = window.open(address)
             main_text(page, f"{made.lane.name} runs: stop its process")
             order(page)
-            main_text(page, "stop the lane first")
+            main_text(page, "stop the lane first", LONG_MS)
             window.until_live()
             with not_loaded_again(page):
                 made.lane.stop()
-                main_text(page, "lane: stopped")
+                main_text(page, "lane: stopped", LONG_MS)
         finally:
             made.lane.stop()
         for typed, name, why in (("other", made.copy.database, "not the snapshot's"), (made.name, "../x", "letters")):
@@ -327,10 +327,10 @@ def test_restore_and_replay_through_the_pages(
         (asked,) = made("--status", "--json").json["orders"]
         assert (asked["who"], asked["reason"]) == (f"console:{WHO}", REASON)
         made.lane.changed(target={"url": made.copy.url})
-        page = window.open(f"/lanes/{made.lane.name}/configuration")
-        eventually(lambda: made.copy.database in window.open(page.url).inner_text("main"), why="the new target")
+        shown = f"/lanes/{made.lane.name}/configuration"
+        eventually(lambda: made.copy.database in window.open(shown).inner_text("main"), why="the new target")
         window.open(f"/lanes/{made.lane.name}/now")
-        main_text(page, "caught up")
+        main_text(page, "caught up", LONG_MS)
         clean(window)
     made.questions()
 
