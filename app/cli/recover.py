@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from sqlalchemy.engine import URL
 
-from app.cli.caller import who
+from app.cli.caller import Caller, who
 from app.cli.common_options import (
     ConfigFile,
     Json,
@@ -51,6 +51,8 @@ from app.snapshot.snapshot_directory import Directory
 from app.verify.pairs import Choice
 
 app = typer.Typer(name="recover", add_completion=False)
+#: `--to` for a caller that keeps a password off the command line
+TO_VARIABLE = "SURELANE_RECOVER_TO"
 
 Name = Annotated[
     str, typer.Option("--snapshot", metavar="NAME", help="Of `surelane snapshot list`.", show_default=False)
@@ -173,6 +175,7 @@ def run(
         str | None,
         typer.Option(
             "--to",
+            envvar=TO_VARIABLE,
             metavar="PLACE",
             help="basebackup: a new folder; dump: URL of a new database; rds: name of a new instance. Not needed to go "
             "on.",
@@ -207,6 +210,18 @@ def run(
         bool, typer.Option("--roll-back-foreign", help="Also what other programs had prepared there.")
     ] = False,
     anew: Annotated[bool, typer.Option("--anew", help="Give up what an earlier call began, and begin anew.")] = False,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Why; stays on record in the journal.", show_default=False)
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="NAME",
+            help="Who asked for it, where a program calls this for a person; on record in place of this process' user.",
+            show_default=False,
+        ),
+    ] = None,
     status: Annotated[bool, typer.Option("--status", help="Say how far it has come; do nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -226,10 +241,14 @@ def run(
     elif port is not None or slots is not None or no_owner:
         raise typer.BadParameter("--port, --max-prepared-transactions and --no-owner belong to --to")
     options = RecoveryOptions(
-        destination=destination, url=database_url(url) if url else None, foreign=foreign, anew=anew
+        destination=destination,
+        url=database_url(url) if url else None,
+        foreign=foreign,
+        anew=anew,
+        reason=(reason or "").strip() or None,
     )
     choice, url_against = Choice(tuple(tables or ()), same_names=same_names), database_url(against) if against else None
-    caller = who()
+    caller = who() if by is None else Caller(by, who().host)
     with RecoveryProgress(quiet=as_json) as progress:
         done = Recovering(
             settings,

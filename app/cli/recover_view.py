@@ -45,6 +45,7 @@ def plan_document(plan: RecoveryPlan) -> Document:
         "ok": plan.ok,
         **position_document(plan.manifest),
         "checks": [vars(check) for check in plan.checks],
+        "running": None if plan.running is None else list(plan.running),
         "steps": list(plan.steps),
         "command": plan.command,
         "lost": list(plan.lost),
@@ -128,7 +129,12 @@ def course_text(document: Document) -> Iterator[str]:
     for one in document["steps"]:
         is_done = one["state"] == StepState.DONE
         yield _line(one["step"], f"{one['said']} ({one['at']})" if is_done else f"{one['state']} {one['said']}".strip())
-    if not document["finished"]:
+    for one in document["orders"]:
+        why = f": {one['reason']}" if one["reason"] else ""
+        yield f"called at {one['at']} by {one['who']}@{one['host']}{why}"
+    if document["at_work"]:
+        yield "it is at work"
+    elif not document["finished"]:
         yield f"go on: surelane recover run --snapshot {name}"
 
 

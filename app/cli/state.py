@@ -17,6 +17,7 @@ from app.config.loader import load
 from app.db.engine import make_engine
 from app.kafka.broker import Broker
 from app.query import rebuilding, stored_state
+from app.query.open_windows import open_windows
 from app.query.rescaling import rescale as rescaled
 
 log = structlog.get_logger()
@@ -62,6 +63,15 @@ def show_state(
     with session_of(settings) as spark:
         rows = stored_state.rows(spark, settings.checkpoint, operator=operator, store=store, key=key, limit=limit)
     show({"query": query, "rows": rows}, _rows_text, as_json=json_)
+
+
+@app.command(epilog="Example:\n\n  surelane state windows orders_by_minute --json | jq '.windows[0]'")
+def windows(query: QueryName, config: ConfigFile = None, limit: Limit = 20, json_: Json = False) -> None:
+    """Show the windows of event time that a query's state has open, the newest first, and how many keys each."""
+    settings = settings_of(config, query)
+    with session_of(settings) as spark:
+        found, more = open_windows(spark, settings.checkpoint, limit)
+    show({"query": query, "windows": found, "more": more}, _windows_text, as_json=json_)
 
 
 @app.command(epilog="Example:\n\n  surelane state changes orders_by_minute --from 40 --to 41")
@@ -131,6 +141,15 @@ def _states_text(document: Document) -> Iterator[RenderableType]:
         names = ("query", "operatorId", "operatorName", "stateStoreName", "numPartitions")
         table.add_row(*(Text(printable(str(one[name]))) for name in names), epochs)
     yield table
+
+
+def _windows_text(document: Document) -> Iterator[RenderableType]:
+    table = Table("from", "to", "keys", "operator", "store")
+    for one in document["windows"]:
+        table.add_row(one["start"], one["end"], f"{one['keys']:,}", f"{one['operator']} {one['name']}", one["store"])
+    yield table
+    if document["more"]:
+        yield Text("there are more: --limit")
 
 
 def _rows_text(document: Document) -> Iterator[RenderableType]:

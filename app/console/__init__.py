@@ -3,8 +3,8 @@
 It has no logic of its own. A screen is a document, which a function of `app.cli` or of the rooms below makes, and a
 template of it; `/api` gives the same document as JSON, `/live` sends the template's result again whenever it changes.
 
-    request -> gate (host, login, headers) -> page | api | live -> reading (a document) -> template
-                                           -> action -> the function that the verb calls, with who and why
+    request -> gate (host, login, headers) -> screen_routes: page | api | live -> reading (a document) -> template
+                                           -> action_routes -> the function that the verb calls, with who and why
 
 Promises:
 

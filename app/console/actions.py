@@ -8,13 +8,19 @@ import structlog
 from app.cli.caller import Caller
 from app.cli.indoubt_view import given_document, given_text
 from app.cli.operator_access import check_releasable, in_doubt, quarantine
-from app.console.parameters import MAX_NUMBERS, Parameters, ranges_of
-from app.console.readings import open_only
+from app.console import recovery_start
+from app.console.parameters import MAX_NUMBERS, NoSuchThing, Parameters, ranges_of
+from app.console.quarantine_reading import open_only
+from app.console.recovery_places import RecoveryPlaces
+from app.console.recovery_start import RecoveryCall
 from app.console.served_lanes import ServedLane
 from app.errors import Refused
 from app.poison.storable_text import storable
 from app.recover.answering import Answering
+from app.recover.journal import Step, course
+from app.recover.recovery_plan import make_plan
 from app.recover.verdict import OperatorAnswer
+from app.snapshot.snapshots import Snapshots
 
 log = structlog.get_logger()
 
@@ -59,6 +65,47 @@ def answer(lane: ServedLane, gid: str, typed: str, wanted: str, given: ActionOrd
         done = answering.give(connection, gid, OperatorAnswer(wanted), reason=given.reason, force=given.forced)
     _logged("answered", lane, given, gid=gid, answer=wanted, number=done.id, forced=done.forced)
     return " ".join(given_text(given_document(done)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecoveryForm:
+    """What a form says of a recovery."""
+
+    #: the snapshot's name, as a confirmation
+    typed: str
+    #: of the new place; empty: an earlier recovery is to go on where it is
+    name: str
+    port: str
+    anew: bool
+
+
+def recover(lane: ServedLane, snapshot: str, form: RecoveryForm, places: RecoveryPlaces, given: ActionOrder) -> None:
+    """Start `surelane recover run`, or let it go on. What blocks it is refused here, before a process is begun."""
+    if form.typed != snapshot:
+        raise Refused("the name that was typed is not the snapshot's: nothing was done", hint=f"type {snapshot}")
+    if lane.settings.query is not None:
+        raise Refused("a recovery is of the lane, not of a query: nothing was done", hint="open the lane's page")
+    try:
+        stored = Snapshots(lane.settings, lambda _: None).directory.get(snapshot)
+    except Refused as error:
+        raise NoSuchThing(error.message) from None
+    driver, begun = stored.manifest.driver, course(stored)
+    name = form.name.strip()
+    if not name and begun.place is not None:
+        name = places.name_of(driver, begun.place.to) or ""
+    to = places.place(driver, name) if name or begun.place is None else None
+    if form.port and not (form.port.isdecimal() and form.port.isascii() and 0 < int(form.port[:6]) < 1 << 16):
+        raise Refused("the port is no number from 1 to 65535: nothing was done")
+    with lane.broker() as broker:
+        plan = make_plan(lane.settings, stored, broker)
+    if not plan.ok:
+        wrong = "; ".join(f"{check.what}: {check.said}" for check in plan.checks if not check.ok)
+        raise Refused(f"the plan is blocked: {wrong}. Nothing was done")
+    if plan.running and not begun.is_done(Step.RESTORE):
+        raise Refused(f"stop the lane first: {', '.join(plan.running)} runs. Nothing was done")
+    call = RecoveryCall(to=to, port=int(form.port) if form.port else None, foreign=given.forced, anew=form.anew)
+    recovery_start.start(lane, stored, call, given.caller, given.reason)
+    _logged("recovery", lane, given, snapshot=snapshot, name=name)
 
 
 def change_entry(lane: ServedLane, number: int, what: str, given: ActionOrder) -> None:

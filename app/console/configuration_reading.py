@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from app.cli.rendering import Document
 from app.config.settings import Settings
+from app.console.parameters import Parameters
+from app.console.served_lanes import ServedLane
 from app.logs import masked
 
 #: maps of options for other programs, any of which may be a secret
@@ -48,3 +51,8 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return masked(str(value))
+
+
+def configuration(lane: ServedLane, _: Parameters) -> Document:
+    """The effective configuration, secrets hidden."""
+    return {"lane": lane.name, "file": str(lane.file or "surelane.yaml"), "values": configuration_of(lane.settings)}

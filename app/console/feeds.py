@@ -8,9 +8,12 @@ import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
+import structlog
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import StreamingResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
+
+log = structlog.get_logger()
 
 #: streams that the console serves at one time; each is an open connection
 MAX_VIEWERS = 100
@@ -73,6 +76,25 @@ class Feeds:
     @property
     def viewers(self) -> int:
         return sum(feed.viewers for feed, _ in self._feeds.values())
+
+    async def answer(
+        self, address: str, render: Callable[[], str], seconds: float, gone: Callable[[str], str]
+    ) -> Response:
+        """The stream of an address for one viewer. `gone`: makes the content where `render` fails."""
+
+        def rendered() -> str:
+            try:
+                return render()
+            except Exception:  # a stream goes on; the page says that something is wrong
+                log.exception("a page could not be read", page=address)
+                return gone("an unforeseen error: see the console's log")
+
+        stack = AsyncExitStack()
+        try:
+            feed = await stack.enter_async_context(self.viewing(address, rendered, seconds))
+        except TooManyViewers:
+            return PlainTextResponse("too many pages are open: close one\n", 503)
+        return EventStream(feed.stream(), stack)
 
     @asynccontextmanager
     async def viewing(self, address: str, render: Callable[[], str], seconds: float) -> AsyncIterator[Feed]:

@@ -2,13 +2,15 @@
 
 from typing import Any
 
-from app.console.screens import PATH_PARAMETER, SCREENS, Screen
+from app.console.screen import PATH_PARAMETER, Screen
+from app.console.screens import SCREENS
 
 _PARAMETERS = {
     "lane": "name of the lane",
     "key": "generation.epoch",
     "id": "number",
     "snapshot": "name of the snapshot",
+    "query": "name of the query",
 }
 
 

@@ -14,8 +14,9 @@ from app.cli.quarantine_view import shown
 from app.cli.rendering import Document, age, byte_size, moment, offsets, pause_text, position, printable, ranges
 from app.cli.snapshot_view import lanes_text, position_text
 from app.console.parameters import Parameters
-from app.console.readings import readable
-from app.console.screens import PATH_PARAMETER, SCREENS, Screen
+from app.console.quarantine_reading import readable
+from app.console.screen import PATH_PARAMETER, Screen
+from app.console.screens import SCREENS
 from app.console.served_lanes import ServedLane
 
 #: width of a bar of steps, in SVG's units

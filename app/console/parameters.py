@@ -11,6 +11,9 @@ from app.quarantine.quarantine import EntryState
 
 #: entries that are changed, or shown, together
 MAX_NUMBERS = 10_000
+#: lines of a list, if the address asks for no other number
+PAGE_LINES = 50
+MAX_LINES = 500
 #: the greatest number that Postgres' bigint holds
 _BIGGEST = 2**63 - 1
 
@@ -59,6 +62,11 @@ class Parameters:
         if not (text.isdecimal() and text.isascii() and len(text) <= 19 and int(text) <= _BIGGEST):
             raise AddressInvalid(f"{name}: {text[:50]} is no number: write digits")
         return int(text)
+
+    @property
+    def limit(self) -> int:
+        """Lines of a list."""
+        return min(max(self.number("limit") or PAGE_LINES, 1), MAX_LINES)
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """Numbers and ranges: 1-50,60. Raises AddressInvalid for anything else, and for too many."""

@@ -8,13 +8,16 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Connection
 
+from app.cli.rendering import Document
 from app.config.queries import QuerySettings
 from app.config.settings import Settings
+from app.console.parameters import Parameters
+from app.console.served_lanes import ServedLane
 from app.db.locks import lock_holder
+from app.db.sqlstate import translated
 from app.errors import EnvironmentMissing
 from app.ledger.query_states import QueryStates
 from app.ledger.store import Ledger
-from app.model.state_store import StateStore
 from app.spark.local import LocalCheckpoint, local_folder
 
 #: seconds to wait for the query's process
@@ -50,7 +53,7 @@ def query_document(connection: Connection, settings: Settings) -> dict[str, Any]
         "position": last.span.end.nested() if last else {},
         "computes": query.sql or query.function,
         "into": _place(query),
-        "stores": [one.as_json() | {"windows": _has_windows(one)} for one in stores or ()],
+        "stores": [one.as_json() | {"windows": one.window is not None} for one in stores or ()],
         "rows": None if figures.get("rows") is None else int(figures["rows"]),
         "memory_bytes": None if figures.get("memory_bytes") is None else int(figures["memory_bytes"]),
         "disk_bytes": _size(state) if state is not None and state.is_dir() else None,
@@ -64,10 +67,6 @@ def _place(query: QuerySettings) -> str | None:
     if query.files is not None:
         return query.files.path
     return query.table if query.kafka is None else query.kafka.topic
-
-
-def _has_windows(store: StateStore) -> bool:
-    return any(kind.startswith("struct<start:timestamp,end:timestamp") for _, kind in store.key)
 
 
 def _figures(settings: Settings) -> tuple[dict[str, float], str | None]:
@@ -111,3 +110,12 @@ def _size(folder: Path) -> int:
         except OSError:
             continue  # Spark removes files meanwhile
     return total
+
+
+def queries(lane: ServedLane, _: Parameters) -> Document:
+    """State, watermark and windows of each query of the configuration."""
+    settings = lane.settings
+    names = [*settings.queries] if settings.query is None else []
+    of_each = [settings.of_query(name) for name in names] or ([settings] if settings.query is not None else [])
+    with translated("reading the state of queries"), lane.engine.connect() as connection:
+        return {"lane": lane.name, "queries": [query_document(connection, one) for one in of_each]}

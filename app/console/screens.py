@@ -1,63 +1,25 @@
-"""The screens: each a document and a template, at an address of its own below `/lanes/<lane>`.
+"""The console's screens.
 
 A screen is served as a page, as JSON below `/api`, and as a stream of what changes below `/live`.
 """
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from app.console import (
+    configuration_reading,
+    doctor_reading,
+    epoch_reading,
+    guard_reading,
+    in_doubt_reading,
+    now_reading,
+    quarantine_reading,
+    query_reading,
+    recovery_reading,
+    verification_reading,
+    window_reading,
+)
+from app.console.parameters import MAX_LINES
+from app.console.screen import Screen
 
-from app.cli.rendering import Document
-from app.console import readings
-from app.console.parameters import Parameters
-from app.console.served_lanes import ServedLane
-
-Reading = Callable[[ServedLane, Parameters], Document]
-#: a parameter in a screen's path, with its name
-PATH_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Screen:
-    """What is at one address."""
-
-    name: str
-    #: below /lanes/<lane>
-    path: str
-    title: str
-    reading: Reading
-    #: a file of templates/; its part `live` is what the stream sends
-    template: str
-    #: seconds between two readings while a page is open; None: it is not read again
-    seconds: float | None
-    #: one sentence for the OpenAPI document
-    gives: str
-    #: top-level keys of the document, and their meaning
-    keys: Mapping[str, str]
-    #: filters of the address, and their meaning
-    filters: Mapping[str, str] = field(default_factory=dict)
-    #: whether the navigation has it
-    is_main: bool = True
-    #: what the page has before the stream's first event, where the reading waits for other servers
-    quick: Reading | None = None
-    #: what the stream has, where that waits less than the reading
-    live: Reading | None = None
-
-    def first(self, lane: ServedLane, asked: Parameters) -> Document:
-        """The document of a page that is opened."""
-        return (self.quick or self.reading)(lane, asked)
-
-    def next(self, lane: ServedLane, asked: Parameters) -> Document:
-        """The document of a page that is open."""
-        return (self.live or self.reading)(lane, asked)
-
-    @property
-    def section(self) -> str:
-        """The path of the screen that leads here."""
-        return "/" + self.path.split("/")[1]
-
-
-_LIMIT = {"limit": f"lines, {readings.MAX_LINES} at most", "before": "only older than this one: the answer's `older`"}
+_LIMIT = {"limit": f"lines, {MAX_LINES} at most", "before": "only older than this one: the answer's `older`"}
 _STATUS = {
     "lane": "name",
     "state": "starting, running, waiting, paused, stopped or failed",
@@ -81,6 +43,7 @@ _STATUS = {
     "applied_at": "when the newest epoch was applied",
     "next": "the command to type next, where the error does not name it",
     "recent": "figures of the newest epochs, the oldest first",
+    "recent_lag": "lag while a page was open: time, messages, and age of the oldest one; the oldest first",
 }
 _TRANSACTIONS = {
     "lane": "name",
@@ -90,15 +53,14 @@ _TRANSACTIONS = {
     "answers": "the newest answers by hand, of all lanes of the database",
     "answers_total": "how many there are",
 }
-
 SCREENS = (
     Screen(
         name="now",
         path="/now",
         title="Now",
-        reading=readings.now,
-        quick=readings.now_without_lag,
-        live=readings.now_live,
+        reading=now_reading.now,
+        quick=now_reading.now_without_lag,
+        live=now_reading.now_live,
         template="now.html",
         seconds=2,
         gives="The document of `surelane status --json`, with freshness, age in doubt and the newest epochs.",
@@ -108,7 +70,7 @@ SCREENS = (
         name="epochs",
         path="/epochs",
         title="Epochs",
-        reading=readings.epochs,
+        reading=epoch_reading.epochs,
         template="epochs.html",
         seconds=2,
         gives="A page of the ledger, the newest epoch first.",
@@ -137,7 +99,7 @@ SCREENS = (
         name="epoch",
         path="/epochs/{key}",
         title="Epoch",
-        reading=readings.epoch,
+        reading=epoch_reading.epoch,
         template="epoch.html",
         seconds=None,
         gives="One epoch; its address is generation and number: 3.41.",
@@ -176,7 +138,7 @@ SCREENS = (
         name="in-doubt",
         path="/in-doubt",
         title="In doubt",
-        reading=readings.transactions,
+        reading=in_doubt_reading.transactions,
         template="in_doubt.html",
         seconds=3,
         gives="The documents of `surelane indoubt list --json` and `surelane indoubt answers --json`.",
@@ -186,7 +148,7 @@ SCREENS = (
         name="transaction",
         path="/in-doubt/transaction",
         title="Prepared transaction",
-        reading=readings.transaction,
+        reading=in_doubt_reading.transaction,
         template="transaction.html",
         seconds=3,
         gives="The document of `surelane indoubt explain --json`, or what became of the transaction.",
@@ -203,7 +165,7 @@ SCREENS = (
         name="quarantine",
         path="/quarantine",
         title="Quarantine",
-        reading=readings.quarantined,
+        reading=quarantine_reading.quarantined,
         template="quarantine.html",
         seconds=5,
         gives="The document of `surelane quarantine list --json`, a page of it.",
@@ -227,7 +189,7 @@ SCREENS = (
         name="outcome",
         path="/quarantine/outcome",
         title="Outcome",
-        reading=readings.outcome,
+        reading=quarantine_reading.outcome,
         template="outcome.html",
         seconds=2,
         gives="What has become of entries that were released or discarded together.",
@@ -245,7 +207,7 @@ SCREENS = (
         name="entry",
         path="/quarantine/{id:int}",
         title="Quarantined message",
-        reading=readings.quarantine_entry,
+        reading=quarantine_reading.quarantine_entry,
         template="entry.html",
         seconds=2,
         gives="The document of `surelane quarantine show --json`, with what is parked behind the message.",
@@ -282,7 +244,7 @@ SCREENS = (
         name="guard",
         path="/guard",
         title="Guard",
-        reading=readings.guard,
+        reading=guard_reading.guard,
         template="guard.html",
         seconds=3,
         gives="The document of `surelane guard show --json`.",
@@ -292,8 +254,8 @@ SCREENS = (
         name="recovery",
         path="/recovery",
         title="Recovery",
-        reading=readings.recovery,
-        quick=readings.recovery_without_kafka,
+        reading=recovery_reading.recovery,
+        quick=recovery_reading.recovery_without_kafka,
         template="recovery.html",
         seconds=10,
         gives="The documents of `surelane snapshot list --json` and `surelane savepoint list --json`.",
@@ -308,18 +270,22 @@ SCREENS = (
         name="plan",
         path="/recovery/{snapshot}",
         title="Recovery plan",
-        reading=readings.recovery_plan,
+        reading=recovery_reading.recovery_plan,
         template="plan.html",
         seconds=3,
         gives="The documents of `surelane recover plan --json` and `surelane recover run --status --json`.",
-        keys={"plan": "checks, steps, what would be lost", "recovery": "the journal of a recovery: its steps"},
+        keys={
+            "plan": "checks, lanes that run, steps, what would be lost",
+            "recovery": "the journal of a recovery: its steps, who asked for it and why, whether it is at work; "
+            "`output`: the end of what one has written that a page started",
+        },
         is_main=False,
     ),
     Screen(
         name="verify",
         path="/verify",
         title="Verify",
-        reading=readings.verifications,
+        reading=verification_reading.verifications,
         template="verify.html",
         seconds=10,
         gives="The last runs of `surelane verify`, the newest first.",
@@ -329,7 +295,7 @@ SCREENS = (
         name="comparison",
         path="/verify/{id:int}",
         title="Comparison",
-        reading=readings.verification,
+        reading=verification_reading.verification,
         template="comparison.html",
         seconds=None,
         gives="One run, with the document of `surelane verify --json`.",
@@ -350,18 +316,35 @@ SCREENS = (
         name="queries",
         path="/queries",
         title="Queries",
-        reading=readings.queries,
+        reading=query_reading.queries,
         template="queries.html",
         seconds=5,
         gives="State, watermark and windows of each query of the configuration.",
         keys={"lane": "name", "queries": "what is known without Spark, and why not more"},
     ),
     Screen(
+        name="windows",
+        path="/queries/{query}",
+        title="Windows of a query",
+        reading=window_reading.windows,
+        quick=window_reading.windows_not_yet,
+        template="windows.html",
+        seconds=300,
+        gives="The document of `surelane state windows --json`.",
+        keys={
+            "query": "its name",
+            "windows": "the newest first: begin, end, how many keys, operator and store of the state",
+            "more": "whether there are more",
+            "read": "false on a page before its first reading",
+        },
+        is_main=False,
+    ),
+    Screen(
         name="doctor",
         path="/doctor",
         title="Doctor",
-        reading=readings.doctor,
-        quick=readings.doctor_not_yet,
+        reading=doctor_reading.doctor,
+        quick=doctor_reading.doctor_not_yet,
         template="doctor.html",
         seconds=300,
         gives="The document of `surelane doctor --json`.",
@@ -371,7 +354,7 @@ SCREENS = (
         name="configuration",
         path="/configuration",
         title="Configuration",
-        reading=readings.configuration,
+        reading=configuration_reading.configuration,
         template="configuration.html",
         seconds=None,
         gives="The effective configuration, secrets hidden.",

@@ -7,15 +7,20 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from sqlalchemy import Engine
+import structlog
+from sqlalchemy import Connection, Engine
 
 from app.cli.lane_status import Report, with_lag
-from app.config.loader import load
+from app.config.loader import DEFAULT_FILE, load
 from app.config.settings import Settings
 from app.console.lag_reading import LagReading
+from app.console.window_reader import WindowReader
 from app.db.engine import make_engine
 from app.errors import ConfigInvalid
 from app.kafka.broker import Broker
+from app.ledger.held_lanes import lanes_there
+
+log = structlog.get_logger()
 
 #: seconds after which a connection to Kafka that no page uses is closed
 BROKER_IDLE_SECONDS = 30.0
@@ -25,9 +30,9 @@ APPLICATION = "surelane console"
 class ServedLane:
     """A lane, by its configuration. Its connections are opened when a page needs them."""
 
-    def __init__(self, settings: Settings, file: Path | None, logs: Sequence[Path]) -> None:
-        """`logs`: files that have the lane's log; lines of other lanes are skipped."""
-        self.settings, self.file, self.logs = settings, file, tuple(logs)
+    def __init__(self, settings: Settings, file: Path | None, logs: Sequence[Path], windows: WindowReader) -> None:
+        """`logs`: files that have the lane's log; lines of other lanes are skipped. `windows`: of all lanes."""
+        self.settings, self.file, self.logs, self.windows = settings, file, tuple(logs), windows
         self.lag = LagReading(self._measure)
         self._lock = threading.Lock()
         self._broker: Broker | None = None
@@ -51,6 +56,13 @@ class ServedLane:
     def engine(self) -> Engine:
         target = self.settings.target
         return make_engine(target.url, target.owner_role, APPLICATION)
+
+    def in_ledger(self, connection: Connection, wanted: str | None) -> str:
+        """The lane's name in the ledger: with `order: partition` the wanted partition's, or the first one's."""
+        if not self.several:
+            return self.name
+        names = lanes_there(connection, self.schema, self.name, several=True)
+        return wanted if wanted in names else names[0] if names else self.name
 
     @contextmanager
     def broker(self) -> Iterator[Broker]:
@@ -85,13 +97,16 @@ class ServedLane:
 class ServedLanes:
     """All lanes of the console by name, and why others cannot be shown."""
 
-    def __init__(self, lanes: Sequence[ServedLane], broken: Sequence[tuple[Path, str]] = ()) -> None:
-        self._lanes = {one.name: one for one in lanes}
-        #: file and fault
-        self.broken = tuple(broken)
+    def __init__(self, files: Sequence[Path | None], folder: Path | None, logs: Sequence[Path]) -> None:
+        """The lanes of configurations, and of all `*.yaml` of a folder; None is the default configuration. Raises
+        ConfigInvalid where no configuration can be read, or two are of one lane."""
+        self._files, self._folder, self._logs = tuple(files), folder, tuple(logs)
+        self._windows = WindowReader()
+        self._stamps = self._read_stamps()
+        self._lanes, self.broken = self._read()
 
     def __iter__(self) -> Iterator[ServedLane]:
-        return iter(self._lanes.values())
+        return iter(list(self._lanes.values()))
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -103,32 +118,72 @@ class ServedLanes:
         for one in self:
             one.close_idle(idle_seconds)
 
+    def close(self) -> None:
+        """At the end of the console."""
+        self.close_idle(0)
+        self._windows.close()
 
-def read_lanes(files: Sequence[Path | None], folder: Path | None, logs: Sequence[Path]) -> ServedLanes:
-    """The lanes of configurations, and of all `*.yaml` of a folder; None is the default configuration.
-
-    Raises ConfigInvalid where no configuration can be read, or two are of one lane. Each query of a configuration is
-    shown as a lane, too.
-    """
-    found: dict[str, ServedLane] = {}
-    broken: list[tuple[Path, str]] = []
-    every = [*files, *(sorted(folder.glob("*.yaml")) if folder is not None else ())]
-    for file in every:
+    def refresh(self) -> None:
+        """Read the configurations again where a file has changed. A lane whose configuration is the same keeps its
+        connections; one with faults stays as it was, and is listed with them."""
+        stamps = self._read_stamps()
+        if stamps == self._stamps:
+            return
+        self._stamps, before = stamps, self._lanes
         try:
-            settings = load(file)
+            found, self.broken = self._read()
         except ConfigInvalid as error:
-            broken.append((file or Path("surelane.yaml"), str(error)))
-            continue
-        for one in (settings, *(settings.of_query(name) for name in settings.queries)):
-            if one.lane in found:
-                hint = "name each configuration once; variables of the environment (SURELANE_LANE) apply to all of them"
-                raise ConfigInvalid(
-                    f"two configurations are of lane {one.lane}: {found[one.lane].file}, {file}", hint=hint
-                )
-            found[one.lane] = ServedLane(one, file, logs)
-    if not found:
-        faults = "".join(f"\n{fault}" for _, fault in broken) or f"\nno *.yaml in {folder}"
-        raise ConfigInvalid(
-            f"there is no lane to show:{faults}", hint="name a configuration with --config, or a folder"
-        )
-    return ServedLanes(list(found.values()), broken)
+            self.broken = ((Path(self._folder or "."), str(error)),)
+            return
+        faulty = {file for file, _ in self.broken}
+        kept = {name: one for name, one in before.items() if name in found or _path(one.file) in faulty}
+        self._lanes = found | {
+            name: one for name, one in kept.items() if name not in found or found[name].settings == one.settings
+        }
+        for one in before.values():
+            if self._lanes.get(one.name) is not one:
+                one.close_idle(0)
+        log.info("configuration read again", lanes=list(self._lanes), broken=[str(file) for file in faulty])
+
+    def _every(self) -> list[Path | None]:
+        return [*self._files, *(sorted(self._folder.glob("*.yaml")) if self._folder is not None else ())]
+
+    def _read_stamps(self) -> dict[Path, tuple[int, int] | None]:
+        """Time and size of each file; None: it is not there."""
+        return {path: _stamp(path) for path in map(_path, self._every())}
+
+    def _read(self) -> tuple[dict[str, ServedLane], tuple[tuple[Path, str], ...]]:
+        """Lanes by name, and files with their faults. Each query of a configuration is shown as a lane, too."""
+        found: dict[str, ServedLane] = {}
+        broken: list[tuple[Path, str]] = []
+        for file in self._every():
+            try:
+                settings = load(file)
+            except ConfigInvalid as error:
+                broken.append((_path(file), str(error)))
+                continue
+            for one in (settings, *(settings.of_query(name) for name in settings.queries)):
+                if one.lane in found:
+                    hint = "name each configuration once; SURELANE_LANE and other variables apply to all of them"
+                    raise ConfigInvalid(
+                        f"two configurations are of lane {one.lane}: {found[one.lane].file}, {file}", hint=hint
+                    )
+                found[one.lane] = ServedLane(one, file, self._logs, self._windows)
+        if not found:
+            faults = "".join(f"\n{fault}" for _, fault in broken) or f"\nno *.yaml in {self._folder}"
+            raise ConfigInvalid(
+                f"there is no lane to show:{faults}", hint="name a configuration with --config, or a folder"
+            )
+        return found, tuple(broken)
+
+
+def _path(file: Path | None) -> Path:
+    return file or DEFAULT_FILE
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size

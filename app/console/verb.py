@@ -16,13 +16,15 @@ from app.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
     from app.console.logins import LoginRules
-    from app.console.served_lanes import ServedLanes
+    from app.console.web_app import ConsoleOptions
 
 log_of = structlog.get_logger()
 app = typer.Typer(add_completion=False)
 
 DEFAULT_PORT = 9180
 TOKEN_VARIABLE = "SURELANE_CONSOLE_TOKEN"
+#: places, one after the other: a server's URL may have a password
+PLACES_VARIABLE = "SURELANE_CONSOLE_RECOVER_TO"
 #: libraries that the lock file of the console has
 _LIBRARIES = ("starlette", "uvicorn", "jinja2")
 #: seconds for requests in progress at the end; streams are cut
@@ -69,8 +71,18 @@ def console(
         typer.Option("--proxy", metavar="ADDRESS", help="Where that proxy is.", show_default="127.0.0.1"),
     ] = None,
     allow_actions: Annotated[
-        bool, typer.Option("--allow-actions", help="Answer, release and discard through the pages; needs a login.")
+        bool,
+        typer.Option("--allow-actions", help="Answer, release, discard and recover through the pages; needs a login."),
     ] = False,
+    recover_to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--recover-to",
+            envvar=PLACES_VARIABLE,
+            metavar="PLACE",
+            help="Where a page may restore to, under a new name: URL of a server, a folder, or `rds`; once for each.",
+        ),
+    ] = None,
 ) -> None:
     """Serve web pages of all that the other verbs show, for lanes that run and lanes that do not.
 
@@ -78,14 +90,22 @@ def console(
     unless it is asked to. Reads only while a page is open.
     """
     _check_libraries()
-    from app.console.served_lanes import read_lanes  # the libraries are there from here on
+    from app.console.recovery_places import RecoveryPlaces  # the libraries are there from here on
+    from app.console.served_lanes import ServedLanes
+    from app.console.web_app import ConsoleOptions
 
     files = [*(config or ())] or ([] if folder is not None else [None])
     rules = _rules(token_file, user_header, proxies)
     _check_login(host, required=rules.required, allow_actions=allow_actions)
-    lanes = read_lanes(files, folder, log or ())
+    if recover_to and not allow_actions:
+        raise typer.BadParameter("--recover-to belongs to --allow-actions")
+    places = RecoveryPlaces.of(recover_to or ())
+    lanes = ServedLanes(files, folder, log or ())
     logs.configure("-")
-    _serve(lanes, rules, host, port, host_names or [], allow_actions=allow_actions)
+    shown = f"[{host}]" if ":" in host else host
+    known = {"localhost", "127.0.0.1", "[::1]", shown.lower(), *(name.lower() for name in host_names or ())}
+    options = ConsoleOptions(lanes=lanes, login=rules, allow_actions=allow_actions, places=places, hosts=known)
+    _serve(options, host, port, shown)
 
 
 def _check_libraries() -> None:
@@ -132,16 +152,11 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _serve(
-    lanes: "ServedLanes", rules: "LoginRules", host: str, port: int, names: list[str], *, allow_actions: bool
-) -> None:
+def _serve(options: "ConsoleOptions", host: str, port: int, shown: str) -> None:
     import uvicorn
 
-    from app.console.web_app import Console, ConsoleOptions
+    from app.console.web_app import Console
 
-    shown = f"[{host}]" if ":" in host else host
-    known = {"localhost", "127.0.0.1", "[::1]", shown.lower(), *(name.lower() for name in names)}
-    options = ConsoleOptions(lanes=lanes, login=rules, allow_actions=allow_actions, hosts=known)
     config = uvicorn.Config(
         Console(options).app(),
         log_config=None,
@@ -160,8 +175,8 @@ def _serve(
         ) from None
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)  # what is left of a signal that the server has obeyed
-    names_of_lanes = [one.name for one in lanes]
-    actions = "actions by login" if allow_actions else "read only"
-    log_of.info("console", url=f"http://{shown}:{port}/", lanes=names_of_lanes, mode=actions)
+    names = [one.name for one in options.lanes]
+    actions = "actions by login" if options.allow_actions else "read only"
+    log_of.info("console", url=f"http://{shown}:{port}/", lanes=names, mode=actions)
     with listening:
         uvicorn.Server(config).run(sockets=[listening])

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+#: as Spark writes the type of a window, with a time zone or without
+_WINDOW = "struct<start:timestamp"
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class StateStore:
@@ -16,6 +19,11 @@ class StateStore:
     #: column -> type, in order, as Spark writes types
     key: tuple[tuple[str, str], ...]
     value: tuple[tuple[str, str], ...]
+
+    @property
+    def window(self) -> str | None:
+        """The column of the key that is a window of time; None: there is none."""
+        return next((name for name, kind in self.key if kind.startswith(_WINDOW)), None)
 
     def as_json(self) -> dict[str, Any]:
         return {**vars(self), "key": list(map(list, self.key)), "value": list(map(list, self.value))}

@@ -24,7 +24,7 @@ from app.spark.state_options import ENCODING, state_options
 
 #: state that Spark keeps for itself, timers
 _OWN = "$"
-_JOIN, _WITH_STATE, _DEFAULT = "symmetricHashJoin", "transformWithState", "default"
+_JOIN, _WITH_STATE, DEFAULT_STORE = "symmetricHashJoin", "transformWithState", "default"
 
 
 def stored_shape(spark: SparkSession, checkpoint: str) -> list[StateStore]:
@@ -34,7 +34,7 @@ def stored_shape(spark: SparkSession, checkpoint: str) -> list[StateStore]:
         name = str(one["operatorName"])
         for store in _stores(name, str(one["stateStoreName"]), one.get("operatorProperties")):
             number = int(one["operatorId"])
-            key, value = schema_of(spark, checkpoint, number, None if store == _DEFAULT else store)
+            key, value = schema_of(spark, checkpoint, number, None if store == DEFAULT_STORE else store)
             found[number, store] = StateStore(operator=number, name=name, store=store, key=key, value=value)
     return [found[place] for place in sorted(found)]
 

@@ -45,6 +45,21 @@ def rows(
     return _collected(frame, checkpoint, limit)
 
 
+def windows(
+    spark: SparkSession, checkpoint: str, *, operator: int, store: str | None, column: str, limit: int
+) -> list[tuple[float, float, int]]:
+    """Begin and end of windows, in seconds since 1970, and how many keys each has; the newest first. `column`: of the
+    key, which has the window."""
+    frame = _read(spark, _ROWS, checkpoint, {"operatorId": str(operator), **_store(store)})
+    window = sf.col("key")[column]
+    bounds = [window[name].cast("timestamp").cast("double").alias(name) for name in ("start", "end")]
+    counted = frame.groupBy(*bounds).agg(sf.count(sf.lit(1)).alias("keys")).orderBy(sf.desc("start"), sf.desc("end"))
+    try:
+        return [(row["start"], row["end"], row["keys"]) for row in counted.limit(limit).collect()]
+    except (PySparkException, Py4JJavaError) as error:
+        raise _unreadable(checkpoint, error) from error
+
+
 def changes(
     spark: SparkSession, checkpoint: str, *, operator: int, store: str | None, first: int, last: int | None, limit: int
 ) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 A step is `begun`, then `done` or `failed`. A step that is done is not run again, one that is only begun is: every step
 may be repeated. Each line is fsynced before the recovery goes on. A line that a dead process left half-written is cut
-off. The process holds a lock on the file: one recovery of a snapshot at a time.
+off. The process holds a lock on the file: one recovery of a snapshot at a time. Each call is on record with who asked
+for it and why.
 """
 
 import datetime
@@ -10,9 +11,11 @@ import enum
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from app.errors import Refused
@@ -20,6 +23,10 @@ from app.snapshot.driver import RestorePlace
 from app.snapshot.snapshot_directory import StoredSnapshot, sync
 
 FILE, LOG = "recovery.jsonl", "recovery.log"
+#: seconds that a call waits for the lock, which `is_at_work` takes for a moment
+LOCK_SECONDS = 1.0
+_AGAIN_SECONDS = 0.02
+_ORDER = "order"
 _PLACE = tuple(one.name for one in fields(RestorePlace))
 
 
@@ -53,11 +60,24 @@ class StepRecord:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecoveryOrder:
+    """A call of the recovery."""
+
+    at: str
+    who: str
+    host: str
+    reason: str | None
+
+
 @dataclass(frozen=True)
 class Course:
     #: the destination without its password; None: no recovery was ever begun
     place: RestorePlace | None
     steps: dict[Step, StepRecord]
+    #: the oldest first, also those of recoveries that were given up
+    orders: tuple[RecoveryOrder, ...] = ()
+    at_work: bool = False
 
     @property
     def finished(self) -> bool:
@@ -71,14 +91,31 @@ class Course:
         return {
             "place": None if self.place is None else vars(self.place),
             "finished": self.finished,
+            "at_work": self.at_work,
+            "orders": list(map(vars, self.orders)),
             "steps": [{"step": step.value, **vars(standing)} for step, standing in self.steps.items()],
         }
 
 
 def course(stored: StoredSnapshot) -> Course:
-    """Progress of the newest recovery from this snapshot; takes no lock."""
+    """Progress of the newest recovery from this snapshot, while it is at work or not."""
     file = stored.folder / FILE
-    return _course(_whole_lines(file.read_bytes()) if file.exists() else [])
+    found = _course(_whole_lines(file.read_bytes()) if file.exists() else [])
+    return replace(found, at_work=_is_locked(file))
+
+
+def _is_locked(file: Path) -> bool:
+    try:
+        handle = os.open(file, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 class Journal:
@@ -95,6 +132,10 @@ class Journal:
     def begin_anew(self, place: RestorePlace) -> None:
         """Begin another recovery, which replaces the ones before. `place` has no password."""
         self._write({"what": "recovery", **vars(place)})
+
+    def order(self, who: str, host: str, reason: str | None) -> None:
+        """Record who calls the recovery, and why."""
+        self._write({"what": _ORDER, "who": who, "host": host, "reason": reason})
 
     def begin(self, step: Step, **facts: Any) -> None:
         """Record the beginning of a step. `facts` are added to those of an earlier begin."""
@@ -118,18 +159,28 @@ def journal(stored: StoredSnapshot) -> Iterator[Journal]:
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     sync(stored.folder)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _locked_within(handle, LOCK_SECONDS):
             raise Refused(
                 f"another recovery from snapshot {stored.manifest.name} is at work",
                 hint=f"look at it: surelane recover run --snapshot {stored.manifest.name} --status",
-            ) from None
+            )
         text = file.read_bytes()
         os.ftruncate(handle, text.rfind(b"\n") + 1)
         yield Journal(handle, _whole_lines(text))
     finally:
         os.close(handle)
+
+
+def _locked_within(handle: int, seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > until:
+                return False
+        time.sleep(_AGAIN_SECONDS)
 
 
 def _whole_lines(text: bytes) -> list[dict[str, Any]]:
@@ -145,7 +196,11 @@ def _whole_lines(text: bytes) -> list[dict[str, Any]]:
 def _course(lines: list[dict[str, Any]]) -> Course:
     place: RestorePlace | None = None
     steps: dict[Step, StepRecord] = {}
+    orders: list[RecoveryOrder] = []
     for line in lines:
+        if line["what"] == _ORDER:
+            orders.append(RecoveryOrder(**{name: line[name] for name in ("at", "who", "host", "reason")}))
+            continue
         if line["what"] == "recovery":
             place, steps = RestorePlace(**{name: line[name] for name in _PLACE}), {}
             continue
@@ -157,4 +212,4 @@ def _course(lines: list[dict[str, Any]]) -> Course:
             said=line.get("said", ""),
             facts={**before.facts, **line["facts"]},
         )
-    return Course(place, {step: steps.get(step, StepRecord()) for step in Step})
+    return Course(place, {step: steps.get(step, StepRecord()) for step in Step}, tuple(orders))

@@ -66,6 +66,8 @@ class RecoveryOptions:
     foreign: bool = False
     #: whether to give up what an earlier call began
     anew: bool = False
+    #: why, for the journal
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,7 @@ class Recovering:
             destination = self._destination(book, stored)
             if book.course.finished:
                 return Recovered(snapshot=name, course=book.course, url=None)
+            book.order(*self.who, self.options.reason)
             with held(self.settings, self._lanes_to_hold(stored, book)) as original:
                 return _Run(self, stored, book, original, destination).run()
 

@@ -60,6 +60,8 @@ class RecoveryPlan:
     #: estimated duration of the replay; None: not known
     seconds: float | None
     headroom_seconds: float
+    #: lanes that run on the original target, which have to be stopped; None: it does not answer
+    running: tuple[str, ...] | None
 
     @property
     def command(self) -> str:
@@ -108,6 +110,7 @@ def make_plan(settings: Settings, stored: StoredSnapshot, broker: Broker) -> Rec
         messages=kept.messages,
         seconds=kept.messages / speed if speed else None,
         headroom_seconds=kept.headroom_seconds,
+        running=target.running if target.trouble is None else None,
     )
 
 

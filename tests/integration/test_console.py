@@ -96,7 +96,7 @@ def test_every_answer_of_the_api_is_documented(scene: Scene, consoles: Consoles)
     values = {"lane": "orders", "key": "1.1", "id": str(scene.ids()[0]), "snapshot": "none"}
     optional = {"lanes", "lag_trouble"}
     for path, operations in document["paths"].items():
-        if path.endswith(("/verify/{id}", "/recovery/{snapshot}")):
+        if path.endswith(("/verify/{id}", "/recovery/{snapshot}", "/queries/{query}")):
             continue  # there is none here: test_comparisons, test_snapshots
         address = re.sub(r"\{(\w+)\}", lambda found: values[found[1]], path)
         query = {"outcome": f"?ids={values['id']}", "transaction": f"?{urlencode({'gid': scene.gid})}"}
@@ -109,7 +109,7 @@ def test_every_answer_of_the_api_is_documented(scene: Scene, consoles: Consoles)
 def test_pages_are_there_and_say_what_is_not(scene: Scene, consoles: Consoles) -> None:
     client = consoles()
     assert client.get("/lanes/orders/epochs/1.1").status == 200
-    absent = ("epochs/9.9", "epochs/x", "quarantine/9999", "recovery/none", "verify/1", "none")
+    absent = ("epochs/9.9", "epochs/x", "quarantine/9999", "recovery/none", "verify/1", "queries/none", "none")
     for path in ("/lanes/none/now", "/none", *(f"/lanes/orders/{one}" for one in absent)):
         assert client.get(path).status == 404, path
         assert client.get(path.replace("/lanes", "/api/lanes")).status == 404, path
@@ -158,6 +158,7 @@ def orders(scene: Scene) -> dict[str, dict[str, str]]:
         f"/lanes/orders/quarantine/{first}?": {"reason": REASON, "do": "discard"},
         "/lanes/orders/quarantine": every | {"do": "release"},
         "/lanes/orders/quarantine?table=public.*": every | {"do": "discard"},
+        "/lanes/orders/recovery/none": {"reason": REASON, "snapshot": "none", "name": "copy"},
     }
 
 
@@ -194,6 +195,7 @@ def test_no_action_without_a_login_or_from_elsewhere(scene: Scene, consoles: Con
             ("a header that does not come from the proxy", proxied.post(path, fields, **{"X-Person": "alice"})),
         ]
     assert [(why, answer.status) for why, answer in refusals if answer.status not in (401, 403, 421)] == []
+    assert not (scene.doubt.folder / "var").exists()
     assert client.get(next(iter(orders(scene)))).status == 200  # a GET only looks
     assert scene.left() == before
 

@@ -6,8 +6,6 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -16,9 +14,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app.console.screens import SCREENS
-from tests.fix_browser import DESK, Window, Windows
+from tests.fix_browser import DESK, LIVE_MS, Window, Windows, clean, main_text, not_loaded_again
 from tests.fix_console import TOKEN, WHO, Consoles
-from tests.fix_console_scene import LONG, Scene, narrow
+from tests.fix_console_scene import LONG, Scene, blocked, narrow
 from tests.fix_lane import Hold, MakeLane, MakeProcess
 from tests.fix_recover import MakeLost, process
 from tests.fix_target import Target
@@ -27,42 +25,10 @@ from tests.waiting import eventually
 from tests.workload import TABLES, Shop
 
 TOP = Path(__file__).resolve().parents[2]
-#: milliseconds in which a page shows what has happened
-LIVE_MS = 20_000
 FIRST_PAINT_MS = 200
 REASON = "ticket 17"
 #: pictures of the documents; SURELANE_PICTURES names a folder to write them anew
 PICTURES = ("now", "epochs", "transaction", "entry")
-
-
-def main_text(page: Page, text: str) -> None:
-    """Wait until the page shows it, without being loaded again."""
-    expect(page.locator("main")).to_contain_text(text, timeout=LIVE_MS)
-
-
-@contextmanager
-def not_loaded_again(page: Page) -> Iterator[None]:
-    page.evaluate("window.mark = 1")
-    yield
-    assert page.evaluate("window.mark") == 1
-
-
-@contextmanager
-def blocked(target: Target, statement: str) -> Iterator[None]:
-    """A session that waits for a lock; at the end it goes on."""
-    with target.engine.connect() as connection:
-        pid = connection.exec_driver_sql("select pg_backend_pid()").scalar_one()
-        waiter = threading.Thread(target=lambda: connection.exec_driver_sql(statement))
-        waiter.start()
-        waiting = "select 1 from pg_locks where not granted and pid = :pid"
-        eventually(lambda: target.execute(waiting, pid=pid), why="the session to wait")
-        yield
-        waiter.join(30)
-        assert not waiter.is_alive(), "the answer lets it go on"
-
-
-def clean(window: Window) -> None:
-    assert (window.faults, window.dialogs) == ([], [])
 
 
 def test_in_doubt_of_a_dead_lane(scene: Scene, consoles: Consoles, windows: Windows) -> None:
@@ -230,10 +196,32 @@ def test_a_kill_under_load_is_seen(
                 for name in ("now", "epochs"):
                     window.open(f"/lanes/{made.name}/{name}")
                     window.until_live()
+                    if name == "now":
+                        assert drawn(window.page) >= {
+                            "lag",
+                            "freshness of the last epoch",
+                            "messages of the last epoch",
+                        }
                     picture(window, f"console-{name}-{look}", tmp_path)
     finally:
         done.set()
         sending.join()
+
+
+def drawn(page: Page) -> set[str]:
+    """Names of the sparklines that have a line in the colour of the page's look."""
+    found = """() => [...document.querySelectorAll(".spark")].filter((figure) => {
+        const canvas = figure.querySelector("canvas");
+        if (canvas === null) return false;
+        const wanted = getComputedStyle(document.documentElement).getPropertyValue("--link").trim().slice(1);
+        const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        for (let at = 0; at < pixels.length; at += 4) {
+            const isNear = (n) => Math.abs(pixels[at + n] - parseInt(wanted.slice(2 * n, 2 * n + 2), 16)) <= 10;
+            if (pixels[at + 3] > 100 && [0, 1, 2].every(isNear)) return true;
+        }
+        return false;
+    }).map((figure) => figure.dataset.name)"""
+    return set(page.evaluate(found))
 
 
 def test_restore_and_replay(lost: MakeLost, consoles: Consoles, windows: Windows) -> None:
@@ -352,7 +340,7 @@ def addresses(scene: Scene) -> dict[str, str]:
     values = {"{key}": "1.1", "{id:int}": str(scene.ids()[0])}
     found: dict[str, str] = {}
     for screen in SCREENS:
-        if screen.name in ("plan", "comparison"):
+        if screen.name in ("plan", "comparison", "windows"):
             continue
         path = screen.path
         for name, value in values.items():

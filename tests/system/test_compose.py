@@ -9,6 +9,7 @@ import pytest
 from app.errors import ExitStatus
 from ops.monitoring import alerts, recorded
 from tests.fix_compose import PROFILES, STARTED, Compose, compose_program
+from tests.fix_console import Client
 from tests.fix_container import ROOT, docker
 from tests.fix_prometheus import unanswered
 from tests.waiting import eventually
@@ -73,6 +74,24 @@ def test_all_of_it_is_seen(compose: Compose) -> None:
     found = prometheus.get("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
     assert [one["url"] for one in found] == ["http://alertmanager:9093/api/v2/alerts"]
     assert compose.alertmanager.get("/api/v2/alerts") == []
+
+
+def test_the_console_shows_the_lane(compose: Compose) -> None:
+    """By its published port and the token of .env: the lane that runs, and its checkpoint, which is on a volume."""
+    eventually(lambda: compose.state("console", "Health.Status") == "healthy", 60, "the console to be healthy")
+    client, token = Client(compose.ports["CONSOLE"]), compose.values["CONSOLE_TOKEN"]
+    assert client.get("/api/lanes").status == 401
+    assert client.log_in(token="not-the-token-of-the-file").status == 403
+    assert client.log_in(token=token).status == 303
+
+    def now() -> dict[str, Any]:
+        return client.get("/api/lanes/shop/now").json
+
+    eventually(lambda: now()["state"] == "running", 60, "the lane to run")
+    page = client.get("/lanes/shop/now")
+    assert (page.status, "running" in page.text) == (200, True)
+    key = client.get("/api/lanes/shop/epochs").json["epochs"][0]["key"]
+    assert client.get(f"/api/lanes/shop/epochs/{key}").json["checkpoint"]["trouble"] is None
 
 
 def test_an_alert_arrives_when_the_lane_is_away(compose: Compose) -> None:

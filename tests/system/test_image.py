@@ -6,7 +6,9 @@ import pytest
 
 from app.errors import ExitStatus
 from app.ledger.migrations import head
+from tests.fix_console import Client
 from tests.fix_container import RunContainer, docker
+from tests.fix_http import Http
 from tests.fix_locked import LOGIN, OWNER, PASSWORD, LockedTarget
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -57,6 +59,23 @@ def test_a_lane_lives_in_the_image(container: RunContainer, target: Target, topi
     last = container("run", "--until-caught-up")
     assert last.wait() == ExitStatus.OK, last.log()[-3000:]
     questions(target, topic)
+
+
+def test_the_console_in_the_image(container: RunContainer, target: Target, http: Http) -> None:
+    """Healthy by the image's own check, behind a login, nothing written; SIGTERM ends it with 0."""
+    port, token = http.port, "a-token-of-the-tests-0123456789"
+    words = ("console", "--host", "0.0.0.0", "--port", str(port), "--allow-actions")
+    console = container(*words, SURELANE_CONSOLE_TOKEN=token)
+    console.until(lambda: console.state("Health.Status") == "healthy", "the health check")
+    client = Client(port)
+    assert client.get("/api/lanes").status == 401
+    (shown,) = client.get("/api/lanes", Authorization=f"Bearer {token}").json["lanes"]
+    assert (shown["lane"], shown["trouble"]) == (target.lane, None)
+    assert client.get("/static/uPlot.iife.min.js").status == 200
+    assert client.log_in(token=token).status == 303
+    assert client.get(f"/lanes/{target.lane}/now").status == 200
+    assert docker("diff", console.name) == ""
+    assert console.stop() == ExitStatus.OK, console.log()[-3000:]
 
 
 def test_migrations_are_a_one_shot(container: RunContainer, target: Target) -> None:

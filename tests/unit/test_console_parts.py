@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import HTTPConnection
 
-from app.config.settings import Settings
+from app.config.settings import Settings, SnapshotDriver
 from app.console import feeds
 from app.console.configuration_reading import configuration_of
 from app.console.epoch_log import EpochLog
@@ -21,7 +22,10 @@ from app.console.logins import LoginRules, Logins, is_own_form, is_own_origin
 from app.console.open_api import open_api
 from app.console.pages import Pages, bars
 from app.console.parameters import MAX_NUMBERS, AddressInvalid, Parameters, ranges_of
+from app.console.recovery_places import RecoveryPlaces
 from app.console.screens import SCREENS
+from app.console.served_lanes import ServedLanes
+from app.errors import ConfigInvalid, Refused
 
 CONSOLE = Path(__file__).resolve().parents[2] / "app/console"
 STATIC, TEMPLATES = CONSOLE / "static", sorted((CONSOLE / "templates").glob("*.html"))
@@ -178,6 +182,69 @@ def test_steps_and_events_of_a_log(tmp_path: Path) -> None:
     assert "password=***" in found.others[0]["details"]
     assert [(one["x"], one["width"]) for one in bars(found.steps[3, 7])] == [(0, 250), (250, 750)]
     assert list(found.visible_at) == [(3, 7)]
+
+
+SERVER = f"postgresql://maker:{SECRET}@db.example:5433/postgres"
+
+
+def test_a_recovery_goes_to_a_new_name_of_a_place_that_was_given() -> None:
+    places = RecoveryPlaces.of([SERVER, "/srv/restored", "rds"])
+    dump, folder, rds = SnapshotDriver.DUMP, SnapshotDriver.BASEBACKUP, SnapshotDriver.RDS
+    assert places.place(dump, "shop-2") == SERVER.replace("/postgres", "/shop-2").replace(
+        "postgresql:", "postgresql+psycopg2:"
+    )
+    assert places.place(folder, "shop-2") == "/srv/restored/shop-2"
+    assert places.place(rds, "shop-2") == "shop-2"
+    assert SECRET not in f"{places.shown(dump)}{places.shown(folder)}{places.shown(rds)}"
+    for driver in SnapshotDriver:
+        assert places.name_of(driver, places.place(driver, "shop-2")) == "shop-2"
+        for name in ("../x", "a/b", "", ".hidden", "x" * 64, "a b", "x?host=elsewhere", "x\n"):
+            with pytest.raises(Refused, match="letters"):
+                places.place(driver, name)
+        with pytest.raises(Refused, match="starts no recovery"):
+            RecoveryPlaces.of([]).place(driver, "shop-2")
+    assert places.name_of(dump, "postgresql://maker@elsewhere:5433/shop-2") is None
+    assert places.name_of(folder, "/srv/other/shop-2") is None
+
+
+@pytest.mark.parametrize(
+    "texts", [[SERVER, SERVER], ["/a", "/b"], [f"mysql://u:{SECRET}@h/d"], [f"postgresql://:{SECRET}@h"]]
+)
+def test_places_that_are_wrong_are_refused_without_the_password(texts: list[str]) -> None:
+    with pytest.raises(ConfigInvalid) as refused:
+        RecoveryPlaces.of(texts)
+    assert SECRET not in str(refused.value)
+
+
+def configured(folder: Path, name: str, topic: str) -> Path:
+    file = folder / f"{name}.yaml"
+    source = {"bootstrap_servers": "127.0.0.1:1", "topics": [topic]}
+    text = {"lane": name, "source": source, "target": {"url": "postgresql://x@127.0.0.1:1/x"}}
+    file.write_text(yaml.safe_dump(text))
+    return file
+
+
+def test_a_configuration_that_changes_is_read_again(tmp_path: Path) -> None:
+    """A lane whose configuration is the same keeps its connections; one with faults stays as it was."""
+    first, other = configured(tmp_path, "orders", "one"), configured(tmp_path, "customers", "c")
+    lanes = ServedLanes([], tmp_path, [])
+    before = {one.name: one for one in lanes}
+    lanes.refresh()
+    assert {one.name: one for one in lanes} == before
+    configured(tmp_path, "orders", "another")
+    lanes.refresh()
+    orders = lanes.get("orders")
+    assert orders is not None
+    assert orders.settings.source.topics == ("another",)
+    assert lanes.get("customers") is before["customers"]
+    first.write_text("lane: orders\n")
+    lanes.refresh()
+    assert lanes.get("orders") is orders
+    assert [file for file, _ in lanes.broken] == [first]
+    other.unlink()
+    configured(tmp_path, "orders", "mended")
+    lanes.refresh()
+    assert ([one.name for one in lanes], lanes.broken) == (["orders"], ())
 
 
 def test_a_lane_does_not_load_the_console() -> None:

@@ -184,6 +184,7 @@ PLAN = RecoveryPlan(
     messages=12_345,
     seconds=75.04,
     headroom_seconds=3_601.2,
+    running=("orders",),
 )
 LEADS_THERE = replace(PLAN, checks=(), seconds=None, headroom_seconds=math.inf)
 DONE = StepRecord(state=StepState.DONE, at="2024-02-03T04:05:06+00:00", said="it is sound")

@@ -3,6 +3,7 @@
 (function () {
   function draw(figure) {
     const values = JSON.parse(figure.dataset.values || "[]");
+    const times = JSON.parse(figure.dataset.times || "[]").map((text) => Date.parse(text) / 1000);
     if (values.length < 2 || figure.firstChild) return;
     const style = getComputedStyle(document.documentElement);
     const stroke = style.getPropertyValue("--link").trim();
@@ -14,9 +15,9 @@
       scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low), high > 0 ? high : 1] } },
       axes: [{ show: false }, { show: false }],
       padding: [3, 0, 3, 0],
-      series: [{}, { stroke: stroke, width: 1.5, fill: stroke + "22", points: { show: false } }],
+      series: [{}, { stroke: stroke, width: 1.5, fill: stroke + "22", spanGaps: true, points: { show: false } }],
     };
-    new uPlot(options, [values.map((_, index) => index), values], figure);
+    new uPlot(options, [times, values], figure);
   }
 
   function drawAll() {
