@@ -240,12 +240,12 @@ def test_restore_and_replay(lost: MakeLost, consoles: Consoles, windows: Windows
         window.until_live()
         with not_loaded_again(page):
             running = process(*made.words(*made.to), failpoint="")
-            main_text(page, "not finished")
+            main_text(page, "at work")
             _, output = running.communicate(timeout=300)
             assert running.returncode == 0, output.decode()
             main_text(page, ": finished")
         assert window.violations() == []
-        rows = page.locator("main table tbody tr")
+        rows = page.locator("#journal tbody tr")
         assert [rows.nth(n).locator(".badge").inner_text() for n in range(rows.count())] == ["done"] * 6
         made.lane.start()
         try:
