@@ -21,6 +21,8 @@ from app.spark.home import pyspark_home, spark_home
 
 #: another one for another rehearsal (`app.source.rehearsal`)
 _EDITION = "2"
+#: also for another user than the one who made it, as in an image: it has nothing but classes
+_MODE = 0o444
 #: seconds for the rehearsal and for writing the archive, on a busy machine
 MAKE_SECONDS = 600
 #: no log lines about an archive that does not fit
@@ -65,6 +67,7 @@ def make_archive() -> Path:
             if not path.exists():
                 print("surelane: making Spark's starts faster (once; takes half a minute)", file=sys.stderr, flush=True)
                 _rehearse(Path(part) / path.name)
+                (Path(part) / path.name).chmod(_MODE)
                 (Path(part) / path.name).replace(path)
     return path
 

@@ -66,28 +66,28 @@ class Requests(Generic[R]):
 
 @dataclass(frozen=True)
 class Granted:
-    """A span that was parked, and the tables it asked for."""
+    """A span that was put aside, and the tables it asked for."""
 
     arranged: ArrangedSpan
     tables: Tables
 
 
 class Spans(Requests[Request | Decode]):
-    """Requests for spans. A span that waits for tables is parked meanwhile: others, perhaps those whose turn it is, do
-    not wait for it."""
+    """Requests for spans. A span that waits for tables is put aside meanwhile: others, perhaps those whose turn it is,
+    do not wait for it."""
 
     def __init__(self, inbox: "Inbox") -> None:
         super().__init__(inbox)
-        self._parked: dict[int, ArrangedSpan] = {}
+        self._aside: dict[int, ArrangedSpan] = {}
 
-    def park(self, arranged: ArrangedSpan) -> None:
+    def put_aside(self, arranged: ArrangedSpan) -> None:
         """Ask for the span's tables; `next_step` returns it again when they are granted."""
         assert arranged.wanted is not None, "it has all its tables"
-        self._parked[arranged.wanted.id] = arranged
+        self._aside[arranged.wanted.id] = arranged
         self._inbox.send(arranged.wanted)
 
     def next_step(self) -> Request | Decode | Granted | None:
-        """A parked span that has its tables, else the next request; None: the driver is gone."""
+        """A span put aside that has its tables, else the next request; None: the driver is gone."""
         while self._inbox.wait_for(lambda: self._can_go_on() is not None or bool(self._waiting)):
             number = self._can_go_on()
             if number is None:
@@ -95,14 +95,14 @@ class Spans(Requests[Request | Decode]):
                 if self._begins(request.id):
                     return request
             else:
-                arranged = self._parked.pop(number)
+                arranged = self._aside.pop(number)
                 if self._begins(number):
                     return Granted(arranged, self._inbox.granted(number))
         return None
 
     def _can_go_on(self) -> int | None:
-        """A parked span whose tables are granted, or that is cancelled."""
-        return next((number for number in self._parked if self._inbox.is_decided(number)), None)
+        """A span put aside whose tables are granted, or that is cancelled."""
+        return next((number for number in self._aside if self._inbox.is_decided(number)), None)
 
 
 class Inbox:

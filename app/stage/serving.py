@@ -233,7 +233,7 @@ def serve(connection: Connection, config: StageConfig) -> None:
                     elif found.wanted is None:
                         spans.answer(stager.copy(found, {}))
                     else:
-                        spans.park(found)
+                        spans.put_aside(found)
 
 
 def _keep(requests: Requests[Keep], config: StageConfig) -> None:

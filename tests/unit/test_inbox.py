@@ -56,7 +56,7 @@ class Driver:
         assert isinstance(step, Request | Decode)
         return step.id
 
-    def park(self, number: int) -> ArrangedSpan:
+    def put_aside(self, number: int) -> ArrangedSpan:
         """A span that waits for its tables."""
         self.send(span(number))
         request = self.inbox.spans.next_step()
@@ -64,7 +64,7 @@ class Driver:
         changes = EpochBatch.arrange(table_of([CHANGE]))
         receipt = Receipt(number, 1, (), 0, (), (), b"", b"", (), 1, {})
         arranged = ArrangedSpan(request, changes, changes, dict(changes.firsts), receipt)
-        self.inbox.spans.park(arranged)
+        self.inbox.spans.put_aside(arranged)
         assert self.answer() == arranged.wanted
         return arranged
 
@@ -84,7 +84,7 @@ def driver() -> Iterator[Driver]:
 
 def test_nothing_waits_for_a_span_that_waits_for_its_tables(driver: Driver) -> None:
     """Its turn may come after theirs."""
-    arranged = driver.park(1)
+    arranged = driver.put_aside(1)
     driver.send(span(2), Keep(3, "orders", (), 3), Decode(4, "orders", ()))
     keep = driver.inbox.keeps.next()
     assert keep is not None
@@ -103,7 +103,7 @@ def test_nothing_waits_for_a_span_that_waits_for_its_tables(driver: Driver) -> N
 
 
 def test_a_grant_is_waited_for(driver: Driver) -> None:
-    arranged = driver.park(1)
+    arranged = driver.put_aside(1)
     steps = SimpleQueue[object]()
     threading.Thread(target=lambda: steps.put(driver.inbox.spans.next_step()), daemon=True).start()
     driver.send(Grant(1, {"layout": None}))
@@ -112,7 +112,7 @@ def test_a_grant_is_waited_for(driver: Driver) -> None:
 
 def test_a_span_that_is_cancelled_waits_no_longer(driver: Driver) -> None:
     """What was lent for it goes back when its process has done with it."""
-    driver.park(1)
+    driver.put_aside(1)
     driver.send(Cancel(1), Decode(2, "orders", ()))
     assert driver.next_id() == 2
     assert driver.answer() == Declined(1, "cancelled")
@@ -127,7 +127,7 @@ def test_a_request_that_is_cancelled_before_its_turn_is_answered(driver: Driver)
 
 
 def test_when_the_driver_goes_every_wait_ends(driver: Driver) -> None:
-    driver.park(1)
+    driver.put_aside(1)
     driver.connection.close()
     assert driver.inbox.spans.next_step() is None
     assert driver.inbox.spans.is_cancelled()
