@@ -10,11 +10,13 @@ from typing import Any
 import psycopg2
 import pytest
 import yaml
+from sqlalchemy import Connection
 
+import app.recover.answering
 from app.config.settings import CommitMode
 from app.spark.entries import IDENTITY_FILE
 from tests.commands import Ended
-from tests.fix_bare_lane import TOPIC, BareLane, MakeBareLane
+from tests.fix_bare_lane import TOPIC, BareLane, Death, MakeBareLane
 from tests.fix_target import Target
 from tests.messages import Debezium, Message
 from tests.workload import COUNTER
@@ -142,3 +144,20 @@ def doubt(
     lane.apply(counted(0))
     made.decide(0)
     return made
+
+
+@pytest.fixture
+def dies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`dies(sent)`: the next answer's process dies with COMMIT PREPARED sent, or just before that."""
+    end = app.recover.answering.end
+
+    def at(*, sent: bool) -> None:
+        def ending(connection: Connection, gid: str, *, commit: bool) -> None:
+            monkeypatch.setattr(app.recover.answering, "end", end)
+            if sent:
+                end(connection, gid, commit=commit)
+            raise Death
+
+        monkeypatch.setattr(app.recover.answering, "end", ending)
+
+    return at

@@ -1,7 +1,6 @@
 """Skipped messages as documents, and their text; no bytes of them can break the terminal or the JSON."""
 
 import base64
-import datetime
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ from sqlalchemy import Row
 
 from app.cli.rendering import Document, facts_table, grid, moment, position, printable
 from app.config.redaction import Columns, Redaction
-from app.model.utc import utc
+from app.model.utc import utc, utc_time
 from app.quarantine.quarantine import raw_message
 from app.quarantine.redacted_text import document, error_text
 
@@ -188,6 +187,6 @@ def _written_at(milliseconds: int | None) -> str:
     if milliseconds is None:
         return "not known"
     try:
-        return utc(datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC))
+        return utc(utc_time(milliseconds / 1000))
     except (ValueError, OverflowError, OSError):
         return f"{milliseconds} ms"

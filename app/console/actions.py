@@ -9,9 +9,10 @@ from app.cli.caller import Caller
 from app.cli.indoubt_view import given_document, given_text
 from app.cli.operator_access import check_releasable, in_doubt, quarantine
 from app.console import recovery_start
-from app.console.parameters import MAX_NUMBERS, NoSuchThing, Parameters, ranges_of
+from app.console.parameters import MAX_NUMBERS, Parameters, ranges_of
 from app.console.quarantine_reading import open_only
 from app.console.recovery_places import RecoveryPlaces
+from app.console.recovery_reading import stored_snapshot
 from app.console.recovery_start import RecoveryCall
 from app.console.served_lanes import ServedLane
 from app.errors import Refused
@@ -20,7 +21,6 @@ from app.recover.answering import Answering
 from app.recover.journal import Step, course
 from app.recover.recovery_plan import make_plan
 from app.recover.verdict import OperatorAnswer
-from app.snapshot.snapshots import Snapshots
 
 log = structlog.get_logger()
 
@@ -85,10 +85,7 @@ def recover(lane: ServedLane, snapshot: str, form: RecoveryForm, places: Recover
         raise Refused("the name that was typed is not the snapshot's: nothing was done", hint=f"type {snapshot}")
     if lane.settings.query is not None:
         raise Refused("a recovery is of the lane, not of a query: nothing was done", hint="open the lane's page")
-    try:
-        stored = Snapshots(lane.settings, lambda _: None).directory.get(snapshot)
-    except Refused as error:
-        raise NoSuchThing(error.message) from None
+    stored = stored_snapshot(lane, snapshot)
     driver, begun = stored.manifest.driver, course(stored)
     name = form.name.strip()
     if not name and begun.place is not None:

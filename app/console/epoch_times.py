@@ -1,10 +1,10 @@
 """When a checkpoint on this machine planned an epoch, and when it decided it: the times of its entries' files."""
 
-import datetime
 from pathlib import Path
 from typing import Any
 
 from app.errors import Diverged, EnvironmentMissing
+from app.model.utc import utc_time
 from app.spark.local import LocalCheckpoint, local_folder
 
 
@@ -33,4 +33,4 @@ def _time(file: Path) -> str | None:
         at = file.stat().st_mtime
     except FileNotFoundError:
         return None
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat()
+    return utc_time(at).isoformat()

@@ -1,7 +1,5 @@
 """What *Now* shows of a lane: state, lag, freshness, and what to type next."""
 
-import datetime
-
 from app.cli.lane_status import Report, read_report
 from app.cli.rendering import Document
 from app.cli.status import status_document
@@ -12,6 +10,7 @@ from app.db.prepared import prepared
 from app.db.sqlstate import translated
 from app.ledger.epoch_history import EpochFilter, EpochHistory
 from app.model.gid import Gid
+from app.model.utc import utc_time
 
 #: newest epochs of the sparklines
 SPARK_EPOCHS = 120
@@ -49,13 +48,10 @@ def _now(lane: ServedLane, report: Report) -> Document:
         "next": _next_command(found),
         "recent": recent,
         "recent_lag": [
-            {"at": _moment(one.at), "messages": one.messages, "seconds": one.seconds} for one in lane.lag.samples
+            {"at": utc_time(one.at).isoformat(), "messages": one.messages, "seconds": one.seconds}
+            for one in lane.lag.samples
         ],
     }
-
-
-def _moment(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
 
 
 def _is_mine(lane: ServedLane, text: str) -> bool:

@@ -1,6 +1,5 @@
 """The state of a query as far as it is known without Spark: from the target, the checkpoint's files and its metrics."""
 
-import datetime
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from app.db.sqlstate import translated
 from app.errors import EnvironmentMissing
 from app.ledger.query_states import QueryStates
 from app.ledger.store import Ledger
+from app.model.utc import utc_time
 from app.spark.local import LocalCheckpoint, local_folder
 
 #: seconds to wait for the query's process
@@ -42,7 +42,7 @@ def query_document(connection: Connection, settings: Settings) -> dict[str, Any]
     folder = local_folder(settings.checkpoint)
     state = folder / "state" if folder is not None else None
     watermark = figures.get("watermark")
-    at = _time(watermark) if watermark is not None else _planned_watermark(folder)
+    at = utc_time(watermark).isoformat() if watermark is not None else _planned_watermark(folder)
     return {
         "query": settings.lane.partition(".")[2],
         "lane": settings.lane,
@@ -95,11 +95,7 @@ def _planned_watermark(folder: Path | None) -> str | None:
         watermark = None if newest is None else entries.watermark(newest)
     except (EnvironmentMissing, ValueError, TypeError):
         return None
-    return None if watermark is None else _time(watermark)
-
-
-def _time(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+    return None if watermark is None else utc_time(watermark).isoformat()
 
 
 def _size(folder: Path) -> int:

@@ -17,6 +17,7 @@ from app.recover.archive_reach import archive_reach
 from app.recover.journal import course
 from app.recover.recovery_plan import make_plan
 from app.savepoint.folder import SavepointFolder
+from app.snapshot.snapshot_directory import StoredSnapshot
 from app.snapshot.snapshots import Snapshots
 
 #: newest snapshots for which Kafka is asked how long they stay replayable
@@ -84,14 +85,19 @@ def _replayable(lane: ServedLane, position: Offsets) -> Document:
 def recovery_plan(lane: ServedLane, asked: Parameters) -> Document:
     """The document of `surelane recover plan`, and of `surelane recover run --status`."""
     name = asked.text("snapshot") or ""
-    try:
-        stored = _snapshots(lane).directory.get(name)
-    except Refused as error:
-        raise NoSuchThing(error.message) from None
+    stored = stored_snapshot(lane, name)
     with lane.broker() as broker:
         plan = plan_document(make_plan(lane.settings, stored, broker))
     recovery = {"snapshot": name, **course(stored).as_json(), "output": output(stored)}
     return {"plan": plan, "recovery": recovery}
+
+
+def stored_snapshot(lane: ServedLane, name: str) -> StoredSnapshot:
+    """Raises NoSuchThing."""
+    try:
+        return _snapshots(lane).directory.get(name)
+    except Refused as error:
+        raise NoSuchThing(error.message) from None
 
 
 def _snapshots(lane: ServedLane) -> Snapshots:

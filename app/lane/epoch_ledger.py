@@ -1,7 +1,6 @@
 """What every lane does around its epochs: it has the guard record failures, prunes the ledger, counts an epoch that the
 target has already, and logs what has become visible."""
 
-import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ from app.lane.step_timer import Steps
 from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.epoch import EpochRecord
+from app.model.utc import utc_time
 from app.poison.guard import Guard
 
 log = structlog.get_logger()
@@ -74,7 +74,6 @@ def recorded_failures(guard: Guard, name: str) -> Iterator[None]:
 
 def log_epoch(record: EpochRecord, steps: Steps, **more: object) -> None:
     """Log an epoch that has become visible."""
-    began = datetime.datetime.fromtimestamp(steps.began, datetime.UTC)
     staging = {"stage_ms": steps.staging} if steps.staging else {}
     log.info(
         "epoch",
@@ -84,7 +83,7 @@ def log_epoch(record: EpochRecord, steps: Steps, **more: object) -> None:
         end=record.span.end.nested(),
         **more,
         **{name: count for name, count in record.counts.as_dict().items() if count},
-        began=began.isoformat(timespec="milliseconds"),
+        began=utc_time(steps.began).isoformat(timespec="milliseconds"),
         ms={step: round(seconds * 1000, 1) for step, seconds in steps.seconds.items()},
         **staging,
     )

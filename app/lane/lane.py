@@ -3,7 +3,6 @@
 It knows nothing of Spark: an epoch is a number, a span of offsets, and a way to get the decoded rows.
 """
 
-import datetime
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
+from app.model.utc import utc_time
 from app.poison.attempts import AttemptStage
 from app.poison.epoch_rows import EpochRows
 from app.poison.guard import Guard
@@ -463,7 +463,7 @@ class Lane:
         )
         if not len(times):
             return record
-        return replace(record, source_from=_utc(times.min()), source_to=_utc(times.max()))
+        return replace(record, source_from=utc_time(float(times.min())), source_to=utc_time(float(times.max())))
 
 
 def _extends(end: Offsets, start: Offsets) -> bool:
@@ -485,7 +485,3 @@ def _check_span(lane: str, rows: pa.Table, span: Span) -> None:
                 f"lane {lane}: {tp} delivered offsets {found.start[tp]} to {after - 1}, planned were {start} to {end}",
                 hint="the topic changed under the lane; run `surelane doctor`",
             )
-
-
-def _utc(seconds: float) -> datetime.datetime:
-    return datetime.datetime.fromtimestamp(float(seconds), datetime.UTC)

@@ -1,6 +1,11 @@
-"""Times as they are shown."""
+"""Times in UTC, and as they are shown."""
 
 import datetime
+
+
+def utc_time(seconds: float) -> datetime.datetime:
+    """`seconds`: since 1970."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC)
 
 
 def utc(time: datetime.datetime, *, zone: bool = True) -> str:

@@ -1,11 +1,11 @@
 """Windows of event time that a query's state has, and how many keys each."""
 
-import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from app.model.state_store import StateStore
+from app.model.utc import utc_time
 from app.query.state_shape import DEFAULT_STORE, stored_shape
 from app.query.stored_state import windows
 
@@ -28,8 +28,4 @@ def open_windows(spark: SparkSession, checkpoint: str, limit: int) -> tuple[list
 
 def _document(store: StateStore, start: float, end: float, keys: int) -> dict[str, Any]:
     place = {"operator": store.operator, "name": store.name, "store": store.store}
-    return {**place, "start": _moment(start), "end": _moment(end), "keys": keys}
-
-
-def _moment(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat()
+    return {**place, "start": utc_time(start).isoformat(), "end": utc_time(end).isoformat(), "keys": keys}

@@ -66,9 +66,10 @@ def make_archive() -> Path:
         with locked(path.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as part:
             if not path.exists():
                 print("surelane: making Spark's starts faster (once; takes half a minute)", file=sys.stderr, flush=True)
-                _rehearse(Path(part) / path.name)
-                (Path(part) / path.name).chmod(_MODE)
-                (Path(part) / path.name).replace(path)
+                made = Path(part, path.name)
+                _rehearse(made)
+                made.chmod(_MODE)
+                made.replace(path)
     return path
 
 

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from app.model.activity import Activity
-from app.stage.receipt import Answer, Declined, Doing, Final
+from app.stage.receipt import Answer, Declined, Doing, Final, Wanted
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request, Tables
 from app.stage.stager import ArrangedSpan
 
@@ -80,11 +80,10 @@ class Spans(Requests[Request | Decode]):
         super().__init__(inbox)
         self._aside: dict[int, ArrangedSpan] = {}
 
-    def put_aside(self, arranged: ArrangedSpan) -> None:
-        """Ask for the span's tables; `next_step` returns it again when they are granted."""
-        assert arranged.wanted is not None, "it has all its tables"
-        self._aside[arranged.wanted.id] = arranged
-        self._inbox.send(arranged.wanted)
+    def put_aside(self, arranged: ArrangedSpan, wanted: Wanted) -> None:
+        """Ask for the span's missing tables; `next_step` returns it again when they are granted."""
+        self._aside[wanted.id] = arranged
+        self._inbox.send(wanted)
 
     def next_step(self) -> Request | Decode | Granted | None:
         """A span put aside that has its tables, else the next request; None: the driver is gone."""

@@ -230,10 +230,10 @@ def serve(connection: Connection, config: StageConfig) -> None:
                     found = stager.arrange(step)
                     if not isinstance(found, ArrangedSpan):
                         spans.answer(found)
-                    elif found.wanted is None:
+                    elif (wanted := found.wanted()) is None:
                         spans.answer(stager.copy(found, {}))
                     else:
-                        spans.put_aside(found)
+                        spans.put_aside(found, wanted)
 
 
 def _keep(requests: Requests[Keep], config: StageConfig) -> None:

@@ -98,7 +98,6 @@ class ArrangedSpan:
     #: without its contents
     receipt: Receipt
 
-    @property
     def wanted(self) -> Wanted | None:
         """The tables that are missing: of layouts for which none was lent."""
         examples = [

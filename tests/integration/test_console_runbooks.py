@@ -1,18 +1,18 @@
 """Runbooks in a real browser, through the console's pages: every section that ends in an action or a reading there."""
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, expect
-from sqlalchemy import Connection
 
-import app.recover.answering
 from app.cli.rendering import moment
 from app.console.verb import PLACES_VARIABLE
 from app.db.locks import try_lock
+from tests.fix_bare_lane import Death
 from tests.fix_browser import LIVE_MS, Window, Windows, clean, main_text, not_loaded_again
 from tests.fix_console import TOKEN, WHO, Consoles
 from tests.fix_console_scene import LONG, blocked, narrow
@@ -33,10 +33,6 @@ LONG_MS = 300_000
 #: of each store, by `surelane state windows`
 WINDOWS_SHOWN = 20
 BLOCKED = "alter table public.counter add more int"
-
-
-class Death(BaseException):
-    """The process ends here."""
 
 
 def opened(window: Window, gid: str) -> Page:
@@ -129,20 +125,13 @@ def test_in_doubt_verdict_in_progress(doubt: Doubt, consoles: Consoles, windows:
 
 
 def test_in_doubt_an_answer_that_was_begun(
-    doubt: Doubt, consoles: Consoles, windows: Windows, monkeypatch: pytest.MonkeyPatch
+    doubt: Doubt, dies: Callable[..., None], consoles: Consoles, windows: Windows
 ) -> None:
     """The command died behind its COMMIT PREPARED: the list says so, and its page takes the answer again."""
     gid = doubt.prepare(decided=True)
-    end = app.recover.answering.end
-
-    def dies(connection: Connection, gid: str, *, commit: bool) -> None:
-        end(connection, gid, commit=commit)
-        raise Death
-
-    monkeypatch.setattr(app.recover.answering, "end", dies)
+    dies(sent=True)
     with pytest.raises(Death):
         doubt("commit", gid)
-    monkeypatch.setattr(app.recover.answering, "end", end)
     client = consoles(allow_actions=True)
     with windows(client) as window:
         window.log_in()

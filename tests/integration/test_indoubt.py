@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-import app.recover.answering
 from app.cli.indoubt_view import answers_text, explain_text, list_text
 from app.cli.rendering import show
 from app.db.locks import try_lock
 from app.errors import ExitStatus
 from app.recover.verdict import InDoubtVerdict, OperatorAnswer, consequence
-from tests.fix_bare_lane import TOPIC
+from tests.fix_bare_lane import TOPIC, Death
 from tests.fix_doubt import EPOCH, LANE, Doubt
 from tests.waiting import eventually
 from tools.devstack import Postgres
@@ -327,27 +326,6 @@ def test_an_answer_lets_them_go(doubt: Doubt) -> None:
         assert doubt("rollback", gid).status == 0
         waiter.join(30)
         assert not waiter.is_alive()
-
-
-class Death(BaseException):
-    """The process ends here."""
-
-
-@pytest.fixture
-def dies(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`dies(sent)`: the next answer's process dies with COMMIT PREPARED sent, or just before that."""
-    end = app.recover.answering.end
-
-    def at(*, sent: bool) -> None:
-        def ending(connection: Connection, gid: str, *, commit: bool) -> None:
-            monkeypatch.setattr(app.recover.answering, "end", end)
-            if sent:
-                end(connection, gid, commit=commit)
-            raise Death
-
-        monkeypatch.setattr(app.recover.answering, "end", ending)
-
-    return at
 
 
 @pytest.mark.parametrize("sent", [True, False], ids=["after the answer", "before the answer"])

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from sqlalchemy import Connection
 
-import app.recover.answering
 from app.db.locks import lock_holder, try_lock
 from app.errors import ExitStatus
 from tests.commands import Ended
+from tests.fix_bare_lane import Death
 from tests.fix_doubt import Doubt
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
@@ -26,10 +25,6 @@ from tools.devstack.postgres import SUPERUSER
 PAGE = "in-doubt.md"
 BLOCKED = "alter table public.counter add more int"
 MESSAGES = 50
-
-
-class Death(BaseException):
-    """The process ends here."""
 
 
 def of(section: str) -> list[Command]:
@@ -95,18 +90,11 @@ def test_verdict_foreign(doubt: Doubt) -> None:
     assert ok(play("Verdict foreign", doubt))
 
 
-def test_an_answer_that_was_begun(doubt: Doubt, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_begun(doubt: Doubt, dies: Callable[..., None]) -> None:
     gid = doubt.prepare(decided=True)
-    end = app.recover.answering.end
-
-    def dies(connection: Connection, gid: str, *, commit: bool) -> None:
-        end(connection, gid, commit=commit)
-        raise Death
-
-    monkeypatch.setattr(app.recover.answering, "end", dies)
+    dies(sent=True)
     with pytest.raises(Death):
         doubt("commit", gid)
-    monkeypatch.setattr(app.recover.answering, "end", end)
     assert ok(play("An answer that was begun", doubt, gid=gid))
 
 

@@ -228,7 +228,8 @@ class Desk:
         found = self._stager.arrange(Request(1, "desk", ranges_of(Span.of(tp, first, end), KnownTerms()), tables or {}))
         if not isinstance(found, ArrangedSpan):
             return found
-        return self._stager.copy(found, {} if found.wanted is None else self._grant(found.wanted))
+        wanted = found.wanted()
+        return self._stager.copy(found, {} if wanted is None else self._grant(wanted))
 
     def rows(self, kind: RowKind) -> Sequence[Row[Any]]:
         return self._target.execute(f"select * from stage_{kind} order by 1")

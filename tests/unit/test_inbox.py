@@ -64,8 +64,10 @@ class Driver:
         changes = EpochBatch.arrange(table_of([CHANGE]))
         receipt = Receipt(number, 1, (), 0, (), (), b"", b"", (), 1, {})
         arranged = ArrangedSpan(request, changes, changes, dict(changes.firsts), receipt)
-        self.inbox.spans.put_aside(arranged)
-        assert self.answer() == arranged.wanted
+        wanted = arranged.wanted()
+        assert wanted is not None
+        self.inbox.spans.put_aside(arranged, wanted)
+        assert self.answer() == wanted
         return arranged
 
 
