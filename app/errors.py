@@ -40,6 +40,10 @@ class ExitStatus(enum.IntEnum):
     UNATTRIBUTED = 17  #: an epoch fails and no single message is the cause; none of its messages was applied or skipped
 
 
+#: before the hint, where an error is one text
+HINT_BEGINS = "\n  what to do: "
+
+
 class SurelaneError(Exception):
     """Something went wrong."""
 
@@ -52,7 +56,7 @@ class SurelaneError(Exception):
         super().__init__(self.message)
 
     def __str__(self) -> str:
-        return f"{self.message}\n  what to do: {self.hint}" if self.hint else self.message
+        return f"{self.message}{HINT_BEGINS}{self.hint}" if self.hint else self.message
 
 
 #: section of a runbook page
@@ -304,9 +308,23 @@ class Unattributed(SurelaneError):
             ("surelane doctor", "memory, servers, privileges"),
             ("surelane run", "tries the same epoch again, once the cause is mended"),
         ]
+        return cls._by_the_page(problem, lane, "Stopped with status 17", steps)
+
+    @classmethod
+    def of_query(cls, problem: str, *, lane: str) -> Self:
+        """`problem`: the span, and why it cannot be computed. `lane`: `<lane>.<query>`."""
+        query = lane.rpartition(".")[2]
+        steps = [
+            (f"surelane run --query {query}", "computes the same epoch again, once the SQL or the function is mended"),
+            (f"surelane state rebuild {query}", "instead, where its keys or types are others now: all of it anew"),
+        ]
+        return cls._by_the_page(problem, lane, "A query that cannot be computed", steps)
+
+    @classmethod
+    def _by_the_page(cls, problem: str, lane: str, section: str, steps: Sequence[tuple[str, str]]) -> Self:
         return cls(
             f"lane {lane}: {problem}. Nothing of this epoch was applied, and nothing was skipped",
-            hint=by_the_page(f"lane {lane}", "epoch-fails.md", "Stopped with status 17", steps),
+            hint=by_the_page(f"lane {lane}", "epoch-fails.md", section, steps),
         )
 
 
@@ -323,7 +341,8 @@ class CrashLoop(SurelaneError):
 
 
 class StateUnfit(SurelaneError):
-    """The state of a query, which is in its checkpoint, does not fit what the query computes now."""
+    """The state of a query, which is in its checkpoint, does not fit what the query computes now, or is half of a
+    rescale."""
 
     exit_status = ExitStatus.REFUSED
 

@@ -16,7 +16,7 @@ VARIABLE = "SURELANE_FAILPOINT"
 NAMES = (
     "epoch-start",  # the epoch is planned; no work has begun
     "after-decode",
-    "after-begin",  # the transaction is open and has passed the fence
+    "after-begin",  # the transaction begins, and passes the fence, with the next statement
     "after-merge",
     "after-ledger",  # data and ledger row are written; no decision yet
     "archive-before-fsync",  # these four with an archive only: its file has all messages, but not its end line
@@ -27,6 +27,8 @@ NAMES = (
     "archive-after-rename",
     "after-commit",
 )
+#: failpoint of an epoch that is noticed as soon as it is planned
+FORESEEN_NAMES = ("foreseen",)  # the guard has it on record, and tasks stage it; Spark has not begun it
 #: failpoints of a start
 START_NAMES = (
     "start-checkpoint",  # a new checkpoint was begun; the target knows nothing of it
@@ -42,6 +44,17 @@ FILES_NAMES = (
 TOPIC_NAMES = (
     "topic-before-commit",  # Kafka has the batch, in an open transaction
     "topic-after-commit",  # it is committed, and still in the outbox
+)
+#: failpoints of `surelane state rescale`
+RESCALE_NAMES = (
+    "rescale-before-ledger",  # the checkpoint has the epoch with the new partitions
+    "rescale-after-ledger",
+)
+#: failpoints of `surelane state rebuild`
+REBUILD_NAMES = (
+    "rebuild-settled",  # nothing is prepared any more, and nothing forgotten
+    "rebuild-before-commit",  # of the transaction that forgets state and position
+    "rebuild-after-commit",
 )
 #: failpoint of a lane that resumes a table
 RESUME_NAMES = ("table-resume",)  # some of its parked messages are applied

@@ -4,7 +4,8 @@
     python -m app.healthcheck /readyz     every lane applies messages
 
 Exits with status 0 or 1 and prints the reason. The port is SURELANE_METRICS__PORT, which the image sets: no
-configuration file overrides it.
+configuration file overrides it. SURELANE_HEALTH_PORT goes before it, for a container that runs something else: the
+console.
 """
 
 import http.client
@@ -29,7 +30,7 @@ def ask(port: int, path: str) -> tuple[bool, str]:
 
 def main(path: str = "/healthz") -> int:
     """Returns the exit status; prints the reason to stdout, which the container engine keeps."""
-    port = os.environ.get("SURELANE_METRICS__PORT", "")
+    port = os.environ.get("SURELANE_HEALTH_PORT") or os.environ.get("SURELANE_METRICS__PORT", "")
     if not port.isdigit() or port == "0":
         print(f"SURELANE_METRICS__PORT is {port or 'not set'}: nothing to ask; switch the check off, or give it a port")
         return 1

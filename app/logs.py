@@ -9,6 +9,8 @@ import re
 import sys
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -30,8 +32,9 @@ _SECRET = re.compile(
 )
 
 
-def configure(lane: str, pretty: bool | None = None) -> None:
-    """Send all logs of this process to stderr. `pretty`: coloured lines; None: if stderr is a terminal."""
+def configure(lane: str, pretty: bool | None = None, file: Path | None = None) -> None:
+    """Send all logs of this process to stderr. `pretty`: coloured lines; None: if stderr is a terminal. `file`: gets
+    each as a line of JSON, too; one that is moved away is begun anew. Raises OSError where it cannot be written."""
     people = sys.stderr.isatty() if pretty is None else pretty
     shared = _processors(lane)
     structlog.configure(
@@ -48,7 +51,13 @@ def configure(lane: str, pretty: bool | None = None) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_rendering(people=people))
     )
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    handlers: list[logging.Handler] = [handler]
+    if file is not None:
+        handlers.append(WatchedFileHandler(file, encoding="utf-8"))
+        handlers[-1].setFormatter(
+            structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_rendering(people=False))
+        )
+    logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
     for name, level in QUIET.items():
         logging.getLogger(name).setLevel(level)
 

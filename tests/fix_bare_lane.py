@@ -316,7 +316,9 @@ class BareLane:
         at_least = self._attempts.last()
         with self._connection.begin():
             newest = at_least.generation if at_least else 0
-            generation = self._ledger.claim(self._connection, checkpoint="none", delivery="test", at_least=newest)
+            generation = self._ledger.claim(
+                self._connection, checkpoint="none", delivery="test", at_least=newest
+            ).generation
             self._ledger.activate(self._connection, generation, "none")
             if self._ledger.last(self._connection) is None:
                 span = Span(start=start, end=start)

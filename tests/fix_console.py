@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ TOKEN = "a-token-of-the-tests-0123456789"
 WHO = "alice"
 ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 60.0
+#: the slowest answer starts Spark
+ANSWER_SECONDS = 120.0
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 
 
@@ -86,8 +89,27 @@ class Client:
             self.csrf = found[1]
         return answer
 
+    def streamed(self, path: str, text: str) -> str:
+        """What an open page of a console without a login shows, as soon as `text` is in it."""
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=ANSWER_SECONDS)
+        until, content = time.monotonic() + ANSWER_SECONDS, ""
+        try:
+            connection.request("GET", f"/live{path}")
+            answer, lines = connection.getresponse(), list[str]()
+            while text not in content:
+                assert time.monotonic() < until, f"no {text!r} in {content}"
+                line = answer.readline().decode()
+                assert line, f"the stream ended without {text!r}"
+                if line.startswith("data: "):
+                    lines.append(line.removeprefix("data: "))
+                elif lines:
+                    content, lines = "".join(lines), []
+            return content
+        finally:
+            connection.close()
+
     def _ask(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> Answer:
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=30)
+        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=ANSWER_SECONDS)
         cookie = {"Cookie": self.cookie} if self.cookie else {}
         sent = {name.replace("_", "-"): value for name, value in (cookie | headers).items() if value}
         try:

@@ -52,7 +52,7 @@ class Post:
     def claim(self) -> int:
         """A new generation, as a new writer does."""
         with self.target.engine.begin() as connection:
-            return self._ledger.claim(connection, checkpoint="none", delivery="test", at_least=0)
+            return self._ledger.claim(connection, checkpoint="none", delivery="test", at_least=0).generation
 
     def keep(self, *entries: Entry) -> None:
         """Put entries into quarantine, committed."""

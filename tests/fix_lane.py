@@ -26,6 +26,7 @@ from tests.fix_topic import Topic
 from tests.processes import name_of
 from tests.waiting import eventually
 from tools.devstack import Kafka
+from tools.devstack.sections import merged
 
 MODES = tuple(CommitMode)
 ROOT = Path(__file__).resolve().parents[1]
@@ -343,15 +344,6 @@ def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hold]:
 
 MakeLane = Callable[..., LaneUnderTest]
 MakeProcess = Callable[..., LaneProcess]
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` in place of `base`, section by section."""
-    result = dict(base)
-    for key, value in over.items():
-        old = result.get(key)
-        result[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, Mapping) else value
-    return result
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 cut      both sides see the connection end; new ones are refused
 lose     only the client sees it end: the server keeps its half, with the locks and the transaction it holds
 stall    nothing gets through, neither side gets an error
+forget   one statement is lost: before the server gets it, or its answer, when the server has done it; then as `cut`
 limit    so many bytes a second get from each client to the server
 restore  the network is as it was; what was cut stays cut
 """
@@ -13,7 +14,7 @@ import struct
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, make_url
@@ -34,6 +35,20 @@ class _Link:
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter
+    #: what was sent, as far as a loss waits for it
+    has_sent: set[bytes] = field(default_factory=set)
+    #: the server's next answer does not arrive
+    loses_answer: "_Loss | None" = None
+
+
+@dataclass(frozen=True)
+class _Loss:
+    words: bytes
+    is_done: bool
+    #: words that are sent before them on the same connection
+    after: bytes | None
+    #: whether all connections end
+    cuts: bool
 
 
 class Proxy:
@@ -49,6 +64,8 @@ class Proxy:
         #: halves that the server still takes for connections
         self._lost: list[asyncio.StreamWriter] = []
         self._refusing = False
+        #: the statement to lose
+        self._loss: _Loss | None = None
         #: connections that were turned away; grows while a client tries to come back
         self.refused = 0
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -76,6 +93,17 @@ class Proxy:
     def stall(self) -> None:
         """Hold back everything that is sent, in both directions, until `restore`."""
         self._call(self._let_flow(flowing=False))
+
+    def forget(self, words: str, *, is_done: bool, after: str | None = None, cuts: bool = True) -> None:
+        """Lose the next statement that contains these words, on a connection that sent `after` before. `is_done`: the
+        server executes it, and its answer is lost; else the server does not get it. Then every connection ends, as by
+        `cut`; without `cuts` only this one."""
+        self._loss = _Loss(words.encode(), is_done, None if after is None else after.encode(), cuts)
+
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether that statement was sent."""
+        return self._loss is None
 
     def restore(self) -> None:
         """Take connections and pass data on again."""
@@ -108,7 +136,8 @@ class Proxy:
         link = _Link(writer, server_writer)
         self._links.add(link)
         try:
-            there, back = self._pump(reader, server_writer, self._limit), self._pump(server_reader, writer, None)
+            there = self._pump(reader, server_writer, self._limit, link)
+            back = self._pump(server_reader, writer, None, link)
             await asyncio.gather(there, back)
         finally:
             if link in self._links:
@@ -116,11 +145,15 @@ class Proxy:
                 _reset(server_writer)
             _reset(writer)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int | None) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, limit: int | None, link: _Link
+    ) -> None:
         """Pass on until one side ends; then end the other, so that its pump ends too."""
         try:
             while data := await source.read(CHUNK_BYTES):
                 await self._flowing.wait()
+                if await self._is_lost(data, link, to_server=sink is link.server):
+                    return
                 sink.write(data)
                 await sink.drain()
                 if limit is not None:
@@ -130,6 +163,37 @@ class Proxy:
         finally:
             if not any(sink is lost for lost in self._lost):
                 sink.close()
+
+    async def _is_lost(self, data: bytes, link: _Link, *, to_server: bool) -> bool:
+        """Whether the data go no further, since they are what is to be lost."""
+        if to_server:
+            loss = self._met(data, link)
+            if loss is not None and loss.is_done:
+                link.loses_answer = loss
+                return False
+        else:
+            loss = link.loses_answer
+        if loss is None:
+            return False
+        if loss.cuts:
+            await self._cut(lose=False)
+        else:
+            _reset(link.client)
+            _reset(link.server)
+        return True
+
+    def _met(self, data: bytes, link: _Link) -> _Loss | None:
+        """What is to be lost, if these data are that."""
+        loss = self._loss
+        if loss is None:
+            return None
+        is_ready = loss.after is None or loss.after in link.has_sent
+        if loss.after is not None and loss.after in data:
+            link.has_sent.add(loss.after)
+        if not is_ready or loss.words not in data:
+            return None
+        self._loss = None
+        return loss
 
     async def _cut(self, *, lose: bool) -> None:
         self._refusing = True

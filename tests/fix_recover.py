@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import Debezium, Message
 from tests.oracle import questions
+from tests.rollups import BY_COUNTER, BY_STATUS, RollupUnderTest
 from tests.runbook import commands
 from tests.workload import COUNTER, TABLES, Shop
 from tools.devstack import Kafka, Postgres, Stack
@@ -59,6 +60,7 @@ class Lost:
     #: words of the command line
     to: tuple[str, ...]
     surelane: Callable[..., Ended]
+    rollups: Sequence[RollupUnderTest]
 
     @property
     def gid(self) -> str:
@@ -97,8 +99,11 @@ class Lost:
 
     def questions(self) -> None:
         """The copy is as if nothing had been lost, and the original as it was."""
-        questions(self.copy, self.topic)
-        questions(self.target, self.topic)
+        for place in (self.copy, self.target):
+            questions(place, self.topic)
+            for one in self.rollups:
+                assert one.differences(place) == []
+                assert one.groups(place)
 
     def answers(self) -> list[tuple[Any, ...]]:
         """On record in the copy."""
@@ -148,6 +153,9 @@ def lost(
         **sections: dict[str, Any],
     ) -> Lost:
         target.create(*TABLES)
+        # lanes of partitions that prepare their transactions have none
+        kept = (BY_STATUS, BY_COUNTER) if several is None else ()
+        rollups = {one.name: one.prepare(target) for one in kept}
         shop, read = Shop(seed=5), several or topic
         send = read.send if several is None else lambda messages: read.send(spread(read, len(list(messages))))
         snapshots = {
@@ -159,7 +167,8 @@ def lost(
         }
         source = {"order": "total" if several is None else "partition", **sections.get("source", {})}
         epoch = {"max_messages": EPOCH_MESSAGES, **sections.get("epoch", {})}
-        made = lane("two-phase", topics=(read,), archived=archived, epoch=epoch, snapshots=snapshots, source=source)
+        more = {"epoch": epoch, "snapshots": snapshots, "source": source, "rollups": rollups}
+        made = lane("two-phase", topics=(read,), archived=archived, **more)
         monkeypatch.setenv("SURELANE_CONFIG", str(made.config_file))
         held = hold("before-commit", at=1 + read.partitions)
         # several lanes: no third epoch, whose beginning would commit what the others have prepared
@@ -181,7 +190,7 @@ def lost(
         made.stop()
         questions(target, read, archive=made.archive)
         copy, to = place(driver)
-        return Lost(made, target, read, json.loads(line)["name"], gids, copy, to, surelane)
+        return Lost(made, target, read, json.loads(line)["name"], gids, copy, to, surelane, kept)
 
     def place(driver: str) -> tuple[Target, tuple[str, ...]]:
         if driver == "dump":

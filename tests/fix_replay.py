@@ -15,7 +15,6 @@ from app.config.settings import Settings
 from app.model.offsets import Offsets
 from app.replay import tasks
 from tests.commands import Ended
-from tests.fix_lane import merged
 from tests.fix_recover import new_database
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -24,6 +23,7 @@ from tests.oracle import difference, fold, up_to
 from tools.devstack import Kafka
 from tools.devstack.postgres_binaries import bin_dir
 from tools.devstack.roles import LOGIN, OWNER
+from tools.devstack.sections import merged
 
 SHADOW = "shadow"
 

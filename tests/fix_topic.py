@@ -1,6 +1,7 @@
 """Fresh topics, and what was sent to them: every message with the offset Kafka gave it."""
 
 import itertools
+import threading
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
@@ -43,25 +44,29 @@ class Topic:
     def __init__(self, kafka: Kafka, name: str, partitions: int) -> None:
         self.kafka, self.name, self.partitions = kafka, name, partitions
         self.sent: list[Sent] = []
+        #: locked while messages are on their way: a lane may have applied them before they are in `sent`
+        self.sending = threading.RLock()
         self._producer: Producer | None = None
         self._transactional: Producer | None = None
         self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
     def send(self, messages: Iterable[Message]) -> list[Sent]:
         """Send, in order, and wait until Kafka has them all."""
-        if self._producer is None:
-            self._producer = Producer(self._settings())
-        sent = self._produce(self._producer, messages)
-        self.sent += sent
+        with self.sending:
+            if self._producer is None:
+                self._producer = Producer(self._settings())
+            sent = self._produce(self._producer, messages)
+            self.sent += sent
         return sent
 
     def send_at(self, stamped: Iterable[tuple[Message, int]]) -> list[Sent]:
         """The same, each with a timestamp, milliseconds since 1970."""
         pairs = list(stamped)
-        if self._producer is None:
-            self._producer = Producer(self._settings())
-        sent = self._produce(self._producer, [message for message, _ in pairs], [stamp for _, stamp in pairs])
-        self.sent += sent
+        with self.sending:
+            if self._producer is None:
+                self._producer = Producer(self._settings())
+            sent = self._produce(self._producer, [message for message, _ in pairs], [stamp for _, stamp in pairs])
+            self.sent += sent
         return sent
 
     def send_transaction(self, messages: Iterable[Message], *, abort: bool = False) -> list[Sent]:
@@ -69,13 +74,14 @@ class Topic:
         if self._transactional is None:
             self._transactional = Producer({**self._settings(), "transactional.id": uuid.uuid4().hex})
             self._transactional.init_transactions(TIMEOUT_SECONDS)
-        self._transactional.begin_transaction()
-        sent = self._produce(self._transactional, messages)
-        if abort:
-            self._transactional.abort_transaction(TIMEOUT_SECONDS)
-            return sent
-        self._transactional.commit_transaction(TIMEOUT_SECONDS)
-        self.sent += sent
+        with self.sending:
+            self._transactional.begin_transaction()
+            sent = self._produce(self._transactional, messages)
+            if abort:
+                self._transactional.abort_transaction(TIMEOUT_SECONDS)
+                return sent
+            self._transactional.commit_transaction(TIMEOUT_SECONDS)
+            self.sent += sent
         return sent
 
     @property

@@ -1,4 +1,7 @@
-"""A target whose roles and database end whatever takes longer than half a second, as those of a web application do."""
+"""A target whose roles and database end whatever takes longer than half a second, as those of a web application do; and
+one that ends sessions at COMMIT."""
+
+from collections.abc import Sequence
 
 from tests.fix_target import LOGIN, OWNER, Target
 from tools.devstack.postgres import SUPERUSER
@@ -23,3 +26,30 @@ def make_hostile(target: Target, roles: tuple[str, ...] = (LOGIN, OWNER)) -> dic
         for role in roles:
             target.execute(f'alter role {role} in database "{target.database}" set {name} = {milliseconds}')
     return settings
+
+
+#: a sequence keeps its value when the transaction is rolled back
+_ONCE = "if nextval(('once_' || {kind})::regclass) = 1 then perform pg_terminate_backend(pg_backend_pid()); end if;"
+
+
+def at_commit(target: Target, event: str, statements: str, when: str = "true") -> None:
+    """Execute PL/pgSQL in the COMMIT of each `event` (`insert on surelane.generation`), as a superuser and without a
+    limit for locks. `when`: SQL over the row, `new`. The trigger is named `at_commit`."""
+    target.execute(f"""
+        create function at_commit() returns trigger language plpgsql security definer set lock_timeout = 0
+            as $$begin {statements} return null; end$$;
+        create constraint trigger at_commit after {event} deferrable initially deferred
+            for each row when ({when}) execute function at_commit()
+    """)
+
+
+def fail_first_commits(target: Target, table: str, kind: str = "'row'", kinds: Sequence[str] = ("row",)) -> None:
+    """End the session at the first COMMIT of a row of each kind. `kind`: SQL that gives it, of `new`."""
+    for one in kinds:
+        target.execute(f"create sequence once_{one}")
+    at_commit(target, f"insert or update on {table}", _ONCE.format(kind=kind))
+
+
+def has_failed(target: Target, kind: str = "row") -> bool:
+    """Whether a COMMIT of this kind has failed, and another one came."""
+    return target.execute(f"select last_value from once_{kind}")[0].last_value > 1

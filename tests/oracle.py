@@ -122,12 +122,18 @@ class Reader:
         position, rows = self._target.snapshot(tables, self._lane)
         if position is None:
             return
-        sent = [one for topic in self._topics for one in topic.sent]  # what was sent meanwhile may be applied, too
+        sent = [one for topic in self._topics for one in _delivered(topic)]  # sent meanwhile, and applied
         expected = self._cursor.move(sent, position)
         differing = [difference(table, rows[table], expected.get(table, {})) for table in tables]
         self.mismatch = next((f"at {position}: {text}" for text in differing if text), None)
         self.looks += 1
         self.positions.add(str(position))
+
+
+def _delivered(topic: "Topic") -> "list[Sent]":
+    """What was sent, with the messages that are on their way now."""
+    with topic.sending:
+        return list(topic.sent)
 
 
 def difference(table: str, found: Mapping[Key, Row], expected: Mapping[Key, Row]) -> str | None:

@@ -1,6 +1,7 @@
 """Reads what a query wrote to files and to a topic, as a program of its user does."""
 
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,14 @@ import pyarrow.parquet
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from app.config.queries import FileFormat
+from tests.fix_target import Target
 from tests.fix_topic import Topic
 
 _POLL_SECONDS = 5.0
+_LEDGER = """
+    select generation, epoch, (start_position -> :topic ->> '0')::bigint, (end_position -> :topic ->> '0')::bigint
+    from surelane.ledger where lane = :lane and epoch >= 0
+"""
 
 
 def epochs(path: Path) -> list[Path]:
@@ -36,6 +42,16 @@ def _rows(file: Path) -> Iterator[dict[str, Any]]:
 def offsets_of(topic: Topic) -> list[int]:
     """Of the messages with a value."""
     return [one.position.offset for one in topic.sent if one.message.value]
+
+
+def read_by_epoch(target: Target, lane: str, topic: Topic) -> dict[str, list[int]]:
+    """Of each epoch in the ledger, by the name of its folder: offsets of the messages with a value."""
+    rows = target.execute(_LEDGER, lane=lane, topic=topic.name)
+    offsets = offsets_of(topic)
+    return {
+        f"{generation:06d}-{epoch:012d}": offsets[bisect_left(offsets, start or 0) : bisect_left(offsets, end)]
+        for generation, epoch, start, end in map(tuple, rows)
+    }
 
 
 def messages_of(topic: Topic) -> list[tuple[dict[str, Any] | None, dict[str, Any] | None]]:

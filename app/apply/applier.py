@@ -11,10 +11,11 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.apply import staging
-from app.apply.constraints import settle_constraints
+from app.apply.constraints import SETTLE, settle_constraints
 from app.apply.merge import LOOK_UPS, SWALLOWED
 from app.apply.order_plan import ATTEMPTS, OrderPlan, parents_first, runs
 from app.apply.table_plans import TablePlan, TablePlans
+from app.db.joined import later, subtransaction
 from app.db.sql import run
 from app.db.sqlstate import depends_on_order
 from app.epoch import staging_copy
@@ -26,6 +27,8 @@ from app.model.rows import Layout, RowKind
 
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
+#: executes SQL without parameters, statement by statement in one round trip; returns how many rows each changed
+Execute = Callable[[Sequence[str]], list[int]]
 #: kinds that no target can take
 _REFUSED = (RowKind.KEYLESS, RowKind.UNFIT)
 
@@ -99,7 +102,9 @@ class Applier:
         )
         return Applied(counts=counts, plan=plan)
 
-    def merge(self, connection: Connection, messages: int, staged: Sequence[StagedLayout]) -> Applied | None:
+    def merge(
+        self, connection: Connection, messages: int, staged: Sequence[StagedLayout], execute: Execute
+    ) -> Applied | None:
         """Apply the staged rows of an epoch of `messages` messages, in a subtransaction for each plan until the target
         accepts one. None, with nothing applied, where the changes have to be sent one by one; raises errors that do not
         depend on the order."""
@@ -107,6 +112,7 @@ class Applier:
         shapes = {index: one.shape for index, one in enumerate(kept) if one.shape is not None}
         meant = sum(one.messages for one in kept)
         if not kept:
+            execute(())
             return Applied(counts=Counts(consumed=messages, filtered=messages), plan=OrderPlan.NONE)
         plans = _plans({index: one.key for index, one in enumerate(kept)}, shapes)
         compact = [plan for plan in plans if plan is not OrderPlan.FAITHFUL]
@@ -115,11 +121,13 @@ class Applier:
             return None
 
         def send(plan: OrderPlan) -> int:
-            return sum(_merge_staged(connection, shapes[index], kept[index].rows) for index in _order(shapes, plan))
+            order = [(shapes[index], kept[index].rows) for index in _order(shapes, plan) if kept[index].rows]
+            _merge_staged(connection, order, execute)
+            return sum(rows for _, rows in order)
 
-        run(connection, LOOK_UPS)
+        later(connection, LOOK_UPS)
         try:
-            plan, applied = _first_accepted(connection, compact, send, settle=True)
+            plan, applied = _first_accepted(connection, compact, send, settle=False)
         except (DBAPIError, psycopg2.Error) as error:
             if not depends_on_order(error):
                 raise
@@ -145,7 +153,7 @@ class Applier:
     ) -> tuple[OrderPlan, int]:
         """`whole`: the epoch for the plans that send the last change of each row; None: only the faithful plan is
         possible."""
-        run(connection, LOOK_UPS)
+        later(connection, LOOK_UPS)
         is_faithful = whole is None or _drops_versions(epoch, whole, shapes)
         plans = (OrderPlan.FAITHFUL,) if is_faithful else _plans_of(epoch, shapes)
 
@@ -206,30 +214,37 @@ def _first_accepted(
     """The first plan that the target accepts, and the result of `send`; raises the error of the last one."""
     for plan in plans:
         try:
-            with connection.begin_nested():
+            with subtransaction(connection):
                 sent = send(plan)
                 if settle:
                     settle_constraints(connection)
-                return plan, sent
+            return plan, sent
         except (DBAPIError, psycopg2.Error) as error:
             if plan is plans[-1] or not depends_on_order(error):
                 raise
     raise AssertionError("the last plan returns or raises")
 
 
-def _merge_staged(connection: Connection, shape: TablePlan, rows: int) -> int:
-    """Merge the staged rows into the target; returns their number."""
-    if rows:
-        result = run(connection, _merge(shape))
-        _refuse_swallowed(connection, shape, result.rowcount, rows)
-        _keep_versions(connection, shape)
-    return rows
+def _merge_staged(connection: Connection, order: Sequence[tuple[TablePlan, int]], execute: Execute) -> None:
+    """Merge the staged rows, so many for each plan, into the target, and check deferred constraints."""
+    statements: list[str] = []
+    at: list[int] = []
+    for shape, _ in order:
+        at.append(len(statements))
+        statements += [_merge(shape), *_versions(shape)]
+    counts = execute([*statements, SETTLE])
+    for (shape, rows), place in zip(order, at, strict=True):
+        _refuse_swallowed(connection, shape, counts[place], rows)
 
 
 def _keep_versions(connection: Connection, shape: TablePlan) -> None:
     """Write the versions of the merged rows, where they are kept."""
-    if shape.history is not None:
-        run(connection, "; ".join(shape.history.statements()))
+    if statements := _versions(shape):
+        run(connection, "; ".join(statements))
+
+
+def _versions(shape: TablePlan) -> Sequence[str]:
+    return () if shape.history is None else tuple(shape.history.statements())
 
 
 def _keeps_every_change(shape: TablePlan) -> bool:

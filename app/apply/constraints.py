@@ -8,6 +8,8 @@ from sqlalchemy import Connection, text
 from app.db.sql import quoted, run
 from app.db.sqlstate import unless_refused
 
+#: checks deferred constraints, and from here on every constraint at its statement
+SETTLE = "set constraints all immediate"
 #: by name, since SET CONSTRAINTS takes names; `sure`: every constraint of that name is initially deferred
 _WAITING = text("""
     select n.nspname as schema, c.conname as name, bool_and(c.condeferred) as sure
@@ -50,5 +52,5 @@ class Deferred:
 
 
 def settle_constraints(connection: Connection) -> None:
-    """Check deferred constraints now, and from here on every constraint at its statement."""
-    run(connection, "set constraints all immediate")
+    """Execute SETTLE."""
+    run(connection, SETTLE)

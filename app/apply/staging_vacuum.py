@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from threading import Thread
+from functools import partial
 
 from sqlalchemy import Engine
 
+from app import background
 from app.apply import staging
 from app.apply.staging import Staging
+from app.db.joined import flush
 from app.db.sqlstate import translated
 from app.epoch import staging_copy
 
@@ -31,20 +33,12 @@ class Reclaiming:
         if begun is not None and (large := begun.result()):
             with translated(_DOING), self._engine.begin() as connection:
                 staging_copy.empty(connection, large)
+                flush(connection)
         if stagings:
             for table in stagings:
                 table.dirty = 0
-            self._begun = Future()
-            names = [table.name for table in stagings]
-            # no pool: the end of the process waits for its threads, also for one whose server does not answer
-            Thread(target=self._vacuum, args=(names, self._begun), daemon=True).start()
+            self._begun = background.begun(partial(self._vacuum, [table.name for table in stagings]))
 
-    def _vacuum(self, names: list[str], done: Future[list[str]]) -> None:
-        try:
-            with translated(_DOING), self._engine.connect() as connection:
-                own = connection.execution_options(isolation_level="AUTOCOMMIT")
-                large = staging.reclaim(own, names)
-        except BaseException as error:  # noqa: BLE001  # the result raises it
-            done.set_exception(error)
-        else:
-            done.set_result(large)
+    def _vacuum(self, names: list[str]) -> list[str]:
+        with translated(_DOING), self._engine.connect() as connection:
+            return staging.reclaim(connection.execution_options(isolation_level="AUTOCOMMIT"), names)

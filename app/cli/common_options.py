@@ -23,6 +23,10 @@ Query = Annotated[
     str | None, typer.Option("--query", metavar="NAME", help="This query of the configuration, instead of the lane.")
 ]
 
+Replayable = Annotated[
+    bool, typer.Option("--replayable", help="Ask Kafka until when the newest ten can be replayed from.")
+]
+
 RestoredPort = Annotated[int | None, typer.Option("--port", min=1, max=65535, help="Of the restored server.")]
 RestoredSlots = Annotated[
     int | None,

@@ -41,12 +41,13 @@ def doctor(config: ConfigFile = None, query: Query = None, as_json: Json = False
     raise typer.Exit(ExitStatus.FAULTS_FOUND if document["faults"] else ExitStatus.OK)
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """All findings; a part that cannot be reached is one fault, and the other parts are checked."""
+def examine(settings: Settings, *, only_looks: bool = False) -> list[Finding]:
+    """All findings; a part that cannot be reached is one fault, and the other parts are checked. `only_looks`: for a
+    process beside the lane, which writes nothing."""
     position = ledger_position(settings)
     in_kafka = [*kafka(settings, position), *topics(settings, position), *dead_letters(settings)]
-    there = [*machine(settings), *archive(settings), *in_kafka, *target(settings), *guard(settings)]
-    return [*there, *snapshots(settings)]
+    here = [*machine(settings, only_looks=only_looks), *archive(settings)]
+    return [*here, *in_kafka, *target(settings), *guard(settings), *snapshots(settings)]
 
 
 def findings_document(lane: str, findings: list[Finding]) -> Document:

@@ -11,6 +11,7 @@ from app.cli.rendering import Document, facts_table, grid, moment, ranges
 from app.config.settings import GuardSettings
 from app.poison.attempts import span_of
 from app.poison.guard_overview import GuardOverview
+from app.poison.narrowing import depth
 
 _ATTEMPT = ("generation", "epoch", "stage", "finished", "host", "pid")
 _MORE = ("deaths", "unexplained", "alone", "controlled", "control_failures")
@@ -46,10 +47,13 @@ def _attempt(row: Row[Any]) -> Document:
 
 
 def _suspect(row: Row[Any], config: GuardSettings) -> Document:
-    """Under `guard.redact` the cause is only the error's class, since a stored text may be older than that setting."""
+    """`first_messages`: of the span that was suspected first; null: not known. Under `guard.redact` the cause is only
+    the error's class, since a stored text may be older than that setting."""
     return {
         "stage": row.stage,
         **_place(row),
+        "first_messages": row.first_messages or None,
+        "cuts_left": depth(span_of(row).size, 1),
         "attempts": row.attempts,
         "max_attempts": config.max_attempts,
         "losses": row.losses,
@@ -84,13 +88,20 @@ def _facts(lane: Document) -> Table:
     return facts_table(lines, title)
 
 
+def narrowing_text(suspect: Document) -> str:
+    """How much of the first suspected span it is, and how often it is cut until it is one message."""
+    size, first = suspect["messages_at_most"], suspect["first_messages"]
+    share = "" if first is None else f" of {first:,} ({size / first:.1%})"
+    return f"{size:,}{share}; cuts left: {suspect['cuts_left']}"
+
+
 def _suspects(suspects: list[Document]) -> Table:
     """A line for each suspect."""
     rows = [
         (
             one["stage"],
             ranges(one),
-            f"{one['messages_at_most']:,}",
+            narrowing_text(one),
             f"{one['attempts']} of {one['max_attempts']}",
             f"{one['losses']} of {one['max_losses']}",
             f"{one['unexplained']}",

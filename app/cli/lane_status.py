@@ -4,32 +4,36 @@ import datetime
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine
 
 from app.config.routes import Routes
 from app.config.settings import Order, Settings
 from app.db.locks import client, lock_holder
-from app.db.prepared import gids
+from app.db.prepared import prepared
 from app.db.sqlstate import translated
 from app.errors import SurelaneError
 from app.kafka.broker import Broker
 from app.kafka.lag import measure
+from app.ledger.epoch_history import EpochHistory
 from app.ledger.held_lanes import lanes_there
 from app.ledger.in_flight_rows import InFlightRows
 from app.ledger.pauses import PAUSED, Pause, Pauses
 from app.ledger.store import Ledger
 from app.ledger.table_pauses import TablePause, TablePauses
 from app.model.epoch import GENESIS
+from app.model.gid import Gid
 from app.model.in_flight import InFlightView
 from app.model.offsets import Offsets
 from app.quarantine.paused_tables import parked_messages
 from app.quarantine.quarantine import Quarantine
 
+_Number = TypeVar("_Number", int, float)
 #: states by urgency: several lanes together have the first that one of them has
 STATES_BY_URGENCY = ("failed", "stopped", "starting", "paused", "waiting", "running")
 #: states of a process that holds the lane's lock
-_ALIVE = ("starting", "running", "waiting", PAUSED)
+ALIVE = ("starting", "running", "waiting", PAUSED)
 #: newest epochs whose plans are counted
 PLANS_OF = 1000
 DIED = "the writer ended without a word (killed?): the next start settles what it left"
@@ -77,6 +81,10 @@ class LaneStatus:
     waits_for: str | None
     #: gids of this lane's prepared transactions
     in_doubt: tuple[str, ...]
+    #: of the oldest one
+    in_doubt_age_seconds: float | None
+    #: of the newest epoch with a change: from the source's commit to the target
+    freshness_seconds: float | None
     last_error: str | None
     #: None also for several lanes together
     writer: WriterStatus | None
@@ -130,9 +138,9 @@ def _names(connection: Connection, settings: Settings) -> list[str]:
 def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
     ledger = Ledger(settings.target.db_schema, lane)
     row, last, reported = ledger.lane_row(connection), ledger.last(connection), ledger.state(connection)
-    in_doubt = [gid for gid in gids(connection) if gid.belongs_to(lane)]
+    in_doubt = [one for one in prepared(connection) if (gid := Gid.parse(one.gid)) and gid.belongs_to(lane)]
     state, error = (reported.state, reported.last_error) if reported else ("stopped", None)
-    holder, alive = lock_holder(connection, lane), state in _ALIVE
+    holder, alive = lock_holder(connection, lane), state in ALIVE
     if alive and holder is None:
         state, error = "failed", error or DIED
     elif holder is not None and not alive:
@@ -149,7 +157,9 @@ def _read(connection: Connection, settings: Settings, lane: str) -> LaneStatus:
         pause=Pauses(ledger.schema, settings.lane).find(connection),
         table_pauses=_table_pauses(connection, settings, lane),
         waits_for=reported.waits_for if reported and state == "waiting" else None,
-        in_doubt=tuple(map(str, in_doubt)),
+        in_doubt=tuple(one.gid for one in in_doubt),
+        in_doubt_age_seconds=round(max(one.age_seconds for one in in_doubt), 3) if in_doubt else None,
+        freshness_seconds=EpochHistory(ledger.schema, lane).freshness(connection),
         last_error=error,
         writer=_writer(connection, ledger, row.generation if row else None, holder),
         stage=_stage(connection, settings, ledger) if holder is not None else None,
@@ -199,6 +209,8 @@ def _together(lane: str, lanes: list[LaneStatus]) -> LaneStatus:
         table_pauses=tuple(pause for one in lanes for pause in one.table_pauses),
         waits_for=next((one.waits_for for one in lanes if one.waits_for), None),
         in_doubt=tuple(gid for one in lanes for gid in one.in_doubt),
+        in_doubt_age_seconds=_highest(one.in_doubt_age_seconds for one in lanes),
+        freshness_seconds=_highest(one.freshness_seconds for one in lanes),
         last_error=next((f"{one.lane}: {one.last_error}" for one in lanes if one.last_error), None),
         writer=None,
         stage=_stages_together([one.stage for one in lanes if one.stage is not None]),
@@ -214,5 +226,5 @@ def _stages_together(stages: list[StageStatus]) -> StageStatus | None:
     return StageStatus(seen=InFlightView(processes=tuple(processes), spans=spans), limit=stages[0].limit)
 
 
-def _highest(numbers: Iterable[int | None]) -> int | None:
+def _highest(numbers: Iterable[_Number | None]) -> _Number | None:
     return max((number for number in numbers if number is not None), default=None)

@@ -17,7 +17,20 @@ from app.installation import version
 
 #: in the order of the help text
 VERBS = (
-    *("run", "status", "pause", "resume", "doctor", "migrate", "recover", "replay", "verify", "snapshot", "savepoint"),
+    *(
+        "run",
+        "status",
+        "pause",
+        "resume",
+        "config",
+        "doctor",
+        "migrate",
+        "recover",
+        "replay",
+        "verify",
+        "snapshot",
+        "savepoint",
+    ),
     *("upgrade", "shadow", "state", "rollup", "indoubt", "guard", "quarantine", "console"),
 )
 #: verbs that are above the command line, and their modules

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 
 from app.cli.guard_view import guard_document
 from app.cli.rendering import Document
@@ -20,32 +20,36 @@ from app.recover.in_doubt_overview import Observer
 
 
 @contextmanager
-def in_doubt(settings: Settings, copy: Path | None = None) -> Iterator[tuple[Connection, Observer]]:
-    """A connection to the target in autocommit mode, and an observer. `copy`: of the checkpoint."""
+def in_doubt(
+    settings: Settings, copy: Path | None = None, *, engine: Engine | None = None
+) -> Iterator[tuple[Connection, Observer]]:
+    """A connection to the target in autocommit mode, and an observer. `copy`: of the checkpoint; `engine`: one that is
+    there already."""
     target = settings.target
     several = settings.source.is_by_partition
     observer = Observer(target.db_schema, settings.lane, source_of(settings.checkpoint, copy), several=several)
-    engine = make_engine(target.url, target.owner_role, "surelane indoubt").execution_options(
-        isolation_level="AUTOCOMMIT"
-    )
-    with translated("prepared transactions"), engine.connect() as connection:
+    used = engine or make_engine(target.url, target.owner_role, "surelane indoubt")
+    by_itself = used.execution_options(isolation_level="AUTOCOMMIT")
+    with translated("prepared transactions"), by_itself.connect() as connection:
         yield connection, observer
 
 
 @contextmanager
-def quarantine(settings: Settings) -> Iterator[tuple[Connection, Operator]]:
-    """A short transaction on the target, and an operator."""
+def quarantine(settings: Settings, *, engine: Engine | None = None) -> Iterator[tuple[Connection, Operator]]:
+    """A short transaction on the target, and an operator. `engine`: one that is there already."""
     target = settings.target
-    engine = make_engine(target.url, target.owner_role, "surelane quarantine")
+    used = engine or make_engine(target.url, target.owner_role, "surelane quarantine")
     operator = Operator(target.db_schema, settings.lane, several=settings.source.is_by_partition)
-    with translated("the quarantine"), engine.begin() as connection:
+    with translated("the quarantine"), used.begin() as connection:
         yield connection, operator
 
 
-def guard_records(settings: Settings) -> Document:
-    """The guard's records, read from the guard's database alone; both of its tables in one snapshot."""
-    engine = guard_engine(settings, "surelane guard").execution_options(isolation_level="REPEATABLE READ")
-    with translated("the guard's tables"), engine.connect() as connection:
+def guard_records(settings: Settings, *, engine: Engine | None = None) -> Document:
+    """The guard's records, read from the guard's database alone; both of its tables in one snapshot. `engine`: one that
+    is there already."""
+    used = engine or guard_engine(settings, "surelane guard")
+    in_one = used.execution_options(isolation_level="REPEATABLE READ")
+    with translated("the guard's tables"), in_one.connect() as connection:
         several = settings.source.is_by_partition
         lanes = overview(connection, settings.target.db_schema, settings.lane, several=several)
     return guard_document(lanes, settings.guard)

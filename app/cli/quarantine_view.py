@@ -27,7 +27,7 @@ _FACTS = ("id", "lane", "state", "topic", "partition", "offset", "timestamp_ms")
 _FAILURE = ("stage", "verdict", "error_class")
 _NUMBERS = ("sqlstate", "attempts", "generation", "epoch")
 _TIMES = ("quarantined_at", "changed_at")
-_EVENT = ("what", "from_state", "to_state", "db_user", "who", "reason")
+_EVENT = ("what", "from_state", "to_state", "db_user", "who", "reason", "forced")
 
 
 def list_document(rows: Sequence[Row[Any]], total: int, redaction: Redaction) -> Document:
@@ -86,7 +86,7 @@ def entry_text(entry: Document) -> Iterator[RenderableType]:
     lines = {
         "state": f"{_state(entry)}, since {moment(entry['changed_at'])}",
         "position": f"{position(entry)}, lane {entry['lane']}",
-        "written at": _written_at(entry["timestamp_ms"]),
+        "written at": written_at(entry["timestamp_ms"]),
         "table": entry["table"] or "not known",
         "skipped at": f"{skipped_at}, {epoch}",
         "failure": ", ".join(filter(None, failure)) or "none",
@@ -116,6 +116,16 @@ def shown(part: Document | None) -> str:
     # half of a surrogate pair, which only a text that is rendered already can have, makes it no JSON
     found = document(text.encode("utf-8", "surrogatepass"), _NO_COLUMNS)
     return printable(_beginning(found.render() if found else text))
+
+
+def written_at(milliseconds: int | None) -> str:
+    """A timestamp of Kafka."""
+    if milliseconds is None:
+        return "not known"
+    try:
+        return utc(utc_time(milliseconds / 1000))
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"
 
 
 def _beginning(text: str) -> str:
@@ -174,6 +184,8 @@ def _event(event: Document) -> str:
     what = f"{event['what']}, {event['to_state']}"
     if event["what"] == "changed":
         what = f"{event['from_state']} -> {event['to_state']}"
+    if event["forced"]:
+        what = f"{what}, forced"
     by = f"{event['who']} as {event['db_user']}" if event["who"] else event["db_user"]
     return printable(f"{moment(event['at'])}  {what}, by {by}" + (f": {event['reason']}" if event["reason"] else ""))
 
@@ -181,12 +193,3 @@ def _event(event: Document) -> str:
 def _cell(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= MAX_CELL_CHARACTERS else text[: MAX_CELL_CHARACTERS - 3] + "..."
-
-
-def _written_at(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "not known"
-    try:
-        return utc(utc_time(milliseconds / 1000))
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"

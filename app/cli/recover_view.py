@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from app.cli.rendering import Document, age, offsets, printable
+from app.cli.rendering import Document, age, moment, offsets, printable
 from app.cli.snapshot_view import position_document, position_text, url_document
 from app.recover.from_ledger import Resumption
 from app.recover.journal import Step, StepState
@@ -128,14 +128,32 @@ def course_text(document: Document) -> Iterator[str]:
     yield f"recovery from {name} to {place['to']}: {'finished' if document['finished'] else 'not finished'}"
     for one in document["steps"]:
         is_done = one["state"] == StepState.DONE
-        yield _line(one["step"], f"{one['said']} ({one['at']})" if is_done else f"{one['state']} {one['said']}".strip())
+        far = f": {replay_text(document['replay'])}" if one["step"] == Step.REPLAY and document["replay"] else ""
+        yield _line(
+            one["step"],
+            f"{one['said']} ({one['at']})" if is_done else f"{one['state']}{far} {one['said']}".strip(),
+        )
     for one in document["orders"]:
         why = f": {one['reason']}" if one["reason"] else ""
-        yield f"called at {one['at']} by {one['who']}@{one['host']}{why}"
+        yield f"called at {one['at']} by {one['who']}@{one['host']}{order_text(one)}{why}"
     if document["at_work"]:
         yield "it is at work"
     elif not document["finished"]:
         yield f"go on: surelane recover run --snapshot {name}"
+
+
+def replay_text(replay: Document) -> str:
+    """How far the replay is."""
+    return f"{replay['done']:,} messages done, {replay['left']:,} left at {moment(replay['at'])}"
+
+
+def order_text(order: Document) -> str:
+    """What the call asked for."""
+    port = f" at port {order['port']}" if order["port"] is not None else ""
+    parts = [f"to {order['place']}{port}"] if order["place"] is not None else []
+    parts += ["--roll-back-foreign"] if order["foreign"] else []
+    parts += ["--anew"] if order["anew"] else []
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def recovered_document(done: Recovered) -> Document:

@@ -60,6 +60,8 @@ def facts_table(lines: Mapping[str, str], title: str | None = None) -> Table:
 
 def printable(text: str) -> str:
     """Escape what could control the terminal or turn its writing direction; the escapes are JSON's."""
+    if text.isprintable():
+        return text
     return "".join(one if one.isprintable() or one == "\n" else _escape(one) for one in text)
 
 

@@ -2,6 +2,7 @@
 
 import gc
 from collections.abc import Collection
+from pathlib import Path
 from typing import Annotated
 
 import structlog
@@ -10,6 +11,7 @@ import typer
 from app import logs
 from app.cli.common_options import ConfigFile, Query, settings_of
 from app.config.settings import Settings
+from app.errors import EnvironmentMissing
 from app.spark.session_options import is_local
 from app.stage.fork_server import ForkServer
 from app.supervisor.link import Link
@@ -31,6 +33,15 @@ Allowed = Annotated[
     list[str] | None, typer.Option("--allow-non-restored", help="An item whose loss is accepted. Several times.")
 ]
 
+LogFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--log",
+        envvar="SURELANE_LOG_FILE",
+        help="Also write the log to this file, as lines of JSON: what `surelane console --log` reads.",
+    ),
+]
+
 
 @app.command(
     epilog="Examples:\n\n  surelane run --config surelane.yaml\n\n"
@@ -42,6 +53,7 @@ def run(
     from_savepoint: FromSavepoint = None,
     allow: Allowed = None,
     query: Query = None,
+    log_file: LogFile = None,
 ) -> None:
     """Apply changes until a signal to stop (SIGTERM or Ctrl-C), going on where the target's ledger says.
 
@@ -52,7 +64,7 @@ def run(
     With --query it runs this query of the configuration instead of the lane; each runs in a process of its own.
     """
     settings = settings_of(config, query)
-    logs.configure(settings.lane)
+    _log_to(settings.lane, log_file)
     if from_savepoint is not None:
         _check(settings, from_savepoint, allow or ())
     role = Supervisor(settings).run()
@@ -73,7 +85,16 @@ def run(
 
         if server is not None:
             server.start(imported())
-        run_lane(settings, until_caught_up, link, role.after_death, jvm, _removable(allow or ()))
+        run_lane(settings, until_caught_up, link, role.after_death, jvm, _removable(allow or ()), log_file)
+
+
+def _log_to(lane: str, file: Path | None) -> None:
+    try:
+        logs.configure(lane, file=file)
+    except OSError as error:
+        raise EnvironmentMissing(
+            f"the log's file {file} cannot be written: {error.strerror}", hint="name another one: --log"
+        ) from None
 
 
 def _removable(allowed: Collection[str]) -> set[str]:

@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from app.cli.caller import who
-from app.cli.common_options import ConfigFile, Json
+from app.cli.common_options import ConfigFile, Json, Replayable
 from app.cli.query_session import session_of
-from app.cli.rendering import show
+from app.cli.rendering import Document, show
+from app.cli.replayable_view import replayable_documents
 from app.cli.savepoint_view import (
     checked_document,
     checked_text,
@@ -22,6 +23,7 @@ from app.config.loader import load
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import ExitStatus
+from app.kafka.broker import Broker
 from app.model.state_store import StateStore
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture, picture_with_dump
@@ -89,11 +91,16 @@ def resume(config: ConfigFile = None) -> None:
     "list",
     epilog="Examples:\n\n  surelane savepoint list\n\n  surelane savepoint list --json | jq -r '.savepoints[-1].name'",
 )
-def list_savepoints(config: ConfigFile = None, json_: Json = False) -> None:
+def list_savepoints(config: ConfigFile = None, replayable: Replayable = False, json_: Json = False) -> None:
     """Show the savepoints, and why one cannot be used."""
-    folder = _folder(load(config))
+    settings = load(config)
+    folder = _folder(settings)
     found, broken = folder.listing()
-    document = {"directory": folder.root, "savepoints": list(map(savepoint_document, found)), "broken": broken}
+    listed = list(map(savepoint_document, found))
+    document: Document = {"directory": folder.root, "savepoints": listed, "broken": broken}
+    if replayable:
+        with Broker(settings.source) as broker:
+            document["replayable"] = replayable_documents(settings, broker, listed)
     show(document, listed_text, as_json=json_)
 
 

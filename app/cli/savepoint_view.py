@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from app.cli.rendering import Document, facts_table, grid, moment, offsets
+from app.cli.replayable_view import replayable_text
 from app.cli.snapshot_view import lanes_text
 from app.savepoint.compatibility import ItemResult
 from app.savepoint.fingerprint import fingerprint
@@ -22,6 +23,9 @@ def created_text(document: Document) -> Iterator[str]:
 
 
 def listed_text(document: Document) -> Iterator[RenderableType]:
+    reach, columns = document.get("replayable"), ["name", "lane", "made", "position", "surelane", "snapshot"]
+    if reach is not None:
+        columns.append("replayable")
     rows = [
         (
             one["name"],
@@ -30,11 +34,12 @@ def listed_text(document: Document) -> Iterator[RenderableType]:
             offsets(one["position"]),
             one["versions"]["surelane"],
             _snapshot(one),
+            *([] if reach is None else [replayable_text(reach.get(one["name"]))]),
         )
         for one in document["savepoints"]
     ]
     if rows:
-        yield grid(("name", "lane", "made", "position", "surelane", "snapshot"), rows)
+        yield grid(columns, rows)
     else:
         yield f"there is no savepoint in {document['directory']}"
     yield from (f"{name}: cannot be used: {why}" for name, why in document["broken"].items())

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from app.cli.common_options import ConfigFile, Json, NoOwner, RestoredPort, RestoredSlots
+from app.cli.common_options import ConfigFile, Json, NoOwner, Replayable, RestoredPort, RestoredSlots
 from app.cli.rendering import show
+from app.cli.replayable_view import replayable_documents
 from app.cli.snapshot_view import (
     listing_document,
     listing_text,
@@ -22,13 +23,14 @@ from app.cli.terminal import confirm, progress
 from app.config.loader import load
 from app.config.settings import Settings, SnapshotDriver
 from app.errors import ExitStatus
+from app.kafka.broker import Broker
 from app.snapshot.driver import RestorePlace
 from app.snapshot.snapshots import Snapshots
 
 app = typer.Typer(
     name="snapshot",
     help="Snapshots of the target: create, list, verify, delete, restore. Works while the lane runs and while it does "
-    "not, and needs neither Kafka nor Java.",
+    "not, and needs neither Kafka (but for list --replayable) nor Java.",
     add_completion=False,
     no_args_is_help=True,
 )
@@ -64,13 +66,19 @@ def create(
 
 @app.command(
     "list",
-    epilog="Examples:\n\n  surelane snapshot list\n\n  surelane snapshot list --json | jq -r '.snapshots[-1].name'",
+    epilog="Examples:\n\n  surelane snapshot list\n\n  surelane snapshot list --json | jq -r '.snapshots[-1].name'\n\n"
+    "  surelane snapshot list --replayable",
 )
-def list_snapshots(config: ConfigFile = None, json_: Json = False) -> None:
+def list_snapshots(config: ConfigFile = None, replayable: Replayable = False, json_: Json = False) -> None:
     """Show the snapshots that are whole, the oldest first."""
-    with _opened(load(config)) as snapshots:
+    settings = load(config)
+    with _opened(settings) as snapshots:
         found = snapshots.listing()
-    show(listing_document(found, snapshots.directory.root), listing_text, as_json=json_)
+    document = listing_document(found, snapshots.directory.root)
+    if replayable:
+        with Broker(settings.source) as broker:
+            document["replayable"] = replayable_documents(settings, broker, document["snapshots"])
+    show(document, listing_text, as_json=json_)
 
 
 @app.command(

@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from sqlalchemy.engine import URL
 
 from app.cli.rendering import Document, age, byte_size, facts_table, grid, moment, offsets
+from app.cli.replayable_view import replayable_text
 from app.model.gid import Gid
 from app.snapshot.driver import Restored
 from app.snapshot.manifest import Manifest
@@ -15,6 +16,7 @@ from app.snapshot.snapshot_directory import Listing, StoredSnapshot
 from app.snapshot.snapshots import Made
 
 _COLUMNS = ("name", "driver", "lane", "made", "age", "size", "position", "in doubt")
+_REPLAYABLE = "replayable"
 
 
 def snapshot_document(stored: StoredSnapshot) -> Document:
@@ -83,6 +85,9 @@ def _is_of(manifest: Manifest, text: str) -> bool:
 
 def listing_text(document: Document) -> Iterator[RenderableType]:
     now = datetime.datetime.now(datetime.UTC)
+    reach, columns = document.get(_REPLAYABLE), _COLUMNS
+    if reach is not None:
+        columns = (*_COLUMNS, _REPLAYABLE)
     rows = [
         (
             one["name"],
@@ -93,10 +98,11 @@ def listing_text(document: Document) -> Iterator[RenderableType]:
             byte_size(one["bytes"]),
             position_text(one),
             str(len(one["prepared"]) or "none"),
+            *([] if reach is None else [replayable_text(reach.get(one["name"]))]),
         )
         for one in document["snapshots"]
     ]
-    yield grid(_COLUMNS, rows) if rows else f"there is no snapshot in {document['directory']}"
+    yield grid(columns, rows) if rows else f"there is no snapshot in {document['directory']}"
     for name in document["unfinished"]:
         yield f"{name}: is being made, or its process died over it (the next create clears it away then)"
     for one in document["broken"]:

@@ -12,9 +12,11 @@ from rich.text import Text
 
 from app.cli.common_options import ConfigFile, Json, settings_of
 from app.cli.query_session import session_of
+from app.cli.query_sizes import sizes_document, sizes_text
 from app.cli.rendering import Document, printable, show
 from app.config.loader import load
 from app.db.engine import make_engine
+from app.db.sqlstate import translated
 from app.kafka.broker import Broker
 from app.query import rebuilding, stored_state
 from app.query.open_windows import open_windows
@@ -44,9 +46,19 @@ def list_states(config: ConfigFile = None, json_: Json = False) -> None:
     show({"states": found}, _states_text, as_json=json_)
 
 
+@app.command(epilog="Example:\n\n  surelane state sizes --json | jq '.queries[] | {query, rows, watermark}'")
+def sizes(config: ConfigFile = None, json_: Json = False) -> None:
+    """Show each query's state, watermark, and the size of its state, without Spark: keys are known while it runs."""
+    settings = load(config)
+    engine = make_engine(settings.target.url, settings.target.owner_role, "surelane state")
+    with translated("reading the state of queries"), engine.connect() as connection:
+        document = sizes_document(connection, settings)
+    show(document, sizes_text, as_json=json_)
+
+
 @app.command(
     "show",
-    epilog="Examples:\n\n  surelane state show orders_by_minute --key '{\"customer\": 7}'\n\n"
+    epilog="Examples:\n\n  surelane state show orders_by_minute --key '{\"_groupingexpression\": 7}'\n\n"
     "  surelane state show counts --store count --json",
 )
 def show_state(

@@ -17,7 +17,8 @@ from sqlalchemy import Engine
 
 from app.cli.common_options import ConfigFile, Json, Query, settings_of
 from app.cli.lane_status import LaneStatus, Report, StageStatus, read_report
-from app.cli.rendering import Document, moment, offsets, pause_text, printable, show
+from app.cli.next_command import LaneOptions, hint_of, next_commands
+from app.cli.rendering import Document, age, moment, offsets, pause_text, printable, show
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.errors import Unreachable
@@ -39,33 +40,47 @@ def status(config: ConfigFile = None, query: Query = None, as_json: Json = False
     """Show state, position and lag of the lane, and what is in doubt; works whether the lane runs or not."""
     settings = settings_of(config, query)
     engine = make_engine(settings.target.url, settings.target.owner_role, "surelane status")
+    options = LaneOptions.of(config, settings)
     with Broker(settings.source) as broker:
         if watch:
-            _watch(settings, engine, broker)
+            _watch(settings, engine, broker, options)
         else:
             report = read_report(settings, engine, broker)
             if report.trouble:
                 print(f"surelane: the lag is not known: {report.trouble}", file=sys.stderr)
-            show(status_document(report), status_text, as_json=as_json)
+            show(status_document(report, options), status_text, as_json=as_json)
 
 
-def _watch(settings: Settings, engine: Engine, broker: Broker) -> None:
+def _watch(settings: Settings, engine: Engine, broker: Broker, options: LaneOptions) -> None:
     """Show the present status until Ctrl-C; a server that does not answer is shown as its error, and asked again."""
     with Live(auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
             try:
-                view = Group(*status_text(status_document(read_report(settings, engine, broker))))
+                view = Group(*status_text(status_document(read_report(settings, engine, broker), options)))
             except Unreachable as error:
                 view = Group(Text(str(error), style="red"))
             live.update(view, refresh=True)
             time.sleep(WATCH_SECONDS)
 
 
-def status_document(report: Report) -> Document:
-    """`lanes` only where there are several, `lag_trouble` only where the lag is not known."""
+def status_document(report: Report, options: LaneOptions) -> Document:
+    """`lanes` only where there are several, `lag_trouble` only where the lag is not known. `hint`: what to do, of
+    `last_error`; `next`: what to type, where that does not say it."""
     lanes = {"lanes": [_lane_document(one) for one in report.lanes]} if report.lanes else {}
     trouble = {"lag_trouble": report.trouble.message} if report.trouble else {}
-    return _lane_document(report.status) | lanes | trouble
+    return _lane_document(report.status) | _to_do(report.status, options) | lanes | trouble
+
+
+def _to_do(lane: LaneStatus, options: LaneOptions) -> Document:
+    found = next_commands(
+        options,
+        state=lane.state,
+        last_error=lane.last_error,
+        waits_for=lane.waits_for,
+        in_doubt=lane.in_doubt,
+        table_pauses=[pause.name for pause, _ in lane.table_pauses if pause.resumed_by is None],
+    )
+    return {"hint": hint_of(lane.last_error), "options": options.words, "next": [vars(one) for one in found]}
 
 
 def _lane_document(lane: LaneStatus) -> Document:
@@ -119,14 +134,22 @@ def _lane(document: Document) -> Table:
         **({"pause": pause_text(document["pause"])} if document["pause"] else {}),
         **({"paused tables": _table_pauses(document["table_pauses"])} if document["table_pauses"] else {}),
         **({"waits for": document["waits_for"]} if document["waits_for"] else {}),
-        "in doubt": "\n".join(document["in_doubt"]) or "none",
+        "freshness": "not known" if document["freshness_seconds"] is None else age(document["freshness_seconds"]),
+        "in doubt": _in_doubt(document),
         "last error": document["last_error"] or "none",
+        **({"next": "\n".join(one["command"] for one in document["next"])} if document.get("next") else {}),
     }
     table = Table("", "", show_header=False, title=f"lane {document['lane']}", title_justify="left")
     table.add_row("state", _state(document))
     for name, line in lines.items():
         table.add_row(name, Text(printable(line)))
     return table
+
+
+def _in_doubt(document: Document) -> str:
+    if not document["in_doubt"]:
+        return "none"
+    return "\n".join([*document["in_doubt"], f"the oldest for {age(document['in_doubt_age_seconds'])}"])
 
 
 def _table_pauses(pauses: Sequence[Document]) -> str:

@@ -8,8 +8,10 @@ from app.cli.common_options import ConfigFile, Json, database_url
 from app.cli.comparing import Tables, Wait, comparing
 from app.cli.rendering import show
 from app.cli.terminal import progress
-from app.cli.verify_view import verify_document, verify_text
+from app.cli.verify_view import runs_document, runs_text, verify_document, verify_text
 from app.config.loader import load
+from app.db.engine import make_engine
+from app.db.sqlstate import translated
 from app.errors import ExitStatus
 from app.verify.pairs import Choice
 
@@ -42,13 +44,14 @@ After = Annotated[
 SameNames = Annotated[
     bool, typer.Option("--same-names", help="The other database is a copy or a replay, with the target's own names.")
 ]
+Runs = Annotated[bool, typer.Option("--runs", help="Show the last runs, the newest first; compare nothing.")]
 Show = Annotated[int, typer.Option("--show", min=0, help="Differing keys shown of each table.")]
 
 
 @app.command(
     epilog="Examples:\n\n  surelane verify --against postgresql://reader@source/shop --wait 60\n\n"
     '  surelane verify --against postgresql://reader@copy/shop --same-names --tables "public.*" --json\n\n'
-    "  surelane verify --against-schema shadow",
+    "  surelane verify --against-schema shadow\n\n  surelane verify --runs",
 )
 def verify(
     against: Against = None,
@@ -60,6 +63,7 @@ def verify(
     wait: Wait = 0.0,
     resume: Resume = False,
     keys: Show = SHOWN,
+    runs: Runs = False,
     json_: Json = False,
 ) -> None:
     """Compare the target with another database, its source say: table by table, by counts and hashes of key ranges.
@@ -68,9 +72,17 @@ def verify(
     those of small ranges that differ travel. Works while the lane runs and while it does not; what it has not applied
     yet differs, see --wait.
     """
+    settings = load(config)
+    if runs:
+        target = settings.target
+        engine = make_engine(target.url, target.owner_role, "surelane verify")
+        with translated("reading the comparisons"), engine.connect() as connection:
+            found = runs_document(connection, target.db_schema, settings.lane)
+        show(found, runs_text, as_json=json_)
+        return
     if against is None and schema is None:
         raise typer.BadParameter("say what to compare with: --against, or --against-schema")
-    url, settings = database_url(against) if against else None, load(config)
+    url = database_url(against) if against else None
     choice = Choice(tuple(tables or ()), after, same_names, schema)
     with progress("verify") as say:
         outcome = comparing(settings, url, choice, say).run(wait, resume=resume)

@@ -4,11 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
+from sqlalchemy import Connection
 
 from app.cli.rendering import Document, grid, moment, offsets
 from app.quarantine.lossless_json import HIDDEN
 from app.verify.outcome_document import outcome_document
 from app.verify.result import DifferenceKind
+from app.verify.verification_runs import VerificationRuns
 from app.verify.verify import VerifyOutcome
 
 
@@ -26,6 +28,26 @@ def verify_text(document: Document) -> Iterator[RenderableType]:
     yield grid(("table", "rows", "other rows", *DifferenceKind, "result"), rows)
     yield from _differences(document)
     yield sentence(document)
+
+
+def runs_document(connection: Connection, schema: str, lane: str) -> Document:
+    """The last runs, the newest first, without their keys."""
+    return {"lane": lane, "runs": [one.as_json() for one in VerificationRuns(schema, lane).newest(connection)]}
+
+
+def runs_text(document: Document) -> Iterator[RenderableType]:
+    rows = [
+        (
+            str(one["id"]),
+            moment(one["at"]),
+            one["against"],
+            *(f"{one[name]:,}" for name in ("tables", "rows", "differing")),
+            "equal" if one["equal"] else "DIFFERENT",
+        )
+        for one in document["runs"]
+    ]
+    none = f"lane {document['lane']} has no comparison on record"
+    yield grid(("run", "at", "against", "tables", "rows", "differing", "result"), rows) if rows else none
 
 
 def sentence(document: Document) -> str:

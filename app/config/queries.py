@@ -143,7 +143,7 @@ class QuerySettings(_Part):
     #: whether it begins at the first message that Kafka has, or at those that come
     start: Annotated[str, Field(pattern="^(earliest|latest)$")] = "earliest"
     #: of an epoch; more than a lane's, since each epoch looks through the whole state for what has ended
-    max_messages: Annotated[int, Field(ge=1)] = 500_000
+    max_messages: Annotated[int, Field(ge=1)] = 1_000_000
     trigger: Annotated[str, Field(coerce_numbers_to_str=True), AfterValidator(values.interval)] | None = None
     state: StateSettings = StateSettings()
     #: where its metrics are served; None: not

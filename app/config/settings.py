@@ -652,6 +652,19 @@ class Settings(BaseSettings):
             )
         return epoch
 
+    @field_validator("rollups")
+    @classmethod
+    def _one_writer_is_prepared(cls, rollups: dict[str, RollupSettings], info: ValidationInfo) -> object:
+        data, source = info.data, info.data.get("source")
+        prepares = data.get("delivery") is Delivery.EXACTLY_ONCE and data.get("commit") is Commit.TWO_PHASE
+        if rollups and prepares and isinstance(source, SourceSettings) and source.is_by_partition:
+            raise values.fault(
+                "with source.order: partition and commit: two-phase the lanes of an epoch would wait for each other:"
+                " what one has prepared locks the rollup",
+                "write commit: ledger, or order: total",
+            )
+        return rollups
+
     @field_validator("checkpoint")
     @classmethod
     def _checkpoint_of_lane(cls, checkpoint: str, info: ValidationInfo) -> str:

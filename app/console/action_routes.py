@@ -12,6 +12,7 @@ from starlette.routing import Route
 from app.console import actions
 from app.console.logins import Session
 from app.console.page_maker import PageMaker
+from app.console.quarantine_reading import outcome_query
 from app.console.recovery_places import RecoveryPlaces
 from app.console.screens import SCREENS
 from app.console.web_requests import Forbidden, asked_by, sent_by_a_page
@@ -19,7 +20,7 @@ from app.errors import Refused, SurelaneError
 
 log = structlog.get_logger()
 
-#: a longer address of an outcome is not understood everywhere
+#: of the numbers in an outcome's address: a longer one is not understood everywhere
 MAX_OUTCOME_CHARACTERS = 4_000
 
 
@@ -73,9 +74,10 @@ class ActionRoutes:
         def act() -> str:
             given = actions.order(session.who, form.get("reason", ""), forced=False)
             expected = int(count) if count.isdecimal() and len(count) < 10 else -1
+            outcome = outcome_query(lane, str(given.caller), given.reason)
             ids = actions.change_entries(lane, asked, expected, form.get("do", ""), given)
-            path = f"/lanes/{lane.name}/quarantine"
-            return f"{path}/outcome?{urlencode({'ids': ids})}" if len(ids) <= MAX_OUTCOME_CHARACTERS else path
+            query = urlencode({"ids": ids}) if len(ids) <= MAX_OUTCOME_CHARACTERS else outcome()
+            return f"/lanes/{lane.name}/quarantine/outcome?{query}"
 
         return await self._acted(request, "quarantine", form, act)
 

@@ -7,8 +7,8 @@ from app.console.served_lanes import ServedLane
 
 
 def doctor(lane: ServedLane, _: Parameters) -> Document:
-    """The document of `surelane doctor`."""
-    return findings_document(lane.name, examine(lane.settings))
+    """The document of `surelane doctor`; the checkpoint's folder is not tried with a file."""
+    return findings_document(lane.name, examine(lane.settings, only_looks=True))
 
 
 def doctor_not_yet(lane: ServedLane, _: Parameters) -> Document:

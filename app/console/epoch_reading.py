@@ -1,23 +1,28 @@
 """The ledger's epochs: a page of them, and one with all that is known of it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import Row
 
+from app.apply.order_plan import FALLBACKS, OrderPlan
 from app.cli.rendering import Document
-from app.console.epoch_log import EpochLog
+from app.console.epoch_log import LaneLog
 from app.console.epoch_times import checkpoint_times
+from app.console.generation_reading import generation_document, shown_generations, state_of, with_ends
 from app.console.parameters import PAGE_LINES, NoSuchThing, Parameters
 from app.console.served_lanes import ServedLane
+from app.console.timeline import ahead_ms, timeline
 from app.db.sqlstate import translated
-from app.ledger.epoch_history import EpochFilter, EpochHistory, EpochKey
+from app.ledger.epoch_history import EpochFilter, EpochHistory, EpochKey, EpochSummary
 from app.ledger.held_lanes import lanes_there
 from app.ledger.ledger_tables import COUNTS
 from app.ledger.store import Ledger
 
 
 def epochs(lane: ServedLane, asked: Parameters) -> Document:
-    """A page of the ledger, the newest first, with the generations that wrote it, and steps where they are known."""
+    """A page of the ledger, the newest first, with the generations since its oldest epoch, and steps where they are
+    known."""
     filters = EpochFilter(
         plan=asked.text("plan"),
         generation=asked.number("generation"),
@@ -31,27 +36,23 @@ def epochs(lane: ServedLane, asked: Parameters) -> Document:
         history = EpochHistory(lane.schema, name)
         rows = history.page(connection, filters, limit + 1, before)
         total = history.count(connection, filters)
-        shown_rows = rows[:limit]
-        numbers = [row.generation for row in shown_rows] or [0]
-        generations = history.generations(connection, min(numbers), max(numbers))
+        generations = shown_generations(connection, history, rows, limit, before, filters.generation)
+        newest = state_of(connection, lane.schema, name)
         plans = history.plans(connection)
         lanes = lanes_there(connection, lane.schema, lane.name, several=True) if lane.several else [name]
-    log = EpochLog(lane.logs)
-    found = [_epoch(row) for row in shown_rows]
-    events = log.read(name, {(one["generation"], one["epoch"]) for one in found})
-    for one in found:
-        one["steps"] = events.steps.get((one["generation"], one["epoch"]))
+    shown_rows = rows[:limit]
+    log = lane.log.read(name, lane.name, {(row.generation, row.epoch) for row in shown_rows})
     last = shown_rows[-1] if len(rows) > limit else None
     return {
         "lane": name,
         "lanes": lanes,
         "total": total,
-        "epochs": found,
-        "generations": [_generation(row) for row in generations],
+        "epochs": [_epoch(row) | _logged(row, log) for row in shown_rows],
+        "generations": with_ends(generations, log.events, newest),
         "plans": plans,
         "older": None if last is None else f"{last.generation}.{last.epoch}",
-        "events": events.others[-PAGE_LINES:],
-        "steps_from": log.where,
+        "events": [one.document() for one in log.events[-PAGE_LINES:]],
+        "steps_from": lane.log.where,
     }
 
 
@@ -70,17 +71,19 @@ def epoch(lane: ServedLane, asked: Parameters) -> Document:
         newer = history.after(connection, key)
         generations = history.generations(connection, key.generation, key.generation)
         checkpoint = Ledger(lane.schema, name).checkpoints(connection).get(key.generation)
-    events = EpochLog(lane.logs)
-    read = events.read(name, {(key.generation, key.epoch)})
+    log = lane.log.read(name, lane.name, {(key.generation, key.epoch)})
+    logged = log.epochs.get((key.generation, key.epoch))
     return {
         "lane": name,
         **_epoch(row),
-        "steps": read.steps.get((key.generation, key.epoch)),
-        "steps_from": events.where,
-        "visible_at": read.visible_at.get((key.generation, key.epoch)),
+        **_logged(row, log),
+        "steps_from": lane.log.where,
+        "began_at": logged and logged.began_at,
+        "visible_at": logged and logged.visible_at,
+        "ahead_ms": logged and ahead_ms(logged),
         "last_message": row.last_message,
         "read": row.read_position,
-        "generation_row": _generation(generations[0]) if generations else None,
+        "generation_row": generation_document(generations[0]) if generations else None,
         "checkpoint": checkpoint_times(lane.settings.checkpoint, key.epoch, checkpoint),
         "older": f"{older[0].generation}.{older[0].epoch}" if older else None,
         "newer": None if newer is None else f"{newer.generation}.{newer.epoch}",
@@ -88,7 +91,7 @@ def epoch(lane: ServedLane, asked: Parameters) -> Document:
 
 
 def _epoch(row: Row[Any]) -> Document:
-    return figures(row) | {
+    return figures(EpochSummary.of(row)) | {
         "key": f"{row.generation}.{row.epoch}",
         "plan": row.plan,
         "start": row.start_position,
@@ -99,21 +102,36 @@ def _epoch(row: Row[Any]) -> Document:
     }
 
 
-def figures(row: Row[Any]) -> Document:
-    """`freshness_seconds`: from the newest change's commit in the source to the target."""
-    fresh = None if row.source_to is None else max(0.0, (row.applied_at - row.source_to).total_seconds())
+def _logged(row: Row[Any], log: LaneLog) -> Document:
+    """What the log adds to an epoch, and what is out of the ordinary about it."""
+    key = (row.generation, row.epoch)
+    found = log.epochs.get(key)
     return {
-        "generation": row.generation,
-        "epoch": row.epoch,
-        "applied_at": row.applied_at.isoformat(),
-        "consumed": row.consumed,
-        "freshness_seconds": None if fresh is None else round(fresh, 3),
+        "steps": None if found is None else found.steps,
+        "timeline": None if found is None else timeline(found),
+        "marks": list(_marks(row, log.fallbacks.get(key), log.settled.get(key))),
     }
 
 
-def _generation(row: Row[Any]) -> Document:
-    plain = {name: getattr(row, name) for name in ("generation", "checkpoint", "delivery", "host", "pid")}
-    return plain | {"started_at": row.started_at.isoformat()}
+def _marks(row: Row[Any], unapplied: str | None, settled: str | None) -> Iterator[Document]:
+    fallback = [f"not applied as staged: {unapplied}"] if unapplied is not None else []
+    fallback += [f"{OrderPlan.DELETES_FIRST} was refused: {row.plan}"] if row.plan in FALLBACKS else []
+    if fallback:
+        yield {"mark": "fallback", "said": "; ".join(fallback)}
+    if row.duplicate:
+        yield {"mark": "replay", "said": "a new process planned it again; the target had it"}
+    if settled is not None:
+        yield {"mark": "settled", "said": f"prepared when its process ended; {settled}"}
+
+
+def figures(of: EpochSummary) -> Document:
+    return {
+        "generation": of.generation,
+        "epoch": of.epoch,
+        "applied_at": of.applied_at.isoformat(),
+        "consumed": of.consumed,
+        "freshness_seconds": of.freshness_seconds,
+    }
 
 
 def key_of(text: str | None) -> EpochKey | None:

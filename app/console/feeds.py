@@ -19,6 +19,8 @@ log = structlog.get_logger()
 MAX_VIEWERS = 100
 #: seconds without a change after which a comment keeps the connection open
 SILENCE_SECONDS = 15.0
+#: seconds before a feed's first reading: its viewer has just got the page, and may leave it as fast
+SETTLE_SECONDS = 0.3
 #: milliseconds after which a browser connects anew
 RETRY_MS = 2000
 _SILENCE = b": still here\n\n"
@@ -42,6 +44,7 @@ class Feed:
     async def run(self) -> None:
         """Read until cancelled."""
         seen = b""
+        await asyncio.sleep(min(SETTLE_SECONDS, self._seconds))
         while True:
             content = await run_in_threadpool(self._render)
             digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()

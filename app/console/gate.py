@@ -61,7 +61,7 @@ class Gate:
         if _host(connection) not in self._hosts:
             return PlainTextResponse("this console is not reached by that name: --host-name allows one\n", 421)
         session = self._logins.session(connection)
-        if session is None and (who := self._logins.named(connection)) is not None and self._logins.rules.token is None:
+        if session is None and (who := self._logins.named(connection)) is not None:
             session = self._logins.open(who)
             opened.append(session)
         _state(scope)["session"] = session

@@ -8,4 +8,4 @@ from app.console.served_lanes import ServedLane
 
 def guard(lane: ServedLane, _: Parameters) -> Document:
     """The document of `surelane guard show`."""
-    return guard_records(lane.settings)
+    return guard_records(lane.settings, engine=lane.guard_engine)

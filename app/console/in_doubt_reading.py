@@ -12,7 +12,7 @@ SHOWN_ANSWERS = 20
 
 def transactions(lane: ServedLane, _: Parameters) -> Document:
     """The documents of `surelane indoubt list` and `surelane indoubt answers`."""
-    with in_doubt(lane.settings) as (connection, observer):
+    with in_doubt(lane.settings, engine=lane.engine) as (connection, observer):
         found = observer.overview(connection)
         past, total = observer.answers.past(connection, None, SHOWN_ANSWERS)
     document = list_document(lane.name, found, lane.settings.guard.redact)
@@ -22,7 +22,7 @@ def transactions(lane: ServedLane, _: Parameters) -> Document:
 def transaction(lane: ServedLane, asked: Parameters) -> Document:
     """The document of `surelane indoubt explain`, or what became of the transaction, and the answers to it."""
     gid = asked.text("gid") or ""
-    with in_doubt(lane.settings) as (connection, observer):
+    with in_doubt(lane.settings, engine=lane.engine) as (connection, observer):
         found = observer.find(connection, gid)
         past, _ = observer.answers.past(connection, gid, SHOWN_ANSWERS)
         fate = observer.fate(connection, gid) if found is None else None

@@ -56,7 +56,7 @@ class Logins:
         found = self._sessions.get(request.cookies.get(COOKIE, ""))
         if found is None or found.until < time.monotonic():
             return None
-        if self.rules.user_header is not None and self.rules.token is None and self.named(request) != found.who:
+        if self.rules.user_header is not None and self.named(request) != found.who:
             return None
         return found
 

@@ -11,7 +11,7 @@ from app.console.page_maker import PageMaker
 from app.console.parameters import NoSuchThing
 from app.console.served_lanes import ServedLane
 from app.console.web_requests import Forbidden
-from app.errors import Refused
+from app.errors import Refused, SurelaneError, Unreachable
 
 
 def message_route(maker: PageMaker) -> Route:
@@ -19,14 +19,17 @@ def message_route(maker: PageMaker) -> Route:
         lane, part = maker.lane(request), request.path_params["part"]
         if part not in ("key", "value"):
             raise NoSuchThing("a message has a key and a value")
-        return await run_in_threadpool(_part, lane, request.path_params["id"], part)
+        try:
+            return await run_in_threadpool(_part, lane, request.path_params["id"], part)
+        except SurelaneError as error:
+            return maker.error(request, 503 if isinstance(error, Unreachable) else 409, str(error))
 
     return Route("/lanes/{lane}/quarantine/{id:int}/{part}", read)
 
 
 def _part(lane: ServedLane, number: int, part: str) -> Response:
     """Raises Forbidden for a message of a table with columns that are hidden."""
-    with quarantine(lane.settings) as (connection, operator):
+    with quarantine(lane.settings, engine=lane.engine) as (connection, operator):
         try:
             row = operator.get(connection, number)
         except Refused as error:

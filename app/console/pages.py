@@ -2,39 +2,33 @@
 
 import json
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from app.cli.guard_view import narrowing_text
 from app.cli.indoubt_view import MAX_LINES
-from app.cli.quarantine_view import shown
+from app.cli.next_command import without_hint
+from app.cli.quarantine_view import shown, written_at
+from app.cli.recover_view import order_text, replay_text
 from app.cli.rendering import Document, age, byte_size, moment, offsets, pause_text, position, printable, ranges
+from app.cli.replayable_view import replayable_text
 from app.cli.snapshot_view import lanes_text, position_text
 from app.console.parameters import Parameters
 from app.console.quarantine_reading import readable
 from app.console.screen import PATH_PARAMETER, Screen
 from app.console.screens import SCREENS
 from app.console.served_lanes import ServedLane
+from app.console.timeline import NUMBERS, PARTS
 
-#: width of a bar of steps, in SVG's units
+#: width of a timeline's bar, in SVG's units
 BAR_UNITS = 1_000
 _MINUTE = 60
-#: steps of an epoch, as the lane's log names them
-STEPS_DO = {
-    "settle": "COMMIT of the epoch before",
-    "guard": "record of the attempt",
-    "stage": "read, decode and copy, by stage processes",
-    "decode": "read and decode, by the driver",
-    "prepare": "plans of the tables",
-    "apply": "merge",
-    "identify": "identity of the topic and of the last messages",
-    "pre-commit": "PREPARE TRANSACTION; COMMIT in the one-phase modes",
-    "commit": "COMMIT PREPARED",
-}
-_NUMBERS = {name: number for number, name in enumerate(STEPS_DO)}
+#: bars that are kept
+MAX_BARS = 2_000
 #: most characters of a key or an error in a list
 MAX_CELL_CHARACTERS = 80
 
@@ -55,12 +49,18 @@ class Pages:
             "age": age,
             "bytes": byte_size,
             "moment": moment,
+            "written_at": written_at,
             "offsets": partial(offsets, between="\n"),
             "ranges": ranges,
             "position": position,
             "position_text": position_text,
             "lanes_text": lanes_text,
             "pause_text": pause_text,
+            "order_text": order_text,
+            "without_hint": without_hint,
+            "narrowing_text": narrowing_text,
+            "replayable_text": replayable_text,
+            "replay_text": replay_text,
             "number": _number,
             "duration": _duration,
             "segment": partial(quote, safe=""),
@@ -74,9 +74,21 @@ class Pages:
             "urlencode": urlencode,
             "max_lines": MAX_LINES,
             "page_path": page_path,
-            "steps_do": STEPS_DO,
+            "timeline_parts": PARTS,
+            "part_number": NUMBERS.get,
         }
+        for name in self._environment.list_templates():
+            self._environment.get_template(name)  # compiled before the first page, not for it
         self._environment.globals["parts"] = self._environment.get_template("parts.html").module
+        self._environment.globals["bar"] = self._bar
+        self._bars = lru_cache(MAX_BARS)(self._drawn)
+
+    def _bar(self, timeline: Mapping[str, float]) -> Markup:
+        """A timeline's bar. It is drawn once: an epoch is on many pages, and on each again and again."""
+        return self._bars(tuple(timeline.items()))
+
+    def _drawn(self, timeline: tuple[tuple[str, float], ...]) -> Markup:
+        return Markup(self._environment.get_template("bar.html").render({"found": bars(dict(timeline))}))
 
     def page(self, template: str, values: Mapping[str, Any]) -> str:
         return self._environment.get_template(template).render(values)
@@ -87,13 +99,13 @@ class Pages:
         return "".join(found.blocks["live"](found.new_context(dict(values))))
 
 
-def bars(steps: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Steps as parts of a bar of BAR_UNITS: name, milliseconds, beginning and width."""
-    total = sum(steps.values()) or 1.0
+def bars(parts: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Parts of a timeline as those of a bar of BAR_UNITS: name, milliseconds, beginning and width."""
+    total = sum(parts.values()) or 1.0
     found: list[dict[str, Any]] = []
     at = 0.0
-    for name, ms in steps.items():
-        number = _NUMBERS.get(name, len(_NUMBERS))
+    for name, ms in parts.items():
+        number = NUMBERS.get(name, len(NUMBERS))
         width = ms / total * BAR_UNITS
         found.append({"name": name, "ms": ms, "x": round(at, 1), "width": round(width, 1), "number": number})
         at += width

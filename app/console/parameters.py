@@ -81,6 +81,16 @@ class Parameters:
             found += range(int(first), int(last) + 1)
         return tuple(found)
 
+    def span(self, name: str) -> tuple[int, int] | None:
+        """A first and a last number: 7-90. Raises AddressInvalid."""
+        text = self.text(name)
+        if text is None:
+            return None
+        first, _, last = text.partition("-")
+        if not all(one.isdecimal() and one.isascii() and len(one) <= 18 for one in (first, last)):
+            raise AddressInvalid(f"{name}: {text[:50]} is no range: write it like 7-90")
+        return int(first), int(last)
+
     def moment(self, name: str) -> datetime.datetime | None:
         """Raises AddressInvalid for what is no time."""
         text = self.text(name)

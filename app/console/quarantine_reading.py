@@ -1,8 +1,9 @@
 """Skipped messages: a page of the list, one message, and what became of those that were changed together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlencode
 
 from app.cli.operator_access import quarantine
 from app.cli.quarantine_view import entry_document, list_document, shown
@@ -11,7 +12,7 @@ from app.config.redaction import Redaction
 from app.console.parameters import PAGE_LINES, NoSuchThing, Parameters
 from app.console.served_lanes import ServedLane
 from app.errors import Refused
-from app.quarantine.operator import Filter, ReleaseState
+from app.quarantine.operator import DoneBy, Filter, ReleaseState
 from app.quarantine.quarantine import OPEN
 
 
@@ -19,7 +20,7 @@ def quarantined(lane: ServedLane, asked: Parameters) -> Document:
     """The document of `surelane quarantine list`, a page of it."""
     filters, limit, before = asked.quarantine_filter(), asked.limit, asked.number("before")
     redaction = Redaction(lane.settings.guard.redact)
-    with quarantine(lane.settings) as (connection, operator):
+    with quarantine(lane.settings, engine=lane.engine) as (connection, operator):
         rows = operator.find(
             connection, filters, limit + 1, before=before, with_values=bool(lane.settings.guard.redact)
         )
@@ -37,25 +38,48 @@ def open_only(filters: Filter) -> Filter | None:
 
 
 def outcome(lane: ServedLane, asked: Parameters) -> Document:
-    """What has become of entries that were changed together."""
-    ids = asked.numbers("ids")
-    if not ids:
-        raise NoSuchThing("an outcome's address has the numbers of its entries: ids=1-50,60")
-    filters = Filter(ids=ids)
-    with quarantine(lane.settings) as (connection, operator):
+    """What has become of entries that were changed together, a page of them."""
+    filters, limit, before = _changed_together(asked), asked.limit, asked.number("before")
+    hides = bool(lane.settings.guard.redact)
+    with quarantine(lane.settings, engine=lane.engine) as (connection, operator):
         counted = operator.outcomes(connection, filters)
-        rows = operator.find(connection, filters, PAGE_LINES, with_values=bool(lane.settings.guard.redact))
+        rows = operator.find(connection, filters, limit + 1, before=before, with_values=hides)
     states: dict[str, int] = {}
     for state, _, count in counted:
         states[state] = states.get(state, 0) + count
     still_open = [(release, count) for state, release, count in counted if state in OPEN]
     return {
-        "ids": asked.text("ids"),
         "states": states,
         "waiting": sum(count for release, count in still_open if release is ReleaseState.REQUESTED),
         "refused": sum(count for release, count in still_open if release is ReleaseState.REFUSED),
-        "entries": list_document(rows, sum(states.values()), Redaction(lane.settings.guard.redact))["entries"],
+        "total": sum(states.values()),
+        "entries": list_document(rows[:limit], 0, Redaction(lane.settings.guard.redact))["entries"],
+        "older": rows[limit - 1].id if len(rows) > limit else None,
     }
+
+
+def _changed_together(asked: Parameters) -> Filter:
+    """By their numbers, or by who did it and the events of that."""
+    who, events = asked.text("who"), asked.span("events")
+    if who is not None and events is not None:
+        return Filter(done=DoneBy(who=who, first=events[0], last=events[1]))
+    ids = asked.numbers("ids") if asked.has("ids") else ()
+    if not ids:
+        raise NoSuchThing("an outcome's address has the numbers of its entries, ids=1-50,60, or who=...&events=7-90")
+    return Filter(ids=ids)
+
+
+def outcome_query(lane: ServedLane, who: str, reason: str) -> Callable[[], str]:
+    """Called before many entries are changed; what it returns makes the query string of the outcome afterwards."""
+    with quarantine(lane.settings, engine=lane.engine) as (connection, operator):
+        before = operator.last_event(connection)
+
+    def query() -> str:
+        with quarantine(lane.settings, engine=lane.engine) as (connection, operator):
+            done = operator.done_since(connection, who, reason, before)
+        return "" if done is None else urlencode({"who": done.who, "events": f"{done.first}-{done.last}"})
+
+    return query
 
 
 def quarantine_entry(lane: ServedLane, asked: Parameters) -> Document:
@@ -64,14 +88,16 @@ def quarantine_entry(lane: ServedLane, asked: Parameters) -> Document:
     if number is None:
         raise NoSuchThing("an entry's address is its number")
     redaction = Redaction(lane.settings.guard.redact)
-    with quarantine(lane.settings) as (connection, operator):
+    with quarantine(lane.settings, engine=lane.engine) as (connection, operator):
         try:
             row = operator.get(connection, number)
         except Refused as error:
             raise NoSuchThing(error.message) from None
         document = entry_document(row, operator.history(connection, number), redaction)
-        behind = operator.behind(connection, row, PAGE_LINES)
-    return document | {"behind": list_document(behind, len(behind), redaction)["entries"]}
+        behind = list_document(
+            operator.behind(connection, row, PAGE_LINES), operator.count_behind(connection, row), redaction
+        )
+    return document | {"behind": behind["entries"], "behind_total": behind["total"]}
 
 
 def readable(entry: Document) -> Mapping[str, Any]:

@@ -38,6 +38,8 @@ class Screen:
     quick: Reading | None = None
     #: what the stream has, where that waits less than the reading
     live: Reading | None = None
+    #: whether a document stays as it is, so that its page needs no stream
+    is_final: Callable[[Document], bool] = lambda _: False
 
     def first(self, lane: ServedLane, asked: Parameters) -> Document:
         """The document of a page that is opened."""

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from pathlib import Path
 
 import structlog
@@ -13,27 +12,33 @@ from sqlalchemy import Connection, Engine
 from app.cli.lane_status import Report, with_lag
 from app.config.loader import DEFAULT_FILE, load
 from app.config.settings import Settings
+from app.console.epoch_log import EpochLog
+from app.console.kept_engines import KeptEngines
 from app.console.lag_reading import LagReading
+from app.console.slow_answers import SlowAnswers
 from app.console.window_reader import WindowReader
-from app.db.engine import make_engine
 from app.errors import ConfigInvalid
 from app.kafka.broker import Broker
 from app.ledger.held_lanes import lanes_there
+from app.poison.guard_database import guard_database
 
 log = structlog.get_logger()
 
-#: seconds after which a connection to Kafka that no page uses is closed
-BROKER_IDLE_SECONDS = 30.0
-APPLICATION = "surelane console"
+#: seconds after which connections that no page uses are closed
+IDLE_SECONDS = 30.0
 
 
 class ServedLane:
     """A lane, by its configuration. Its connections are opened when a page needs them."""
 
-    def __init__(self, settings: Settings, file: Path | None, logs: Sequence[Path], windows: WindowReader) -> None:
-        """`logs`: files that have the lane's log; lines of other lanes are skipped. `windows`: of all lanes."""
-        self.settings, self.file, self.logs, self.windows = settings, file, tuple(logs), windows
+    def __init__(
+        self, settings: Settings, file: Path | None, log: EpochLog, windows: WindowReader, engines: KeptEngines
+    ) -> None:
+        """`log`, `windows`, `engines`: of all lanes."""
+        self.settings, self.file, self.log, self.windows = settings, file, log, windows
+        self._engines = engines
         self.lag = LagReading(self._measure)
+        self.plans = SlowAnswers()
         self._lock = threading.Lock()
         self._broker: Broker | None = None
         self._users = 0
@@ -52,10 +57,13 @@ class ServedLane:
         """Whether it is a lane for each partition."""
         return self.settings.source.is_by_partition
 
-    @cached_property
+    @property
     def engine(self) -> Engine:
-        target = self.settings.target
-        return make_engine(target.url, target.owner_role, APPLICATION)
+        return self._engines.of(self.settings.target.url, self.settings.target.owner_role)
+
+    @property
+    def guard_engine(self) -> Engine:
+        return self._engines.of(*guard_database(self.settings))
 
     def in_ledger(self, connection: Connection, wanted: str | None) -> str:
         """The lane's name in the ledger: with `order: partition` the wanted partition's, or the first one's."""
@@ -83,7 +91,7 @@ class ServedLane:
         with self.broker() as broker:
             return with_lag(report, self.settings, broker)
 
-    def close_idle(self, idle_seconds: float = BROKER_IDLE_SECONDS) -> None:
+    def close_idle(self, idle_seconds: float = IDLE_SECONDS) -> None:
         """Close the connection to Kafka if no request has used it for so long."""
         with self._lock:
             unused = self._broker is not None and not self._users
@@ -98,10 +106,10 @@ class ServedLanes:
     """All lanes of the console by name, and why others cannot be shown."""
 
     def __init__(self, files: Sequence[Path | None], folder: Path | None, logs: Sequence[Path]) -> None:
-        """The lanes of configurations, and of all `*.yaml` of a folder; None is the default configuration. Raises
-        ConfigInvalid where no configuration can be read, or two are of one lane."""
-        self._files, self._folder, self._logs = tuple(files), folder, tuple(logs)
-        self._windows = WindowReader()
+        """The lanes of configurations, and of all `*.yaml` and `*.yml` of a folder; None is the default configuration.
+        Raises ConfigInvalid where no configuration can be read, or two are of one lane."""
+        self._files, self._folder, self._log = tuple(files), folder, EpochLog(logs)
+        self._windows, self._engines = WindowReader(), KeptEngines()
         self._stamps = self._read_stamps()
         self._lanes, self.broken = self._read()
 
@@ -114,9 +122,10 @@ class ServedLanes:
     def get(self, name: str) -> ServedLane | None:
         return self._lanes.get(name)
 
-    def close_idle(self, idle_seconds: float = BROKER_IDLE_SECONDS) -> None:
+    def close_idle(self, idle_seconds: float = IDLE_SECONDS) -> None:
         for one in self:
             one.close_idle(idle_seconds)
+        self._engines.close_idle(idle_seconds)
 
     def close(self) -> None:
         """At the end of the console."""
@@ -146,7 +155,8 @@ class ServedLanes:
         log.info("configuration read again", lanes=list(self._lanes), broken=[str(file) for file in faulty])
 
     def _every(self) -> list[Path | None]:
-        return [*self._files, *(sorted(self._folder.glob("*.yaml")) if self._folder is not None else ())]
+        folder = self._folder
+        return [*self._files, *(sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]) if folder is not None else ())]
 
     def _read_stamps(self) -> dict[Path, tuple[int, int] | None]:
         """Time and size of each file; None: it is not there."""
@@ -168,9 +178,9 @@ class ServedLanes:
                     raise ConfigInvalid(
                         f"two configurations are of lane {one.lane}: {found[one.lane].file}, {file}", hint=hint
                     )
-                found[one.lane] = ServedLane(one, file, self._logs, self._windows)
+                found[one.lane] = ServedLane(one, file, self._log, self._windows, self._engines)
         if not found:
-            faults = "".join(f"\n{fault}" for _, fault in broken) or f"\nno *.yaml in {self._folder}"
+            faults = "".join(f"\n{fault}" for _, fault in broken) or f"\nno *.yaml or *.yml in {self._folder}"
             raise ConfigInvalid(
                 f"there is no lane to show:{faults}", hint="name a configuration with --config, or a folder"
             )

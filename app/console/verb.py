@@ -12,6 +12,7 @@ import structlog
 import typer
 
 from app import logs
+from app.db.engine import only_read
 from app.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def console(
         ),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="All *.yaml in it, a lane each.", exists=True, file_okay=False)
+        Path | None,
+        typer.Option("--folder", help="All *.yaml and *.yml in it, a lane each.", exists=True, file_okay=False),
     ] = None,
     log: Annotated[
         list[Path] | None,
@@ -72,7 +74,11 @@ def console(
     ] = None,
     allow_actions: Annotated[
         bool,
-        typer.Option("--allow-actions", help="Answer, release, discard and recover through the pages; needs a login."),
+        typer.Option(
+            "--allow-actions",
+            envvar="SURELANE_CONSOLE_ALLOW_ACTIONS",
+            help="Answer, release, discard and recover through the pages; needs a login.",
+        ),
     ] = False,
     recover_to: Annotated[
         list[str] | None,
@@ -100,6 +106,8 @@ def console(
     if recover_to and not allow_actions:
         raise typer.BadParameter("--recover-to belongs to --allow-actions")
     places = RecoveryPlaces.of(recover_to or ())
+    if not allow_actions:
+        only_read()
     lanes = ServedLanes(files, folder, log or ())
     logs.configure("-")
     shown = f"[{host}]" if ":" in host else host
@@ -129,6 +137,10 @@ def _rules(token_file: Path | None, user_header: str | None, proxies: list[str] 
             token = token_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise EnvironmentMissing(f"the token cannot be read: {error}", hint="see --token-file") from None
+    if token is not None and user_header is not None:
+        raise typer.BadParameter(
+            f"one kind of login: a token ({TOKEN_VARIABLE} or --token-file), or a proxy's header (--user-header)"
+        )
     if token is not None and len(token) < MIN_TOKEN_CHARACTERS:
         raise typer.BadParameter(f"the token has fewer than {MIN_TOKEN_CHARACTERS} characters: openssl rand -hex 24")
     return LoginRules(token=token, user_header=user_header, proxies=tuple(proxies or ("127.0.0.1",)))

@@ -1,6 +1,7 @@
 """Comparisons of the target with another database, as `surelane verify` has left them."""
 
 from app.cli.rendering import Document
+from app.cli.verify_view import runs_document
 from app.config.redaction import Redaction
 from app.console.parameters import NoSuchThing, Parameters
 from app.console.served_lanes import ServedLane
@@ -9,10 +10,9 @@ from app.verify.verification_runs import VerificationRuns
 
 
 def verifications(lane: ServedLane, _: Parameters) -> Document:
-    """The last runs of `surelane verify`, the newest first."""
+    """The document of `surelane verify --runs`."""
     with translated("reading the comparisons"), lane.engine.connect() as connection:
-        runs = VerificationRuns(lane.schema, lane.name).newest(connection)
-    return {"lane": lane.name, "runs": [one.as_json() for one in runs]}
+        return runs_document(connection, lane.schema, lane.name)
 
 
 def verification(lane: ServedLane, asked: Parameters) -> Document:

@@ -1,20 +1,23 @@
 """Engines to Postgres.
 
-There is no pool: a lane keeps its few connections for its whole life, each with its session state (role, lock). Broken
+A lane has no pool: it keeps its few connections for its whole life, each with its session state (role, lock). Broken
 networks are detected within half a minute instead of the kernel's two hours.
 """
 
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import psycopg2
-from sqlalchemy import Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.pool import ConnectionPoolEntry, NullPool
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool, QueuePool
 
 from app.config.credentials import password_from, without_password_from
 from app.credentials.passwords import connected
+from app.db.joined import joins
+from app.db.sqlstate import CommitLost
 from app.errors import SurelaneError
 
 #: seconds to wait for a connection
@@ -25,6 +28,9 @@ LOCK_TIMEOUT_MS = 10_000
 KEEPALIVES = {"keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 #: milliseconds that sent data may stay unacknowledged
 TCP_USER_TIMEOUT_MS = 25_000
+
+#: seconds for which a connection is kept at most: by then the name of a server may have another address
+KEPT_SECONDS = 300
 
 #: session settings, so that text forms do not depend on the settings of server or role
 SESSION = {
@@ -48,28 +54,43 @@ NEWER: Mapping[int, Mapping[str, str]] = {
     17_00_00: {"transaction_timeout": "0"},
 }
 
+#: key of a connection's `info`: whether it ends its transaction by COMMIT
+_COMMITS = "surelane commits"
 #: a setting without effect in Postgres: a session that lacks it is not the opened one
 MARK_SETTING, MARK = "surelane.session", uuid.uuid4().hex
 
 
-def make_engine(url: str | URL, owner_role: str | None = None, application_name: str = "surelane") -> Engine:
+def make_engine(
+    url: str | URL,
+    owner_role: str | None = None,
+    application_name: str = "surelane",
+    *,
+    connect_timeout: int = CONNECT_TIMEOUT_SECONDS,
+    kept: int = 0,
+) -> Engine:
     """Engine whose connections SET ROLE `owner_role`: each member of the role can end prepared transactions of another.
 
-    With `password_from` in the URL, each connection looks up its password.
+    With `password_from` in the URL, each connection looks up its password. `kept`: connections that stay open between
+    two uses, for some minutes; data that is not acknowledged ends them after `connect_timeout` seconds, too.
     """
     whole = make_url(url)
+    pool: dict[str, Any] = {"poolclass": NullPool}
+    if kept:
+        pool = {"poolclass": QueuePool, "pool_size": kept, "max_overflow": -1, "pool_recycle": KEPT_SECONDS}
     engine = create_engine(
         without_password_from(whole),
-        poolclass=NullPool,
+        **pool,
         connect_args={
-            "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+            "connect_timeout": connect_timeout,
             "application_name": application_name,
-            "tcp_user_timeout": TCP_USER_TIMEOUT_MS,
+            "tcp_user_timeout": connect_timeout * 1000 if kept else TCP_USER_TIMEOUT_MS,
             "options": _options(),
             **KEEPALIVES,
         },
     )
 
+    joins(engine)
+    _name_lost_commits(engine)
     if password_from(whole) is not None:
         _look_up_password(engine, whole)
 
@@ -87,6 +108,11 @@ def make_engine(url: str | URL, owner_role: str | None = None, application_name:
     return engine
 
 
+def only_read() -> None:
+    """Transactions of sessions that this process opens from now on only read, unless they ask to write."""
+    SESSION["default_transaction_read_only"] = "on"
+
+
 def timeouts(version: int) -> dict[str, str]:
     """Each timeout setting of a connection by name, for a server of this version."""
     return {name: value for name, value in SESSION.items() if name.endswith("_timeout")} | newer(version)
@@ -100,6 +126,24 @@ def newer(version: int) -> dict[str, str]:
 def _options() -> str:
     settings = {**SESSION, MARK_SETTING: MARK}
     return " ".join(f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in settings.items())
+
+
+def _name_lost_commits(engine: Engine) -> None:
+    """Raise CommitLost in place of the driver's error; that of a lost ROLLBACK, or connection attempt, is the same."""
+
+    def note(connection: Connection, *, commits: bool) -> None:
+        if not connection.invalidated:
+            connection.info[_COMMITS] = commits
+
+    event.listen(engine, "commit", partial(note, commits=True))
+    event.listen(engine, "rollback", partial(note, commits=False))
+
+    @event.listens_for(engine, "handle_error", retval=True)
+    def handle_error(context: ExceptionContext) -> BaseException | None:
+        connection, is_sent = context.connection, context.statement is not None
+        if connection is None or is_sent or not context.is_disconnect or not connection.info.get(_COMMITS, False):
+            return None
+        return CommitLost(None, None, context.original_exception, connection_invalidated=True)
 
 
 def _look_up_password(engine: Engine, url: URL) -> None:

@@ -49,7 +49,7 @@ def lock_holder(connection: Connection, lane: str) -> int | None:
 def wait_for_lock(connection: Connection, lane: str, seconds: float) -> int | None:
     """Take the lane's lock; None once this session has it, else the backend pid of its holder after `seconds`.
 
-    The server ends the session of a dead process with a short delay. `connection` is in autocommit.
+    The server ends the session of a dead process with a short delay.
     """
     deadline = time.monotonic() + seconds
     while not try_lock(connection, lane):

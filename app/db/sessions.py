@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, Row, event, text
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from app.db.kept_connection import KeptConnection
 from app.db.sqlstate import translated
 
 #: a prepared transaction has no session: `pg_blocking_pids` gives 0 for it
@@ -47,48 +48,19 @@ class Looker:
 
     def __init__(self, engine: Engine) -> None:
         """`engine`: the login of the inspected sessions, without SET ROLE, as the role would not see them."""
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._connection: Connection | None = None
+        self._connection = KeptConnection(engine)
         #: one query at a time: that of a stopped watch may still wait for its answer
         self._lock = threading.Lock()
 
     def look(self, pids: Sequence[int]) -> list[AtWork]:
         """The sessions among `pids` that are in the middle of a statement. Raises Unreachable."""
-        with self._lock:
-            try:
-                with translated("looking at the lane's sessions"):
-                    return self._look(pids)
-            except BaseException:
-                self._end()
-                raise
+        with self._lock, translated("looking at the lane's sessions"), self._connection.used() as connection:
+            return _look(connection, pids)
 
     def close(self) -> None:
         """End the connection; the next `look` opens another one."""
         with self._lock:
-            self._end()
-
-    def _end(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.invalidate()
-            connection.close()
-
-    def _look(self, pids: Sequence[int]) -> list[AtWork]:
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        own = self._connection.execute(_OWN, {"pids": list(pids)}).all()
-        wanted = sorted({pid for row in own for pid in row.blockers})
-        rows = self._connection.execute(_BLOCKERS, {"pids": wanted}).all() if wanted else []
-        known = {row.pid: _blocker(row) for row in rows}
-        return [
-            AtWork(
-                pid=row.pid,
-                seconds=row.seconds,
-                waits=row.waits,
-                blockers=tuple(known.get(pid, _unseen(pid)) for pid in sorted(set(row.blockers))),
-            )
-            for row in own
-        ]
+            self._connection.close()
 
 
 class Sessions:
@@ -118,3 +90,19 @@ def _blocker(row: Row[Any]) -> dict[str, object]:
 
 def _unseen(pid: int) -> dict[str, object]:
     return {"prepared": True} if pid == _PREPARED else {"pid": pid}
+
+
+def _look(connection: Connection, pids: Sequence[int]) -> list[AtWork]:
+    own = connection.execute(_OWN, {"pids": list(pids)}).all()
+    wanted = sorted({pid for row in own for pid in row.blockers})
+    rows = connection.execute(_BLOCKERS, {"pids": wanted}).all() if wanted else []
+    known = {row.pid: _blocker(row) for row in rows}
+    return [
+        AtWork(
+            pid=row.pid,
+            seconds=row.seconds,
+            waits=row.waits,
+            blockers=tuple(known.get(pid, _unseen(pid)) for pid in sorted(set(row.blockers))),
+        )
+        for row in own
+    ]

@@ -1,11 +1,12 @@
 """Runs SQL text that is built from quoted names, where `%` is no placeholder."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult
 from sqlalchemy.dialects.postgresql.base import PGDialect
+from sqlalchemy.exc import DBAPIError
 
 #: not that of the connection, which doubles each `%` in a name for psycopg2's parameter style
 _NAMES = PGDialect(paramstyle="named").identifier_preparer
@@ -32,8 +33,14 @@ def as_login(connection: Connection) -> Iterator[None]:
     """Inside, the session has no SET ROLE: the role is no member of the login and does not see its sessions."""
     role = connection.exec_driver_sql("select current_user").scalar_one()
     run(connection, "set role none")
-    yield
-    run(connection, f"set role {quoted(role)}")  # after an error the rollback restores the role
+    try:
+        yield
+    except BaseException:
+        if not connection.invalidated:
+            with suppress(DBAPIError):  # in a transaction, which the rollback takes back
+                run(connection, f"set role {quoted(role)}")
+        raise
+    run(connection, f"set role {quoted(role)}")
 
 
 @contextmanager

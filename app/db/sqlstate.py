@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import psycopg2
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from app.errors import Contended, ServerExhausted, SurelaneError, TargetMismatch, Unreachable, Verdict
 
@@ -56,7 +56,15 @@ _CONTENDED_HINT = (
     "other sessions hold locks that the lane waits for, or cancel what it does; nothing counts against a message. Who "
     "is in the way: ops/runbooks/lag.md, and the lane's log (`waits for a lock`)"
 )
+_UNKNOWN_HINT = (
+    "type the same once more when the server answers: what was done already stays as it is, or the answer says so; "
+    "`surelane status` shows the lane"
+)
 _UNREACHABLE_HINT = "is the server up, its URL right, and this machine let in? `surelane doctor` looks at all of it"
+
+
+class CommitLost(OperationalError):
+    """The connection was lost at COMMIT: the server may have done it. `app.db.engine` raises it."""
 
 
 def driver_error(error: BaseException) -> BaseException | None:
@@ -115,11 +123,16 @@ def may_blame(error: BaseException) -> bool:
 
 def check_alive(connection: Connection, doing: str) -> None:
     """Raises Unreachable when the connection was lost, also in its last use. No transaction is open on it."""
-    with translated(doing):
-        if connection.invalidated:
-            raise Unreachable(f"{doing}: the connection to the target was lost", hint=_UNREACHABLE_HINT)
-        with connection.begin():
-            connection.execute(text("select"))
+    check_kept(connection, doing)
+    with translated(doing), connection.begin():
+        connection.execute(text("select"))
+
+
+def check_kept(connection: Connection, doing: str) -> None:
+    """Raises Unreachable when the connection is known to be lost: SQLAlchemy would open it anew without a word, and the
+    locks of its session were gone."""
+    if connection.invalidated:
+        raise Unreachable(f"{doing}: the connection to the target was lost", hint=_UNREACHABLE_HINT)
 
 
 def describe(error: BaseException, *, discreet: bool = False) -> str:
@@ -151,6 +164,9 @@ def translated(doing: str, *, discreet: bool = False) -> Iterator[None]:
     """
     try:
         yield
+    except CommitLost as error:
+        lost = f"{doing}: the connection was lost at COMMIT, and it is not known whether that was done"
+        raise Unreachable(f"{lost}: {describe(error, discreet=discreet)}", hint=_UNKNOWN_HINT) from error
     except (DBAPIError, psycopg2.Error) as error:
         raise meaning(sqlstate(error), f"{doing}: {describe(error, discreet=discreet)}") from error
 

@@ -57,7 +57,7 @@ class _RequestedSpan:
 
 
 class LaneStage:
-    """Used by the lane's thread; the pool's threads, one for each connection, grant tables, too."""
+    """Used by one thread at a time; the pool's threads, one for each connection, grant tables, too."""
 
     def __init__(
         self,
@@ -97,6 +97,11 @@ class LaneStage:
         known = [one.span for one in kept]
         self._requested += [self._begin(span) for span in spans if span not in known]
 
+    def expect(self, span: Span) -> None:
+        """Have the next span staged, unless some are requested."""
+        if not self._requested and not self._pause:
+            self._requested = [self._begin(span)]
+
     def take(self, span: Span, given: Sequence[RawMessage] = ()) -> StagedSpan | None:
         """The span's changes, staged now unless they are already; None: the driver needs its rows. `given`: its
         messages, where they are not to be read from Kafka."""
@@ -132,7 +137,7 @@ class LaneStage:
         return self._pool.ahead.book(self._lane, [sizes.get(span, 0) or self._each for span in spans])
 
     def _begin(self, span: Span, given: Sequence[RawMessage] = ()) -> _RequestedSpan:
-        lent = {text: self._lend(text, self._known(text)) for text in self._usual if self._knows(text)}
+        lent = self._lend_all((text, self._known(text)) for text in self._usual if self._knows(text))
         holder: list[_RequestedSpan] = []
 
         def grants(attempt: StageAttempt, wanted: Wanted) -> bool:
@@ -153,7 +158,7 @@ class LaneStage:
         if not all(map(self._knows, texts)):
             return False
         try:
-            found = {text: self._lend(text, self._known(text)) for text in texts}
+            found = self._lend_all((text, self._known(text)) for text in texts)
         except SurelaneError:
             return False  # raised again when the span's turn comes
         requested.lent.update(found)
@@ -198,10 +203,10 @@ class LaneStage:
         """Raises TargetMismatch for a layout that the target cannot take."""
         try:
             with self._shapes.together():
-                found: dict[str, Lent | None] = {}
-                for one in wanted.layouts:
-                    shape = self._shapes.shape(Layout.parse(one.layout), one.first.position)
-                    found[one.layout] = self._lend(one.layout, shape)
+                found = self._lend_all(
+                    (one.layout, self._shapes.shape(Layout.parse(one.layout), one.first.position))
+                    for one in wanted.layouts
+                )
         except BaseException:
             self._drop([requested])
             raise
@@ -242,8 +247,16 @@ class LaneStage:
     def _knows(self, text: str) -> bool:
         return self._shapes.knows(Layout.parse(text))
 
-    def _lend(self, text: str, shape: TablePlan | None) -> Lent | None:
-        return None if shape is None else self._lending.lend(text, shape)
+    def _lend_all(self, plans: Iterable[tuple[str, TablePlan | None]]) -> dict[str, Lent | None]:
+        """A table for each of these layouts that the target takes; at an error none is lent."""
+        lent: dict[str, Lent | None] = {}
+        try:
+            for text, plan in plans:
+                lent[text] = None if plan is None else self._lending.lend(text, plan)
+        except BaseException:
+            self._return(lent)
+            raise
+        return lent
 
     def _drop(self, requested: Sequence[_RequestedSpan]) -> None:
         """Cancel; the lent tables come back when their processes are done with them."""
@@ -251,7 +264,10 @@ class LaneStage:
             self._pool.cancel(one.attempt, partial(self._return_all, one), partial(self._lose_all, one))
 
     def _return_all(self, requested: _RequestedSpan) -> None:
-        for one in requested.lent.values():
+        self._return(requested.lent)
+
+    def _return(self, lent: Mapping[str, Lent | None]) -> None:
+        for one in lent.values():
             if one is not None:
                 self._lending.take_back(one)
 

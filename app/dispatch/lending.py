@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.apply import staging
 from app.apply.table_plans import TablePlan
+from app.db.kept_connection import KeptConnection
 from app.db.sql import quoted
 from app.db.sqlstate import translated
 from app.stage.request import Clearing, Table
@@ -57,26 +58,25 @@ class Lending:
     """Used by several threads."""
 
     def __init__(self, engine: Engine, schema: str, lane: str) -> None:
-        self._engine, self._schema, self._lane = engine, schema, lane
+        self._schema, self._lane = schema, lane
         self._lock = threading.Lock()
         self._free: dict[str, list[Lent]] = defaultdict(list)
         #: names of tables that are not lent any more
         self._lost: list[str] = []
-        self._connection: Connection | None = None
+        self._connection = KeptConnection(engine)
 
     def close(self) -> None:
         """Drop the free tables; the lane's next start drops the others."""
         with self._lock:
-            connection, self._connection = self._connection, None
-            if connection is None:
+            if not self._connection.is_open:
                 return
-            with suppress(SQLAlchemyError):  # the connection may be gone; the next start drops them, too
+            # the connection may be gone; the next start drops them, too
+            with suppress(SQLAlchemyError), self._connection.used() as connection:
                 staging.drop(connection, [one.shape.staging.name for free in self._free.values() for one in free])
                 staging.drop_unlocked(connection, self._lost)
             self._free.clear()
             self._lost.clear()
-            connection.invalidate()
-            connection.close()
+            self._connection.close()
 
     def lend(self, layout: str, shape: TablePlan) -> Lent:
         """A free table for changes of this layout, or a new one."""
@@ -87,8 +87,8 @@ class Lending:
                 if lent.made_for is shape:
                     return lent
                 self._lost.append(lent.shape.staging.name)
-            with translated(f"lane {self._lane}: making a staging table"):
-                return self._make(layout, shape)
+            with translated(f"lane {self._lane}: making a staging table"), self._connection.used() as connection:
+                return self._make(connection, layout, shape)
 
     def take_back(self, lent: Lent, size: int = TRUNCATE_BYTES) -> None:
         """The table is free again. `size`: bytes that were copied; unknown, so many that it is truncated next."""
@@ -102,14 +102,12 @@ class Lending:
         with self._lock:
             self._lost.append(lent.shape.staging.name)
 
-    def _make(self, layout: str, shape: TablePlan) -> Lent:
-        if self._connection is None:
-            self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    def _make(self, connection: Connection, layout: str, shape: TablePlan) -> Lent:
         if self._lost:
-            self._lost = staging.drop_unlocked(self._connection, self._lost)
+            self._lost = staging.drop_unlocked(connection, self._lost)
         own = uuid.uuid4().hex
         table = staging.create(
-            self._connection,
+            connection,
             self._schema,
             self._lane,
             shape.target,

@@ -7,7 +7,9 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection
 
-from app.db.sql import run
+from app.db.joined import later, take
+from app.db.sql import literal
+from app.model.copy_values import value_of
 
 #: bytes handed to libpq at once
 COPY_CHUNK_BYTES = 1 << 20
@@ -17,19 +19,35 @@ def copy_lines(connection: Connection, name: str, columns: Iterable[str], lines:
     """COPY into these columns. Returns how many rows the server took."""
     driver: Any = connection.connection.dbapi_connection
     with driver.cursor() as cursor:
-        cursor.copy_expert(f"copy {name} ({', '.join(columns)}) from stdin", lines, COPY_CHUNK_BYTES)
+        statement = take(connection, f"copy {name} ({', '.join(columns)}) from stdin")
+        cursor.copy_expert(statement, lines, COPY_CHUNK_BYTES)
         return cursor.rowcount
 
 
+def insert_lines(connection: Connection, name: str, columns: Iterable[str], lines: pa.Array) -> int:
+    """As `copy_lines`, with the connection's next statement. Returns the number of rows."""
+    rows = [line.removesuffix("\n").split("\t") for line in lines.to_pylist()]
+    values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
+    later(connection, f"insert into {name} ({', '.join(columns)}) values {values}")  # noqa: S608  # quoted
+    return len(rows)
+
+
+def _literal(field: str) -> str:
+    value = value_of(field)
+    return "null" if value is None else literal(value)
+
+
 def clear(connection: Connection, names: Iterable[str]) -> None:
-    """Delete the rows of these staging tables in this transaction, so that they never become visible."""
+    """Delete the rows of these staging tables with the transaction's next statement, so that they never become
+    visible."""
     if statements := [f"delete from {name}" for name in names]:  # noqa: S608  # the names are quoted
-        run(connection, "; ".join(statements))
+        later(connection, "; ".join(statements))
 
 
 def empty(connection: Connection, names: Sequence[str]) -> None:
-    """TRUNCATE these staging tables; not while a transaction that filled them is prepared: it would wait."""
-    run(connection, "truncate " + ", ".join(names))
+    """TRUNCATE these staging tables, as `clear` does; not while a transaction that merged them is prepared: it would
+    wait."""
+    later(connection, "truncate " + ", ".join(names))
 
 
 class CopyLines(io.RawIOBase):

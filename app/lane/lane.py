@@ -19,7 +19,7 @@ from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
 from app.apply.order_plan import FALLBACKS
 from app.apply.table_plans import TablePlan
-from app.db.sqlstate import check_alive, sqlstate, translated, unless_refused
+from app.db.sqlstate import check_alive, check_kept, sqlstate, translated, unless_refused
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.epoch.epoch_batch import EpochBatch
 from app.errors import AccountingBroken, Diverged, SurelaneError, Unattributed
@@ -54,6 +54,9 @@ log = structlog.get_logger()
 #: messages before a suspect that are searched for one that was not skipped
 _NEIGHBOURS = 1000
 
+
+#: seconds after a transaction's end for which its connection counts as alive
+ALIVE_SECONDS = 1.0
 
 #: source commit times of changes, seconds since 1970
 SourceTimes = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -129,6 +132,8 @@ class Lane:
                 f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first"
             )
         self._last = last
+        #: monotonic time of the last transaction's end
+        self._alive_at = time.monotonic()
 
     @property
     def position(self) -> Offsets:
@@ -154,6 +159,19 @@ class Lane:
                 while self._comes_early(number, planned, source, steps, known=known):
                     self._applier.forget()
         self._guard.passed(self.position)
+
+    def foresee(self, number: int, planned: Span) -> None:
+        """Have tasks stage an epoch that is planned and will begin soon, under guard. Called while none is in progress,
+        by any thread. Raises what `process_epoch` raises for an epoch that cannot begin."""
+        if self.stage is None or self._guard.is_suspicious or self.has_paused_tables or self.wants_release:
+            return
+        if self._is_applied(planned):
+            return
+        self._check_continuity(number, self._last, planned)
+        whole = self._alignment.span(self._last, planned)
+        self._guard.foresee(number, whole)
+        self.stage.expect(whole)
+        failpoint.reach("foreseen")
 
     def apply_as_planned(self) -> None:
         """End epochs where they are planned, whatever is unread in other topics, until the lane is opened again."""
@@ -181,6 +199,7 @@ class Lane:
             recorded_failures(self._guard, self.name),
             translated(f"lane {self.name}: releasing", discreet=self._guard.discreet),
         ):
+            check_kept(self._connection, f"lane {self.name}: releasing")
             self._releasing.run(self._connection)
         self._guard.passed(self.position)
 
@@ -204,6 +223,7 @@ class Lane:
         # 1. Settle: the epoch before has its checkpoint entry by now.
         with steps.of("settle"):
             self.committer.commit()
+        check_kept(self._connection, f"lane {self.name}: epoch {number}")
         staged, self._staged = self._staged, None
         if staged is not None:
             staged.release()
@@ -248,7 +268,7 @@ class Lane:
             self._before_writing(number)
         # 6. Merge and pre-commit, all in one transaction.
         try:
-            self._write(number, planned, span, source, steps, partial(self._merged, number, span, staged))
+            self._write(number, planned, span, source, steps, partial(self._merged, number, planned, span, staged))
         except _NotMergedError as refused:
             log.info("not applied as staged", lane=self.name, epoch=number, because=str(refused))
             if self.stage is not None:
@@ -288,7 +308,7 @@ class Lane:
             shapes = self._applier.prepare(epoch, self._keeping.paused_layouts(epoch))
         # 6. Write and pre-commit, all in one transaction.
         unread = reader.skipped
-        apply = partial(self._apply, number, span, source, epoch, unread, shapes)
+        apply = partial(self._apply, number, planned, span, source, epoch, unread, shapes)
         self._write(number, planned, span, source, steps, apply)
         self._alignment.keep(held, span.end)
         self._metrics.set_held(cut.held.num_rows)
@@ -296,9 +316,15 @@ class Lane:
 
     def _before_writing(self, number: int) -> None:
         self._guard.doing(Activity.SERVER)
-        check_alive(self._connection, f"lane {self.name}: epoch {number}")
+        self._check_alive(number)
         self._guard.record_target_contact()
         self._epochs.prune()
+
+    def _check_alive(self, number: int) -> None:
+        """Raise Unreachable where the connection was lost before the epoch: that is no message's fault. One that has
+        just ended a transaction is alive."""
+        if self._connection.invalidated or time.monotonic() - self._alive_at > ALIVE_SECONDS:
+            check_alive(self._connection, f"lane {self.name}: epoch {number}")
 
     def _write(
         self,
@@ -313,8 +339,6 @@ class Lane:
         for the metrics source times and reasons of skips."""
         gid, doing = Gid(self.name, self._generation, number), f"lane {self.name}: epoch {number}"
         with translated(doing, discreet=self._guard.discreet), self.committer.transaction(Work(gid=gid, span=span)):
-            self._ledger.hold(self._connection, self._generation)
-            self._check_continuity(number, self._ledger.last(self._connection), planned)
             failpoint.reach("after-begin")
             with steps.of("apply"):
                 record, source_times, reasons = apply()
@@ -322,13 +346,30 @@ class Lane:
             with steps.of("identify"):
                 record = replace(record, last={**self._last.last, **source.identified(span)})
             failpoint.reach("after-merge")
-            self._ledger.record(self._connection, record)
+            self._ledger.record(self._connection, record, joined=True)
             # 7. Publish when it is visible: at once, or when the prepared transaction is committed.
             self._unpublished = _Unpublished(record, steps, source_times, reasons)
             written = time.perf_counter()
         steps.add("pre-commit", time.perf_counter() - written)
-        self._last = record
+        self._last, self._alive_at = record, time.monotonic()
         self._keeping.passed()
+
+    def _hold(self, number: int, planned: Span) -> EpochRecord | None:
+        """Hold the lane in the epoch's transaction. Returns the ledger's newest row. Raises Fenced, or Diverged where
+        the epoch does not continue it."""
+        self._ledger.hold(self._connection, self._generation)
+        last = self._ledger.last(self._connection)
+        self._check_continuity(number, last, planned)
+        return last
+
+    def _execute(self, number: int, planned: Span, statements: Sequence[str]) -> list[int]:
+        """Hold the lane and execute statements, in one round trip. Returns how many rows each changed."""
+        counts = self._ledger.apply(self._connection, self._generation, self._last, statements)
+        if counts is None:  # this raises the reason, unless the row is another one that the epoch continues
+            last = self._hold(number, planned)
+            counts = self._ledger.apply(self._connection, self._generation, last, statements)
+        assert counts is not None, "the lane is held"
+        return counts
 
     def _publish_if_committed(self) -> None:
         if self.committer.pending is None:
@@ -378,6 +419,7 @@ class Lane:
     def _apply(
         self,
         number: int,
+        planned: Span,
         span: Span,
         source: EpochRows,
         epoch: EpochBatch,
@@ -385,6 +427,7 @@ class Lane:
         shapes: dict[int, TablePlan],
     ) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
         """Apply what was read, quarantine what is skipped; see `_write`."""
+        self._hold(number, planned)
         skips = self._keeping.begin(self._connection, epoch, source, unread)
         sending = GuardedApply(
             self._connection, self._applier, self._guard, number, epoch, shapes, skips, self._alignment.order
@@ -398,12 +441,17 @@ class Lane:
         record = self._record(number, span, epoch.source_times(), len(epoch) + len(unread), applied)
         return record, epoch.source_times(), skips.reasons()
 
-    def _merged(self, number: int, span: Span, staged: StagedSpan) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
+    def _merged(
+        self, number: int, planned: Span, span: Span, staged: StagedSpan
+    ) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
         """Merge what is staged; see `_write`. Raises _NotMergedError where the target does not take it as a whole."""
         self._keeping.drop()
         self._guard.cover(number, span, AttemptStage.APPLY)
         receipt = staged.receipt
-        merged = unless_refused(lambda: self._applier.merge(self._connection, receipt.messages, staged.layouts))
+        execute = partial(self._execute, number, planned)
+        merged = unless_refused(
+            lambda: self._applier.merge(self._connection, receipt.messages, staged.layouts, execute)
+        )
         if not isinstance(merged, Applied):
             raise _NotMergedError("its order matters" if merged is None else f"SQLSTATE {sqlstate(merged)}")
         self._guard.written(number, span)

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, desc, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, desc, func, literal, select, tuple_
 
 from app.ledger.ledger_tables import LedgerTables
 from app.model.epoch import GENESIS
+
+#: newest epochs among which one with a change of the source is looked for
+FRESH_EPOCHS = 120
 
 
 class EpochKey(NamedTuple):
@@ -16,6 +19,29 @@ class EpochKey(NamedTuple):
 
     generation: int
     epoch: int
+
+
+class EpochSummary(NamedTuple):
+    """What a row of the ledger says in short."""
+
+    generation: int
+    epoch: int
+    #: messages
+    consumed: int
+    applied_at: datetime.datetime
+    #: the newest change's commit in the source; None: the epoch has no change
+    source_to: datetime.datetime | None
+
+    @classmethod
+    def of(cls, row: Row[Any]) -> "EpochSummary":
+        return cls(row.generation, row.epoch, row.consumed, row.applied_at, row.source_to)
+
+    @property
+    def freshness_seconds(self) -> float | None:
+        """From the newest change's commit in the source to the target."""
+        if self.source_to is None:
+            return None
+        return round(max(0.0, (self.applied_at - self.source_to).total_seconds()), 3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +76,22 @@ class EpochHistory:
         statement = select(self._ledger).where(*where).order_by(desc("generation"), desc("epoch")).limit(limit)
         return connection.execute(statement).all()
 
+    def recent(self, connection: Connection, limit: int) -> list[EpochSummary]:
+        """Of the newest epochs."""
+        return [EpochSummary(*row) for row in connection.execute(self._recent(limit))]
+
+    def freshness(self, connection: Connection) -> float | None:
+        """Of the newest epoch with a change, among the FRESH_EPOCHS newest ones."""
+        newest = self._recent(FRESH_EPOCHS).subquery()
+        changed = select(newest).where(newest.c.source_to.is_not(None))
+        row = connection.execute(changed.order_by(desc("generation"), desc("epoch")).limit(1)).first()
+        return None if row is None else EpochSummary(*row).freshness_seconds
+
+    def _recent(self, limit: int) -> Select[Any, Any, Any, Any, Any]:
+        of = self._ledger.c
+        found = select(of.generation, of.epoch, of.consumed, of.applied_at, of.source_to)
+        return found.where(*self._where(EpochFilter())).order_by(desc("generation"), desc("epoch")).limit(limit)
+
     def count(self, connection: Connection, filters: EpochFilter) -> int:
         return connection.execute(
             select(func.count()).select_from(self._ledger).where(*self._where(filters))
@@ -73,11 +115,15 @@ class EpochHistory:
         taken = newest.order_by(desc("generation"), desc("epoch")).limit(10_000).subquery()
         return sorted(connection.execute(select(taken.c.plan).distinct()).scalars())
 
-    def generations(self, connection: Connection, first: int, last: int) -> Sequence[Row[Any]]:
-        """Generations of the lane from `first` to `last`, the newest first."""
+    def generations(
+        self, connection: Connection, first: int, last: int | None, limit: int | None = None
+    ) -> Sequence[Row[Any]]:
+        """Generations of the lane from `first` to `last`, the newest first; None: no bound."""
         table = self._tables.generation
-        where = (table.c.lane == self._lane, table.c.generation.between(first, last))
-        return connection.execute(select(table).where(*where).order_by(desc("generation"))).all()
+        where = [table.c.lane == self._lane, table.c.generation >= first]
+        if last is not None:
+            where.append(table.c.generation <= last)
+        return connection.execute(select(table).where(*where).order_by(desc("generation")).limit(limit)).all()
 
     def _key(self) -> ColumnElement[Any]:
         return tuple_(self._ledger.c.generation, self._ledger.c.epoch)

@@ -3,24 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    DateTime,
-    Integer,
-    MetaData,
-    Row,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-)
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy import Connection, Row, delete, func, insert, select
 
 from app.db.sql import run
+from app.ledger.ledger_tables import LedgerTables
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.offsets import Offsets, Span
 
@@ -35,21 +21,7 @@ class InFlightRows:
 
     def __init__(self, schema: str, lane: str) -> None:
         self._lane = lane
-        self._table = Table(
-            "in_flight",
-            MetaData(schema=schema),
-            Column("lane", Text, primary_key=True),
-            Column("generation", BigInteger, primary_key=True),
-            Column("number", BigInteger, primary_key=True),
-            Column("host", Text),
-            Column("slot", Integer),
-            Column("pid", Integer),
-            Column("state", Text),
-            Column("start_position", JSONB),
-            Column("end_position", JSONB),
-            Column("since", DateTime(timezone=True)),
-            Column("bytes", BigInteger),
-        )
+        self._table = LedgerTables.in_schema(schema).in_flight
 
     def replace(self, connection: Connection, generation: int, seen: InFlightView) -> None:
         """Replace the rows of this generation and of older ones."""

@@ -1,5 +1,6 @@
 """SQLAlchemy tables of the ledger; the DDL with comments is in migrations/."""
 
+import functools
 from dataclasses import dataclass
 
 from sqlalchemy import BigInteger, Column, ColumnElement, DateTime, Integer, MetaData, Table, Text
@@ -17,8 +18,12 @@ class LedgerTables:
     topic: Table
     ledger: Table
     state: Table
+    pause: Table
+    table_pause: Table
+    in_flight: Table
 
     @classmethod
+    @functools.cache
     def in_schema(cls, schema: str) -> "LedgerTables":
         """Tables in `schema`, which is `target.schema`."""
         metadata = MetaData(schema=schema)
@@ -63,6 +68,33 @@ class LedgerTables:
                 Column("last_error", Text),
                 Column("waits_for", Text),
                 Column("changed_at", DateTime(timezone=True)),
+            ),
+            pause=Table(
+                "pause",
+                metadata,
+                name(),
+                *(Column(column, Text) for column in ("paused_by", "reason")),
+                Column("paused_at", DateTime(timezone=True)),
+            ),
+            table_pause=Table(
+                "table_pause",
+                metadata,
+                name(),
+                *(Column(column, Text, primary_key=True) for column in ("target_schema", "target_table")),
+                *(Column(column, Text) for column in ("paused_by", "reason", "resumed_by")),
+                *(Column(column, DateTime(timezone=True)) for column in ("paused_at", "taken_up_at")),
+            ),
+            in_flight=Table(
+                "in_flight",
+                metadata,
+                name(),
+                generation(),
+                Column("number", BigInteger, primary_key=True),
+                *(Column(column, Text) for column in ("host", "state")),
+                *(Column(column, Integer) for column in ("slot", "pid")),
+                *(Column(column, JSONB) for column in ("start_position", "end_position")),
+                Column("since", DateTime(timezone=True)),
+                Column("bytes", BigInteger),
             ),
         )
 

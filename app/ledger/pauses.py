@@ -4,9 +4,10 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Connection, DateTime, MetaData, Table, Text, delete, select
+from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects.postgresql import insert
 
+from app.ledger.ledger_tables import LedgerTables
 from app.model.utc import utc
 
 #: state of a lane that obeys a pause
@@ -40,14 +41,7 @@ class Pauses:
 
     def __init__(self, schema: str, lane: str) -> None:
         self._lane = lane
-        self._table = Table(
-            "pause",
-            MetaData(schema=schema),
-            Column("lane", Text, primary_key=True),
-            Column("paused_by", Text),
-            Column("reason", Text),
-            Column("paused_at", DateTime(timezone=True)),
-        )
+        self._table = LedgerTables.in_schema(schema).pause
 
     def place(self, connection: Connection, by: str, reason: str | None) -> None:
         """Pause the lane; an earlier pause stays as it is."""

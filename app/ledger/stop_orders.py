@@ -61,6 +61,8 @@ class StopOrders:
                 hint=f"surelane run --from-savepoint {order.savepoint} goes on, or surelane savepoint resume",
             )
 
-    def withdraw(self, connection: Connection) -> None:
-        """The lane may start again."""
-        connection.execute(delete(self._table).where(self._table.c.lane == self._lane))
+    def withdraw(self, connection: Connection, savepoint: str | None = None) -> None:
+        """The lane may start again. `savepoint`: only if the order is for this one."""
+        mine = self._table.c.lane == self._lane
+        only = () if savepoint is None else (self._table.c.savepoint == savepoint,)
+        connection.execute(delete(self._table).where(mine, *only))

@@ -1,17 +1,20 @@
 """Reads and writes the ledger of one lane. Every method works in the caller's transaction and never ends it."""
 
 import datetime
+import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, desc, exists, func, literal, null, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
+from app.db.joined import later
 from app.db.prepared import gids
-from app.db.sql import run
+from app.db.sql import literal as quoted_text
+from app.db.sql import quoted, run
 from app.errors import Fenced
 from app.ledger.ledger_tables import COUNTS, LedgerTables
 from app.ledger.pins import check_pins
@@ -39,6 +42,15 @@ class LaneState:
     last_error: str | None
     #: what a running lane waits for before its next epoch
     waits_for: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One claim of a generation. A claim whose COMMIT was lost may have its number taken by another process."""
+
+    generation: int
+    #: by the server's clock
+    since: datetime.datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +110,11 @@ class Ledger:
         mine = select(ledger).where(ledger.c.lane == self.lane, ledger.c.epoch == epoch)
         return [_record(row) for row in connection.execute(mine.order_by("generation"))]
 
+    def is_applied(self, connection: Connection, checkpoint: str, epoch: int) -> bool:
+        """Whether it has a row of this epoch of a checkpoint."""
+        of_generation = self.checkpoints(connection)
+        return any(of_generation.get(row.generation) == checkpoint for row in self.numbered(connection, epoch))
+
     def before(self, connection: Connection, generation: int, epoch: int) -> EpochRecord | None:
         """The last row before that epoch."""
         ledger = self._tables.ledger
@@ -106,23 +123,26 @@ class Ledger:
         row = connection.execute(mine.order_by(desc("generation"), desc("epoch")).limit(1)).first()
         return _record(row) if row else None
 
-    def record(self, connection: Connection, record: EpochRecord) -> None:
-        """Insert the epoch's row. The primary key refuses a second row for (lane, generation, epoch)."""
-        connection.execute(
-            insert(self._tables.ledger).values(
-                lane=record.lane,
-                generation=record.generation,
-                epoch=record.epoch,
-                start_position=record.span.start.nested(),
-                end_position=record.span.end.nested(),
-                read_position=null() if record.read_end is None else record.read_end.nested(),
-                plan=record.plan,
-                source_from=record.source_from,
-                source_to=record.source_to,
-                last_message=nested(record.last) or None,
-                **record.counts.as_dict(),
-            )
+    def record(self, connection: Connection, record: EpochRecord, *, joined: bool = False) -> None:
+        """Insert the epoch's row; `joined`: with the transaction's next statement (`app.db.joined`). The primary key
+        refuses a second row for (lane, generation, epoch)."""
+        row = insert(self._tables.ledger).values(
+            lane=record.lane,
+            generation=record.generation,
+            epoch=record.epoch,
+            start_position=record.span.start.nested(),
+            end_position=record.span.end.nested(),
+            read_position=null() if record.read_end is None else record.read_end.nested(),
+            plan=record.plan,
+            source_from=record.source_from,
+            source_to=record.source_to,
+            last_message=nested(record.last) or None,
+            **record.counts.as_dict(),
         )
+        if joined:
+            later(connection, row)
+        else:
+            connection.execute(row)
 
     def prune(self, connection: Connection) -> None:
         """Delete rows of this lane, of any generation, that are older than the newest KEEP_EPOCHS; then generations
@@ -166,19 +186,47 @@ class Ledger:
         if current != generation:
             raise self._fenced(connection, generation, current)
 
-    def claim(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int) -> int:
+    def apply(
+        self, connection: Connection, generation: int, last: EpochRecord | None, statements: Sequence[str]
+    ) -> list[int] | None:
+        """Hold the lane as `hold` does and execute SQL without parameters, in one round trip. Returns how many rows
+        each statement changed; None, with nothing executed, where the lane has another generation, or the newest row is
+        not `last`."""
+        if last is None:
+            return None
+        schema, lane = quoted(self.schema), quoted_text(self.lane)
+        newest = f"{last.generation}, {last.epoch}, {_json(last.span.end)}, {_json(last.read)}"
+        holds = (  # names and literals are quoted
+            f"select from {schema}.lane l where l.lane = {lane} and l.generation = {generation} and ({newest}) = "  # noqa: S608
+            f"(select e.generation, e.epoch, e.end_position, coalesce(e.read_position, e.end_position)"
+            f" from {schema}.ledger e where e.lane = {lane} order by e.generation desc, e.epoch desc limit 1)"
+            " for share of l"
+        )
+        texts = ", ".join(map(quoted_text, statements))
+        called = f"select {schema}.execute_all({quoted_text(holds)}, array[{texts}]::text[])"
+        counts: list[int] | None = run(connection, called).scalar_one()
+        return counts
+
+    def claim(
+        self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int, mine: Collection[Claim] = ()
+    ) -> Claim:
         """Claim the next generation, above all earlier ones and `at_least`; its commit fences older writers.
 
-        Does not wait for an epoch that an older writer left prepared.
+        `mine`: the caller's earlier claims, also those whose COMMIT had no answer; raises Fenced if there are any and
+        the newest claim is none of them. Does not wait for an epoch that an older writer left prepared.
         """
         table = self._tables.generation
         quote = connection.dialect.identifier_preparer.format_table
         run(
             connection, f"lock table {quote(table)} in share row exclusive mode"
         )  # concurrent claims wait for each other
-        generation = max(self.newest_generation(connection), at_least) + 1
-        connection.execute(
-            insert(table).values(
+        newest = self._newest_claim(connection)
+        if mine and newest not in mine:
+            raise self._fenced(connection, max(claim.generation for claim in mine), newest and newest.generation)
+        generation = max(newest.generation if newest else 0, at_least) + 1
+        claimed = (
+            insert(table)
+            .values(
                 lane=self.lane,
                 generation=generation,
                 checkpoint=checkpoint,
@@ -186,8 +234,9 @@ class Ledger:
                 host=socket.gethostname(),
                 pid=os.getpid(),
             )
+            .returning(table.c.started_at)
         )
-        return generation
+        return Claim(generation=generation, since=connection.execute(claimed).scalar_one())
 
     def newest_checkpoint(self, connection: Connection) -> str | None:
         """Checkpoint id of the newest generation; FROM_LEDGER if an operator requested a new one, None without one."""
@@ -212,6 +261,12 @@ class Ledger:
         table = self._tables.generation
         newest = select(func.coalesce(func.max(table.c.generation), 0)).where(table.c.lane == self.lane)
         return connection.execute(newest).scalar_one()
+
+    def _newest_claim(self, connection: Connection) -> Claim | None:
+        table = self._tables.generation
+        newest = select(table).where(table.c.lane == self.lane).order_by(desc("generation")).limit(1)
+        row = connection.execute(newest).first()
+        return Claim(generation=row.generation, since=row.started_at) if row else None
 
     def check_newest(self, connection: Connection, generation: int) -> None:
         """Raise Fenced if a newer generation was claimed."""
@@ -290,6 +345,10 @@ class Ledger:
         state = self._tables.state
         row = connection.execute(select(state).where(state.c.lane == self.lane)).first()
         return LaneState(state=row.state, last_error=row.last_error, waits_for=row.waits_for) if row else None
+
+
+def _json(offsets: Offsets) -> str:
+    return f"{quoted_text(json.dumps(offsets.nested()))}::jsonb"
 
 
 def _record(row: Row[Any]) -> EpochRecord:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Connection, DateTime, MetaData, Table, Text, delete, exists, func, or_, select, update
+from sqlalchemy import Connection, delete, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
+
+from app.ledger.ledger_tables import LedgerTables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +38,8 @@ class TablePauses:
     """The paused tables of one lane, in the schema that `target.schema` names."""
 
     def __init__(self, schema: str, lane: str) -> None:
-        moment = DateTime(timezone=True)
         self._lane = lane
-        self._table = Table(
-            "table_pause",
-            MetaData(schema=schema),
-            *(Column(name, Text, primary_key=True) for name in ("lane", "target_schema", "target_table")),
-            *(Column(name, Text) for name in ("paused_by", "reason", "resumed_by")),
-            *(Column(name, moment) for name in ("paused_at", "taken_up_at")),
-        )
+        self._table = LedgerTables.in_schema(schema).table_pause
 
     def place(self, connection: Connection, schema: str, table: str, by: str, reason: str | None) -> None:
         """Pause a table; an earlier pause stays as it is."""

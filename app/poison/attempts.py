@@ -8,19 +8,24 @@ import enum
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, func, select, update
+from sqlalchemy import Engine, Row, Update, func, select, update
 from sqlalchemy import delete as delete_from
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
+from app import background
 from app.db.direct import check_direct
+from app.db.joined import later
+from app.db.kept_connection import KeptConnection
 from app.db.sqlstate import translated
-from app.errors import Fenced
+from app.errors import Fenced, SurelaneError
 from app.model.offsets import Offsets, Span
 from app.poison.guard_tables import SUSPECT_COUNTS, AttemptTables
 from app.poison.storable_text import storable
@@ -70,6 +75,8 @@ class Suspect:
     controlled: bool = False
     #: controls that failed
     control_failures: int = 0
+    #: messages of the span that was suspected first, at most: this one is a part of it; 0: not known
+    first_messages: int = 0
     #: of the last failure
     cause: str = ""
     error_class: str = ""
@@ -91,18 +98,21 @@ class Attempts:
         """`discreet`: do not store error texts, which may repeat values of the message; `waiting`: a context that is
         entered while a statement runs."""
         self._waiting = waiting
-        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self.lane, self.discreet = lane, discreet
         tables = AttemptTables.in_schema(schema)
         self._attempt, self._suspect = tables.attempt, tables.suspect
-        self._connection: Connection | None = None
+        self._connection = KeptConnection(
+            engine, lambda connection: check_direct(engine, connection, "guard.url (or target.url)")
+        )
+        self._finishing: Future[Any] | None = None
+        #: whether an attempt that this process began may be on record as in progress
+        self._may_be_open = False
 
     def close(self) -> None:
         """Close the connection, if one is open."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.invalidate()
-            connection.close()
+        with suppress(SurelaneError):
+            self._settle()
+        self._connection.close()
 
     def begin(self, attempt: Attempt) -> None:
         """Record that the span is in progress; raises Fenced when a newer writer has recorded one."""
@@ -123,17 +133,43 @@ class Attempts:
         statement = statement.on_conflict_do_update(
             index_elements=["lane"], set_=values, where=table.c.generation <= attempt.generation
         )
-        if not self._execute(statement).rowcount:
+        self._settle()
+        self._may_be_open = True
+        if not self._send(statement).rowcount:
             raise Fenced.out(f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work")
 
-    def finish(self, generation: int, *, flushed: bool = True) -> None:
-        """Mark the span in progress as finished, if `generation` began it. Unless `flushed` the server may forget it in
-        a crash of its own, within a second."""
+    def finish(self, generation: int) -> None:
+        """Mark the span in progress as finished, unless a generation newer than this one began it."""
+        with suppress(SurelaneError):  # what `finish_soon` could not write is written now
+            self._settle()
+        self._send(self._finished(generation))
+        self._may_be_open = False
+
+    def finish_unknown(self, generation: int) -> None:
+        """As `finish`, if an attempt of this process may be on record as in progress: an answer was lost, say."""
+        with suppress(SurelaneError):
+            self._settle()
+        if self._may_be_open:
+            self.finish(generation)
+
+    def finish_soon(self, generation: int) -> None:
+        """As `finish`, in a thread: the next call waits for it, and raises its error. The server may forget it in a
+        crash of its own, within a second."""
+        self._settle()
+        off = func.set_config("synchronous_commit", "off", True) == "off"  # of this statement's transaction only
+        self._finishing = background.begun(partial(self._send, self._finished(generation).where(off)))
+
+    def _settle(self) -> None:
+        """Wait for `finish_soon`."""
+        finishing, self._finishing = self._finishing, None
+        if finishing is not None:
+            finishing.result()
+            self._may_be_open = False
+
+    def _finished(self, generation: int) -> Update:
         table = self._attempt
-        where = [table.c.lane == self.lane, table.c.generation == generation]
-        if not flushed:  # of this statement's transaction only
-            where.append(func.set_config("synchronous_commit", "off", True) == "off")
-        self._execute(update(table).where(*where).values(finished=True))
+        mine = (table.c.lane == self.lane, table.c.generation <= generation)
+        return update(table).where(*mine).values(finished=True)
 
     def last(self) -> Attempt | None:
         """The span that was begun last, finished or not; None if there is none."""
@@ -173,8 +209,9 @@ class Attempts:
         found = self._execute(select(func.extract("epoch", func.clock_timestamp() - since))).scalar_one()
         return max(0.0, float(found or 0))
 
-    def suspect(self, suspect: Suspect, trouble_seconds: float = 0.0) -> None:
-        """Insert or update a suspect. A new row records that its trouble began `trouble_seconds` ago."""
+    def suspect(self, suspect: Suspect, trouble_seconds: float = 0.0, *, finish: int | None = None) -> None:
+        """Insert or update a suspect. A new row records that its trouble began `trouble_seconds` ago. `finish`: as
+        `finish` with this generation, in one transaction: the failure of an attempt counts once."""
         key: dict[str, Any] = {
             "lane": self.lane,
             "stage": suspect.stage,
@@ -191,7 +228,8 @@ class Attempts:
         }
         since = func.clock_timestamp() - timedelta(seconds=trouble_seconds)
         statement = insert(self._suspect).values(**key, **news, trouble_at=since)
-        self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news))
+        first = None if finish is None else self._finished(finish)
+        self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news), first)
 
     def clear_suspect(self, suspect: Suspect) -> None:
         table = self._suspect
@@ -209,19 +247,27 @@ class Attempts:
         for table in (self._suspect, self._attempt):
             self._execute(delete_from(table).where(table.c.lane == self.lane))
 
-    def _execute(self, statement: Any) -> Any:
-        """Execute on the guard's connection; on a new one if it died."""
+    def _execute(self, statement: Any, first: Any = None) -> Any:
+        self._settle()
+        return self._send(statement, first)
+
+    def _send(self, statement: Any, first: Any = None) -> Any:
+        """Execute on the guard's connection; on a new one if it died. `first`: a statement before it, in one
+        transaction with it."""
         with self._waiting(), translated(f"lane {self.lane}: the guard's tables"):
-            if self._connection is not None:
-                try:
-                    return self._connection.execute(statement)
-                except DBAPIError as error:
-                    if not error.connection_invalidated:
-                        raise
-                    self.close()
-            self._connection = self._engine.connect()
-            check_direct(self._engine, self._connection, "guard.url (or target.url)")
-            return self._connection.execute(statement)
+            is_new = not self._connection.is_open
+            try:
+                return self._sent(statement, first)
+            except DBAPIError as error:
+                if is_new or not error.connection_invalidated:
+                    raise
+            return self._sent(statement, first)
+
+    def _sent(self, statement: Any, first: Any) -> Any:
+        with self._connection.used() as connection:
+            if first is not None:
+                later(connection, first)
+            return connection.execute(statement)
 
 
 def span_of(row: Row[Any]) -> Span:

@@ -15,6 +15,7 @@ A control that fails clears the message's counts: the environment is the cause.
 
 import enum
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -27,6 +28,7 @@ from app.errors import OutOfMemory, SparkGone, SurelaneError, Unattributed, Verd
 from app.metrics.lane_metrics import LaneMetrics
 from app.model.activity import Activity
 from app.model.death import Death
+from app.model.epoch import GENESIS
 from app.model.offsets import Offsets, Span
 from app.poison.attempts import Attempt, Attempts, AttemptStage, Suspect
 from app.poison.death_evidence import DeathEvidence, evidence_of, weigh
@@ -115,6 +117,8 @@ class Guard:
         self._suspects: list[Suspect] = []
         self._generation = 0
         self._current: Attempt | None = None
+        #: on record, and not begun yet
+        self._foreseen: Attempt | None = None
         #: monotonic
         self._begun_at = 0.0
         #: offsets in the epoch that is processed; None between epochs
@@ -143,30 +147,37 @@ class Guard:
 
         `death`: how the previous worker ended.
         """
-        before, self._generation = self._generation, generation
         self._suspects = self._attempts.suspects()
         last, seen = self._attempts.last(), self._seen
-        self._seen = self._current = self._whole = None
+        self._foreseen = self._whole = None
         open_ = None if last is None or last.finished else last
-        if open_ is not None and open_.generation == before and seen is None and death is None:
+        if open_ is not None and open_.generation == self._generation and seen is None and death is None:
             open_ = None  # this process lives: it could not write that the span is finished
         past = open_ is not None and is_before(open_.span, position)
-        self._interrupted = open_.span if open_ is not None and past else None
+        self._interrupted = open_.span if open_ is not None and past and open_.epoch == GENESIS else None
         in_doubt = open_ if not past else None
         self._lost.end()
         if self._suspects or in_doubt is not None:
             self._lost.resume(self._attempts.trouble_seconds(in_progress=in_doubt is not None))
         if in_doubt is not None:
-            self._judge(in_doubt, seen, death)
+            self._judge(in_doubt, seen, death, generation)
         if death is not None or in_doubt is not None:
             self._cautious = CAUTIOUS_EPOCHS
-        self._attempts.finish(generation)
+        if self._interrupted is None:  # else it is found again, should this process end before the release
+            self._attempts.finish(generation)
+        # only now: an opening that failed is repeated, with what is known of the last attempt
+        self._generation, self._current, self._seen = generation, None, None
         self._forget(position)
         self._count_lost()
         self._update_metrics()
 
     def close(self) -> None:
         """Close the connection to the guard's tables."""
+        # what is over, or never began, the next start would take for a death
+        if self._current is None and self._interrupted is None:
+            self._foreseen = None
+            with suppress(SurelaneError):
+                self._attempts.finish_unknown(self._generation)
         self._attempts.close()
 
     def take_interrupted(self) -> Span | None:
@@ -226,10 +237,19 @@ class Guard:
                 lane=self._attempts.lane,
             )
 
+    def foresee(self, epoch: int, span: Span) -> None:
+        """Record that an epoch is in progress which is about to begin; `begin` follows, or `close`. Any thread may call
+        it between two epochs."""
+        attempt = Attempt(generation=self._generation, epoch=epoch, stage=AttemptStage.EPOCH, span=span, finished=False)
+        self._attempts.begin(attempt)
+        self._foreseen = attempt
+
     def begin(self, epoch: int, span: Span, stage: AttemptStage) -> None:
         """Record that the span is in progress, before it is read or applied."""
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
-        self._attempts.begin(attempt)
+        foreseen, self._foreseen = self._foreseen, None
+        if attempt != foreseen:
+            self._attempts.begin(attempt)
         self._current, self._begun_at, self._is_written = attempt, time.monotonic(), False
         self._target_contacted = stage is AttemptStage.APPLY
         if self._narrowed() is not None:
@@ -295,12 +315,12 @@ class Guard:
         if self._current is None:
             return
         if self._current.stage is AttemptStage.CONTROL:
-            self._control_failed(self._current.span, Failure.of(error), counts=True)
+            self._control_failed(self._current.span, Failure.of(error), self._generation, counts=True)
         else:
             stage = self._current.stage
             if self._is_written and stage is not AttemptStage.EPOCH:
                 stage = AttemptStage.ASSEMBLE
-            self._record_failure(self._current.span, stage, Failure.of(error), Against.DEATH)
+            self._record_failure(self._current.span, stage, Failure.of(error), Against.DEATH, self._generation)
         self._attempts.finish(self._generation)
         self._current = None
 
@@ -323,8 +343,11 @@ class Guard:
         self._end_watch()
         # a whole epoch that the server forgets to have passed has a position that the target has, or is tried once more
         is_whole = self._current is not None and self._current.stage is AttemptStage.EPOCH and not self._suspects
-        self._attempts.finish(self._generation, flushed=not is_whole)
-        self._current = self._whole = None
+        self._current = self._whole = self._foreseen = None
+        if is_whole:
+            self._attempts.finish_soon(self._generation)
+        else:
+            self._attempts.finish(self._generation)
         self._cautious = max(0, self._cautious - 1)
         self._forget(position)
         self._count_lost()
@@ -348,8 +371,8 @@ class Guard:
         if lost or isinstance(error, OutOfMemory) or is_control:
             self._seen = error
         else:
-            self._attempts.finish(self._generation)
             self._current = None
+            self._attempts.finish(self._generation)
             if not self._suspects:
                 self._lost.end()
             self._update_metrics()
@@ -380,8 +403,9 @@ class Guard:
         if self._watch is not None:
             self._watch.end()
 
-    def _judge(self, attempt: Attempt, seen: SurelaneError | None, death: Death | None) -> None:
-        """Weigh what ended an attempt: an error that this process survived, or the death of the previous one."""
+    def _judge(self, attempt: Attempt, seen: SurelaneError | None, death: Death | None, generation: int) -> None:
+        """Weigh what ended an attempt: an error that this process survived, or the death of the previous one. What
+        counts is written together with the attempt's end, by a writer of `generation`."""
         if seen is None:
             evidence, failure = weigh(death, self._attempts.lane), Failure.of_death(death)
         else:
@@ -389,14 +413,14 @@ class Guard:
         if evidence is DeathEvidence.NOTHING:
             return
         if attempt.stage is AttemptStage.CONTROL:
-            self._control_failed(attempt.span, failure, counts=seen is None)
+            self._control_failed(attempt.span, failure, generation, counts=seen is None)
         elif evidence is DeathEvidence.MEMORY:
-            self._record_failure(attempt.span, AttemptStage.MEMORY, failure, Against.DEATH)
+            self._record_failure(attempt.span, AttemptStage.MEMORY, failure, Against.DEATH, generation)
         elif seen is not None:
-            self._record_failure(attempt.span, attempt.stage, failure, Against.LOSS)
+            self._record_failure(attempt.span, attempt.stage, failure, Against.LOSS, generation)
         else:
             against = Against.DEATH if evidence is DeathEvidence.FAILURE else Against.UNEXPLAINED
-            self._record_failure(attempt.span, attempt.stage, failure, against)
+            self._record_failure(attempt.span, attempt.stage, failure, against, generation)
 
     def _is_unattributed(self, suspect: Suspect) -> bool:
         limit = self.limits.max_attempts
@@ -404,28 +428,34 @@ class Guard:
             suspect.stage is AttemptStage.ASSEMBLE and suspect.attempts >= limit
         )
 
-    def _control_failed(self, span: Span, failure: Failure, *, counts: bool) -> None:
+    def _control_failed(self, span: Span, failure: Failure, generation: int, *, counts: bool) -> None:
         """Clear the suspect's counts: other work fails, too. `counts`: add to `control_failures`, too many of which
-        stop the lane; False for a lost server, which the lane waits for without limit."""
+        stop the lane; False for a lost server, which the lane waits for without limit. Ends the attempt, too."""
         cleared = dict.fromkeys(("attempts", "losses", "deaths", "unexplained"), 0)
         for one in [one for one in self._suspects if one.span == span]:
             failures = one.control_failures + counts
-            self._rewrite(one, **cleared, controlled=False, control_failures=failures, cause=failure.cause)
+            changes = {**cleared, "controlled": False, "control_failures": failures, "cause": failure.cause}
+            self._rewrite(one, finish=generation, **changes)
         log.warning("control failed", lane=self._attempts.lane, start=span.start.nested(), because=failure.error_class)
 
-    def _rewrite(self, suspect: Suspect, **changes: Any) -> Suspect:
-        """Change a suspect in the table and in memory."""
+    def _rewrite(self, suspect: Suspect, *, finish: int | None = None, **changes: Any) -> Suspect:
+        """Change a suspect in the table and in memory. `finish`: see `Attempts.suspect`."""
         changed = replace(suspect, **changes)
-        self._attempts.suspect(changed, self._lost.seconds)
+        self._attempts.suspect(changed, self._lost.seconds, finish=finish)
         self._suspects = [changed if one is suspect else one for one in self._suspects]
         return changed
 
-    def _record_failure(self, span: Span, stage: AttemptStage, failure: Failure, against: Against) -> Suspect:
-        """Record a failure of the span; its suspect replaces wider ones that contain it."""
+    def _record_failure(
+        self, span: Span, stage: AttemptStage, failure: Failure, against: Against, finish: int | None = None
+    ) -> Suspect:
+        """Record a failure of the span; its suspect replaces wider ones that contain it. `finish`: see
+        `Attempts.suspect`."""
         known = self.suspect(span, stage) or Suspect(stage=stage, span=span)
+        wider = [one for one in self._suspects if one.stage in (AttemptStage.EPOCH, stage) and contains(one.span, span)]
         suspect = replace(
             known,
             stage=stage,
+            first_messages=max(span.size, self._whole or 0, *(one.first_messages for one in (known, *wider))),
             attempts=known.attempts + (against in (Against.ATTEMPT, Against.DEATH)),
             deaths=known.deaths + (against is Against.DEATH),
             losses=known.losses + (against is Against.LOSS),
@@ -435,9 +465,8 @@ class Guard:
             error_class=failure.error_class,
             sqlstate=failure.sqlstate,
         )
-        wider = [one for one in self._suspects if one.stage in (AttemptStage.EPOCH, stage) and contains(one.span, span)]
         self._lost.fail()
-        self._attempts.suspect(suspect, self._lost.seconds)
+        self._attempts.suspect(suspect, self._lost.seconds, finish=finish)
         for one in wider:
             if (one.stage, one.span) != (suspect.stage, suspect.span):
                 self._attempts.clear_suspect(one)

@@ -1,6 +1,6 @@
 """The database of the guard's tables: the target, or the one that `guard.url` names."""
 
-from sqlalchemy import Engine
+from sqlalchemy import URL, Engine
 
 from app.config.settings import Settings
 from app.db.engine import make_engine
@@ -8,10 +8,14 @@ from app.poison.attempts import Attempts
 
 
 def guard_engine(settings: Settings, application_name: str) -> Engine:
-    """Engine of the guard's database. Only in the target does it set `target.owner_role`; elsewhere the login acts."""
+    return make_engine(*guard_database(settings), application_name)
+
+
+def guard_database(settings: Settings) -> tuple[URL, str | None]:
+    """URL, and the role that sessions set: only in the target `target.owner_role`; elsewhere the login acts."""
     if settings.guard.url is not None:
-        return make_engine(settings.guard.url, application_name=application_name)
-    return make_engine(settings.target.url, settings.target.owner_role, application_name)
+        return settings.guard.url, None
+    return settings.target.url, settings.target.owner_role
 
 
 def forget_suspects(settings: Settings, lane: str) -> None:

@@ -1,5 +1,6 @@
 """SQLAlchemy tables of the guard. migrations/ has the DDL and the triggers of the state machine."""
 
+import functools
 from dataclasses import dataclass
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, DateTime, Integer, LargeBinary, MetaData, Table, Text
@@ -7,7 +8,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 _TIME = DateTime(timezone=True)
 #: columns of `suspect`, and fields of `app.poison.attempts.Suspect`
-SUSPECT_COUNTS = ("attempts", "losses", "deaths", "unexplained", "alone", "control_failures")
+SUSPECT_COUNTS = ("attempts", "losses", "deaths", "unexplained", "alone", "control_failures", "first_messages")
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class GuardTables:
     event: Table
 
     @classmethod
+    @functools.cache
     def in_schema(cls, schema: str) -> "GuardTables":
         metadata = MetaData(schema=schema)
         return cls(
@@ -51,6 +53,7 @@ class GuardTables:
                 Column("id", BigInteger),
                 Column("at", _TIME),
                 *(Column(name, Text) for name in ("what", "from_state", "to_state", "db_user", "who", "reason")),
+                Column("forced", Boolean),
             ),
         )
 
@@ -63,6 +66,7 @@ class AttemptTables:
     suspect: Table
 
     @classmethod
+    @functools.cache
     def in_schema(cls, schema: str) -> "AttemptTables":
         metadata = MetaData(schema=schema)
         return cls(

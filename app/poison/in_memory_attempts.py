@@ -28,9 +28,15 @@ class InMemoryAttempts:
     def begin(self, attempt: Attempt) -> None:
         self._last, self._begun_at = attempt, time.monotonic()
 
-    def finish(self, generation: int, *, flushed: bool = True) -> None:
+    def finish_soon(self, generation: int) -> None:
+        self.finish(generation)
+
+    def finish(self, generation: int) -> None:
         if self._last is not None:
             self._last = replace(self._last, finished=True)
+
+    def finish_unknown(self, generation: int) -> None:
+        """Do nothing: what is in memory is known."""
 
     def last(self) -> Attempt | None:
         return self._last
@@ -44,8 +50,10 @@ class InMemoryAttempts:
         since = [*self._trouble_at.values(), *last]
         return time.monotonic() - min(since) if since else 0.0
 
-    def suspect(self, suspect: Suspect, trouble_seconds: float = 0.0) -> None:
+    def suspect(self, suspect: Suspect, trouble_seconds: float = 0.0, *, finish: int | None = None) -> None:
         """Insert or update a suspect. A new one records that its trouble began `trouble_seconds` ago."""
+        if finish is not None:
+            self.finish(finish)
         self._suspects[suspect.stage, suspect.span] = suspect
         self._trouble_at.setdefault((suspect.stage, suspect.span), time.monotonic() - trouble_seconds)
 

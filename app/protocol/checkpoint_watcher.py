@@ -6,12 +6,13 @@ last one, the last epoch before a quiet hour would stay invisible for that hour.
 
 import threading
 import time
+from collections.abc import Callable
 
 from app.errors import SurelaneError, Verdict
 from app.protocol.pending_epochs import PendingEpochs
 
-#: seconds between two reads of the checkpoint, growing from the first to the second value: a local disk answers in
-#: microseconds, an object store charges for each read
+#: seconds between two reads of the checkpoint where no entry is reported, growing from the first to the second value: a
+#: local disk answers in microseconds, an object store charges for each read
 LOOK_SECONDS = (0.001, 0.25)
 #: seconds between two tries of COMMIT PREPARED while the database is away
 RETRY_SECONDS = 0.5
@@ -20,8 +21,9 @@ RETRY_SECONDS = 0.5
 class CheckpointWatcher:
     """Commits each pending epoch that has its `commits/` entry."""
 
-    def __init__(self, epochs: PendingEpochs) -> None:
-        self._epochs = epochs
+    def __init__(self, epochs: PendingEpochs, wait: Callable[[float], object] = time.sleep) -> None:
+        """`wait` returns after so many seconds, or earlier, when an entry was written."""
+        self._epochs, self._wait = epochs, wait
         self._stop = threading.Event()
         self._pending = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="checkpoint-watcher", daemon=True)
@@ -54,7 +56,8 @@ class CheckpointWatcher:
                     if error.verdict is not Verdict.RETRY:
                         self.failure = error
                         return
-                    done, wait = [], RETRY_SECONDS
+                    time.sleep(RETRY_SECONDS)
+                    continue
                 if not any(done):
-                    time.sleep(wait)
+                    self._wait(wait)
                     wait = min(wait * 1.3, LOOK_SECONDS[1])

@@ -19,7 +19,7 @@ from app.errors import Diverged, Unreachable
 from app.ledger.removed_topics import RemovedTopics
 from app.ledger.shadow_copies import ShadowCopies
 from app.ledger.stop_orders import StopOrders
-from app.ledger.store import FROM_LEDGER, Ledger
+from app.ledger.store import FROM_LEDGER, Claim, Ledger
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import configured
 from app.model.offsets import Offsets, TopicPartition
@@ -46,6 +46,8 @@ class Writer:
     partition: TopicPartition | None
     #: the generation claimed last; 0 before the first opening
     generation: int = 0
+    #: the last one that was committed, and those after it whose COMMIT had no answer
+    claims: Sequence[Claim] = ()
     connection: Connection | None = None
 
     @property
@@ -65,6 +67,18 @@ class Writer:
         """Pin the lane to cluster and topic ids, in a transaction; raises TopicChanged where it is pinned to others."""
         with translated(f"lane {self.name}: pinning topics"), _open(self).begin():
             self.ledger.pin(_open(self), cluster, topics)
+
+    def claim(self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int = 0) -> Claim:
+        """Claim a generation in the caller's transaction; raises Fenced if another process claimed one meanwhile. Call
+        `claimed` once that transaction is committed: without an answer to its COMMIT both outcomes are possible."""
+        claim = self.ledger.claim(
+            connection, checkpoint=checkpoint, delivery=delivery, at_least=at_least, mine=self.claims
+        )
+        self.claims = (*self.claims, claim)
+        return claim
+
+    def claimed(self, claim: Claim) -> None:
+        self.generation, self.claims = claim.generation, (claim,)
 
     def prepared(self) -> PreparedTarget:
         """The target as a two-phase participant; also for a one-phase lane, which may have been two-phase before."""
@@ -143,7 +157,9 @@ def open_without_checkpoint(writer: Writer, begin: Offsets, delivery: str) -> No
     with translated(f"lane {writer.name}: opening"):
         writer.connection = connection = writer.engine.connect()
         with connection.begin():
-            writer.generation = writer.ledger.claim(connection, checkpoint=delivery, delivery=delivery, at_least=0)
+            claim = writer.claim(connection, checkpoint=delivery, delivery=delivery)
+        writer.claimed(claim)
+        with connection.begin():
             writer.ledger.activate(connection, writer.generation, delivery)
             _write_genesis(writer, begin, None)
 
@@ -174,10 +190,9 @@ def _claim_and_lock(writer: Writer, checkpoint: str, delivery: str, at_least: in
             copies.check_original(connection, configured(writer.name))
             newest = writer.ledger.newest_checkpoint(connection)
             wanted = FROM_LEDGER if newest == FROM_LEDGER else checkpoint
-            if writer.generation:
-                writer.ledger.check_newest(connection, writer.generation)
             at_least = max(at_least, writer.generation_elsewhere())
-            writer.generation = writer.ledger.claim(connection, checkpoint=wanted, delivery=delivery, at_least=at_least)
+            claim = writer.claim(connection, checkpoint=wanted, delivery=delivery, at_least=at_least)
+        writer.claimed(claim)
         _lock(writer, connection)
         with connection.begin():
             orders.check(connection)  # again: an order waits for a free lock, and no epoch follows it

@@ -1,10 +1,12 @@
 """The target as a participant: with a prepared transaction, or with one COMMIT that decides."""
 
 import psycopg2
-from sqlalchemy import Connection, Engine, RootTransaction, TwoPhaseTransaction
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from app.db.joined import TransactionBlock
 from app.db.prepared import prepared
+from app.db.sql import literal
 from app.db.sqlstate import UNDEFINED_OBJECT, sqlstate, translated
 from app.errors import Diverged
 from app.ledger.store import Ledger
@@ -18,29 +20,32 @@ class PreparedTarget:
     def __init__(self, connection: Connection, engine: Engine, ledger: Ledger, generation: int) -> None:
         """`connection`: the writer's, which stays open at `close`; `generation`: the writer's."""
         self._connection, self._engine, self._ledger, self._generation = connection, engine, ledger, generation
-        self._open: TwoPhaseTransaction | None = None
-        self._prepared: TwoPhaseTransaction | None = None
+        self._block = TransactionBlock(connection)
+        self._open: Gid | None = None
+        #: prepared on this connection
+        self._prepared: Gid | None = None
 
     def begin(self, work: Work) -> None:
-        self._open = self._connection.begin_twophase(str(work.gid))
+        self._block.begin()
+        self._open = work.gid
 
     def pre_commit(self) -> None:
         """PREPARE TRANSACTION. If the connection is lost, the outcome is unknown: the next start settles it."""
         assert self._open is not None, "begun"
-        self._open.prepare()
+        self._block.end(f"prepare transaction {literal(str(self._open))}")
         self._open, self._prepared = None, self._open
 
     def commit(self, gid: Gid) -> None:
         """COMMIT PREPARED on the connection that prepared, or on a new one if that died."""
-        transaction, self._prepared = self._prepared, None
-        if transaction is None or not self._ended(transaction):
+        prepared, self._prepared = self._prepared, None
+        if prepared != gid or not self._ended(f"commit prepared {literal(str(gid))}"):
             self._end_prepared(gid)
 
     def abort(self, gid: Gid) -> bool:
         """ROLLBACK of this process's transaction on its connection; else ROLLBACK PREPARED on a new connection."""
-        transaction, self._open, self._prepared = self._open, None, None
-        if transaction is not None:
-            transaction.rollback()
+        begun, self._open, self._prepared = self._open, None, None
+        if begun is not None:
+            self._block.undo()
             return True
         with translated(f"ROLLBACK PREPARED {gid}"), self._engine.connect() as connection:
             try:
@@ -62,9 +67,11 @@ class PreparedTarget:
     def close(self) -> None:
         self._open = self._prepared = None
 
-    def _ended(self, transaction: TwoPhaseTransaction) -> bool:
+    def _ended(self, statement: str) -> bool:
+        if self._connection.invalidated:
+            return False
         try:
-            transaction.commit()
+            self._block.alone(statement)
         except (DBAPIError, psycopg2.Error) as error:
             self._connection.invalidate(error)  # the writer is opened again on another connection
             return False
@@ -92,34 +99,28 @@ class OneCommitTarget:
     """One-phase: data and ledger row in one COMMIT, which is pre-commit and commit. See Participant."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._open: RootTransaction | None = None
+        self._block = TransactionBlock(connection)
 
     def begin(self, work: Work) -> None:
         """BEGIN; a one-phase transaction needs no name."""
-        self._open = self._connection.begin()
+        self._block.begin()
 
     def pre_commit(self) -> None:
         """COMMIT: the decision. If the connection is lost, the next start sees the outcome in the ledger."""
-        transaction, self._open = self._open, None
-        assert transaction is not None, "begun"
-        with transaction:
-            pass
+        self._block.end("commit")
 
     def commit(self, gid: Gid) -> None:
         """Do nothing: COMMIT is done."""
 
     def abort(self, gid: Gid) -> bool:
-        transaction, self._open = self._open, None
-        if transaction is not None:
-            transaction.rollback()
+        self._block.undo()
         return True
 
     def handles(self) -> list[Gid]:
         return []
 
     def close(self) -> None:
-        self._open = None
+        """Do nothing: the writer closes its connection."""
 
 
 def lost(gid: Gid) -> Diverged:

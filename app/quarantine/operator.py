@@ -48,6 +48,17 @@ class Filter:
     reason: str | None = None
     #: beginning of the SQLSTATE
     sqlstate: str | None = None
+    #: something was done with them by this person, with an event from the first to the last of these numbers
+    done: "DoneBy | None" = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoneBy:
+    """What one person has done at one time, by the numbers of its events."""
+
+    who: str
+    first: int
+    last: int
 
 
 class Operator:
@@ -78,13 +89,23 @@ class Operator:
     def behind(self, connection: Connection, row: Row[Any], limit: int) -> Sequence[Row[Any]]:
         """Open entries of the row's key that follow it, in order, without their values; none where its key is not
         known."""
-        if row.key_text is None or row.source_table is None:
+        if (where := self._behind(row)) is None:
             return []
+        statement = select(*self._columns(with_values=False)).where(*where).order_by(self._table.c.id).limit(limit)
+        return connection.execute(statement).all()
+
+    def count_behind(self, connection: Connection, row: Row[Any]) -> int:
+        """How many they are."""
+        if (where := self._behind(row)) is None:
+            return 0
+        return connection.execute(select(func.count()).select_from(self._table).where(*where)).scalar_one()
+
+    def _behind(self, row: Row[Any]) -> list[ColumnElement[bool]] | None:
+        if row.key_text is None or row.source_table is None:
+            return None
         table = self._table.c
         same = [getattr(table, name) == getattr(row, name) for name in ("source_schema", "source_table", "key_text")]
-        where = [self._mine, table.state.in_(OPEN), table.id > row.id, *same]
-        statement = select(*self._columns(with_values=False)).where(*where).order_by(table.id).limit(limit)
-        return connection.execute(statement).all()
+        return [self._mine, table.state.in_(OPEN), table.id > row.id, *same]
 
     def _columns(self, *, with_values: bool) -> list[ColumnElement[Any]]:
         return [
@@ -114,6 +135,17 @@ class Operator:
             (EntryState(state), None if found is None else ReleaseState(found), count)
             for state, found, count in connection.execute(counted)
         ]
+
+    def last_event(self, connection: Connection) -> int:
+        """The number of the newest event, of all lanes."""
+        return connection.execute(select(func.max(self._event.c.event))).scalar_one() or 0
+
+    def done_since(self, connection: Connection, who: str, reason: str, event: int) -> DoneBy | None:
+        """What a person has done for this reason behind an event."""
+        found = self._event.c
+        numbers = select(func.min(found.event), func.max(found.event))
+        row = connection.execute(numbers.where(found.event > event, found.who == who, found.reason == reason)).one()
+        return None if row[0] is None else DoneBy(who=who, first=row[0], last=row[1])
 
     def get(self, connection: Connection, entry: int) -> Row[Any]:
         """One entry with all columns; raises Refused if there is none."""
@@ -178,6 +210,10 @@ class Operator:
             where.append(table.c.state.in_(filters.states))
         if filters.ids:
             where.append(table.c.id.in_(filters.ids))
+        if filters.done is not None:
+            event = self._event.c
+            mine = (event.who == filters.done.who, event.event.between(filters.done.first, filters.done.last))
+            where.append(table.c.id.in_(select(event.id).where(*mine)))
         if filters.table is not None:
             name = table.c.source_schema + "." + table.c.source_table
             where.append(name.like(_like(filters.table), escape="\\"))

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from app.config.queries import OutputMode, QuerySettings, view_of
+from app.config.queries import OutputMode, QuerySettings, StateBackend, view_of
 from app.errors import ConfigInvalid
 from app.model.offsets import Position
 from app.query.change_views import changes, json_rows
@@ -77,6 +77,8 @@ class Computation:
             if isinstance(one.dataType, ArrayType | MapType | StructType):
                 kind = one.dataType.simpleString()[:80]
                 raise self.invalid(f"column {one.name} is of type {kind}", "name its parts: window.start as minute")
+        if self.config.state.backend is StateBackend.MEMORY and nodes(rows) & _WITH_SCHEMAS:
+            raise self.invalid("transformWithState keeps its state in RocksDB only", "state.backend: rocksdb")
         return rows
 
     def invalid(self, problem: str, hint: str = "see docs/QUERIES.md") -> ConfigInvalid:

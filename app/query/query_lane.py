@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Connection
 
 from app import failpoint
-from app.db.sqlstate import check_alive, translated
+from app.db.sqlstate import check_alive, check_kept, translated
 from app.epoch.epoch_batch import EpochBatch
 from app.errors import AccountingBroken, Diverged, Replanned, SurelaneError, Unattributed, Verdict
 from app.lane.epoch_ledger import EpochLedger, log_epoch, recorded_failures
@@ -159,8 +159,9 @@ class QueryLane:
 
     def _is_applied(self, number: int) -> bool:
         """Whether the target has this epoch of this checkpoint. Its position does not tell: epochs may be empty."""
-        mine = self._checkpoints.get(self._generation)
-        with translated(f"lane {self.name}: epoch {number}"), self._connection.begin():
+        mine, doing = self._checkpoints.get(self._generation), f"lane {self.name}: epoch {number}"
+        check_kept(self._connection, doing)
+        with translated(doing), self._connection.begin():
             found = self._ledger.numbered(self._connection, number)
         return any(self._checkpoints.get(one.generation) == mine for one in found)
 
@@ -212,7 +213,7 @@ class QueryLane:
             reader = self._reader(number, rows)
             reader.read_in_parts(planned)
             self._check_left_out(reader)
-            raise Unattributed.of(
+            raise Unattributed.of_query(
                 f"the epoch from {planned.start} to {planned.end} cannot be computed ({error.message[:500]}), though "
                 "each of its messages can be read",
                 lane=self.name,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import psycopg2
 import pyarrow as pa
@@ -24,6 +25,7 @@ from app.db.engine import make_engine
 from app.db.sql import quoted, run
 from app.db.sqlstate import describe, sqlstate
 from app.epoch.staging_copy import COPY_CHUNK_BYTES
+from app.errors import AccountingBroken
 from app.model.arrow import compute
 
 #: columns of the staging table beside those of the result
@@ -80,6 +82,21 @@ def written(rows: DataFrame, write: Write) -> list[StagedPart]:
 def staged(rows: DataFrame, staging: ResultStaging) -> list[StagedPart]:
     """COPY the rows into the staging table. Raises what Spark raises."""
     return written(rows, partial(copied, staging))
+
+
+def check_whole(rows: DataFrame, receipts: Sequence[StagedPart], lane: str) -> None:
+    """Raises AccountingBroken unless each partition of the epoch's frame has one receipt: of one that was not read
+    neither the rows nor the state would be written. Spark looks after that only when `commits/N` is there."""
+    frame: Any = rows
+    partitions = frame._jdf.queryExecution().toRdd().getNumPartitions()
+    found = sorted(one.part for one in receipts)
+    if found != list(range(partitions)):
+        raise AccountingBroken(
+            f"lane {lane}: tasks staged partitions {found} of the {partitions} that the epoch's result has. Nothing of "
+            "the epoch was applied",
+            hint="surelane run --query tries the same epoch again. If it comes again it is a fault of Surelane: please "
+            "report it with the log",
+        )
 
 
 def _task(write: Write) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructField, StructType
 
-from app.errors import EnvironmentMissing
+from app.errors import EnvironmentMissing, Refused
 from app.spark.checkpoint import Checkpoint
+from app.spark.entries import Entries
 
 #: name and type of each, in order
 Columns = tuple[tuple[str, str], ...]
@@ -28,16 +29,23 @@ SIDES = ("left", "right")
 def operators(spark: SparkSession, checkpoint: str) -> list[dict[str, Any]]:
     """An operator's number, name, stores, partitions, and the epochs that can be read."""
     entries = Checkpoint(spark, checkpoint)
-    planned = entries.last_planned()
-    now = {} if planned is None else {"numPartitions": int(entries.options(planned)[_PARTITIONS])}  # since a rescale
+    complete = entries.last_complete()
+    count = None if complete is None else partitions(entries, complete)  # since a rescale
+    now = {} if count is None else {"numPartitions": count}
     return [row.asDict(recursive=True) | now for row in _read(spark, _METADATA, checkpoint, {}).collect()]
+
+
+def partitions(entries: Entries, epoch: int) -> int | None:
+    """Partitions of the state of a planned epoch; None where it has no entry."""
+    found = entries.options(epoch).get(_PARTITIONS)
+    return None if found is None else int(found)
 
 
 def rows(
     spark: SparkSession, checkpoint: str, *, operator: int, store: str | None, key: str | None, limit: int
 ) -> list[dict[str, Any]]:
     """Keys and values. `store`: left, right of a join, or a state variable's name; `key`: JSON of the columns of the
-    key, or the value of its only one."""
+    key, or the value of its only one. Raises Refused for a column that the key has not."""
     options = {"operatorId": str(operator), **_store(store)}
     frame = _read(spark, _ROWS, checkpoint, options)
     if key is not None:
@@ -85,9 +93,10 @@ def _columns(kind: DataType) -> Columns:
 
 
 def repartition(spark: SparkSession, checkpoint: str, partitions: int) -> None:
-    """Give the state so many partitions. Spark writes one more epoch to the checkpoint, without messages."""
+    """Give the state so many partitions. Spark writes one more epoch to the checkpoint, without messages; of one that
+    was begun with the same number, and not finished, all that is left."""
     java: Any = spark
-    java._jsparkSession.streamingCheckpointManager().repartition(checkpoint, partitions, False)
+    java._jsparkSession.streamingCheckpointManager().repartition(checkpoint, partitions, True)
 
 
 def _store(store: str | None) -> Mapping[str, str]:
@@ -129,6 +138,12 @@ def _condition(frame: DataFrame, key: str) -> "sf.Column":
     except ValueError:
         given = key
     wanted = given if isinstance(given, dict) else {names[0]: given}
+    if unknown := [name for name in wanted if name not in names]:
+        raise Refused(
+            f"the key of this state has no column {', '.join(unknown)}: it has {', '.join(names)}",
+            hint="Spark calls what is grouped by an expression, after.customer for example, _groupingexpression; "
+            "`surelane state show` without --key has keys as they are",
+        )
     condition = sf.lit(True)
     for name, value in wanted.items():
         condition &= sf.col(f"key.{name}").cast("string") == sf.lit(str(value))

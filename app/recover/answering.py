@@ -24,7 +24,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.locks import lock_holder, try_lock
 from app.db.prepared import end, full_xid, xact_status
 from app.db.sqlstate import UNDEFINED_OBJECT, describe, is_connection_loss, sqlstate
-from app.errors import Refused
+from app.errors import Refused, Unreachable
 from app.ledger.store import Ledger
 from app.model.gid import Gid
 from app.recover.answers import AnswerState
@@ -118,7 +118,10 @@ class Answering:
             end(connection, gid, commit=answer is OperatorAnswer.COMMIT)
         except (DBAPIError, psycopg2.Error) as error:
             if is_connection_loss(error):
-                raise  # the next answer finds out whether the command got through
+                raise Unreachable(
+                    f"{gid}: the connection was lost, and it is not known whether it was {PAST[answer]}",
+                    hint="give the same answer once more: it finds out, and records it",
+                ) from error
             if sqlstate(error) == UNDEFINED_OBJECT:
                 self._gone(connection, gid, answer)
                 return

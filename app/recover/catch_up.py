@@ -55,12 +55,12 @@ def replay(
     goal: Offsets,
     log: Path,
     look: Callable[[], None],
-    progress: Callable[[str], None],
+    progress: Callable[[str, Offsets], None],
 ) -> Offsets:
     """Run `command` on the target of `settings` until it ends; returns how far it has read.
 
-    Every poll calls `look`, which stops the command by raising. The command's log goes to the file `log`. The command
-    ends with this process, however that ends.
+    Every poll calls `look`, which stops the command by raising, and `progress` with how far it has read. The command's
+    log goes to the file `log`. The command ends with this process, however that ends.
     """
     url = settings.target.url.render_as_string(hide_password=False)
     environment = {**os.environ, URL_VARIABLE: url, PASSWORD_VARIABLE: "null"}
@@ -76,7 +76,7 @@ def replay(
         ) as process,
     ):
         try:
-            _watch(process, lambda: _left(settings, engine, goal), look, progress)
+            _watch(process, goal, lambda: _reached(settings, engine), look, progress)
         finally:
             _stop(process)
     if process.returncode:
@@ -96,20 +96,22 @@ def reached(settings: Settings, engine: Engine) -> Offsets:
 
 def _watch(
     process: "subprocess.Popen[bytes]",
-    left: Callable[[], int | None],
+    goal: Offsets,
+    position: Callable[[], Offsets | None],
     look: Callable[[], None],
-    progress: Callable[[str], None],
+    progress: Callable[[str, Offsets], None],
 ) -> None:
-    begun_at, first = time.monotonic(), left()
+    begun_at, first = time.monotonic(), position()
     while True:
         try:
             process.wait(LOOK_SECONDS)
             return
         except subprocess.TimeoutExpired:
             look()
-        now = left()
+        now = position()
         if now is not None and first is not None:
-            progress(_progress_text(now, first - now, time.monotonic() - begun_at))
+            left = now.left_to(goal)
+            progress(_progress_text(left, first.left_to(goal) - left, time.monotonic() - begun_at), now)
 
 
 def _progress_text(left: int, done: int, seconds: float) -> str:
@@ -127,10 +129,10 @@ def left_text(left: int, done: int, seconds: float) -> str:
     return f"{words}, {rate:,.0f}/s, about {datetime.timedelta(seconds=round(left / rate))}"
 
 
-def _left(settings: Settings, engine: Engine, goal: Offsets) -> int | None:
-    """Messages left; None while the target does not answer, which the lane handles by itself."""
+def _reached(settings: Settings, engine: Engine) -> Offsets | None:
+    """None while the target does not answer, which the lane handles by itself."""
     try:
-        return reached(settings, engine).left_to(goal)
+        return reached(settings, engine)
     except SurelaneError:
         return None
 

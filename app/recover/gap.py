@@ -245,7 +245,7 @@ def _accept(
     reason: str,
     who: tuple[str, str],
 ) -> int:
-    generation = ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0)
+    generation = ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0).generation
     span, last = Span(start=gap.position, end=gap.onward), ledger.last(connection)
     kept = {} if last is None or gap.cluster else _of_pinned(last, gap.anew)
     record = EpochRecord(lane=gap.lane, generation=generation, epoch=GENESIS, span=span, plan=PLAN)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from app.errors import Refused
+from app.model.offsets import Offsets
 from app.snapshot.driver import RestorePlace
 from app.snapshot.snapshot_directory import StoredSnapshot, sync
 
@@ -26,7 +27,7 @@ FILE, LOG = "recovery.jsonl", "recovery.log"
 #: seconds that a call waits for the lock, which `is_at_work` takes for a moment
 LOCK_SECONDS = 1.0
 _AGAIN_SECONDS = 0.02
-_ORDER = "order"
+_ORDER, _PROGRESS = "order", "progress"
 _PLACE = tuple(one.name for one in fields(RestorePlace))
 
 
@@ -68,6 +69,27 @@ class RecoveryOrder:
     who: str
     host: str
     reason: str | None
+    #: the destination without its password; None: the call of an older version
+    place: str | None = None
+    #: None: not given
+    port: int | None = None
+    #: whether other programs' prepared transactions are rolled back, too
+    foreign: bool = False
+    #: whether it gave up what an earlier call had begun
+    anew: bool = False
+
+
+_ORDER_FIELDS = tuple(one.name for one in fields(RecoveryOrder))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayProgress:
+    """Of the replay, by offsets: at most so many messages."""
+
+    done: int
+    left: int
+    #: when it was there
+    at: str
 
 
 @dataclass(frozen=True)
@@ -86,6 +108,16 @@ class Course:
     def is_done(self, step: Step) -> bool:
         return self.steps[step].state is StepState.DONE
 
+    @property
+    def replay(self) -> ReplayProgress | None:
+        """None: it has not begun, or an older version ran it."""
+        facts = self.steps[Step.REPLAY].facts
+        if not {"goal", "first", "position", "as_of"} <= facts.keys():
+            return None
+        goal, first, position = (Offsets.from_nested(facts[name]) for name in ("goal", "first", "position"))
+        left = position.left_to(goal)
+        return ReplayProgress(done=max(0, first.left_to(goal) - left), left=left, at=facts["as_of"])
+
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
         return {
@@ -94,6 +126,7 @@ class Course:
             "at_work": self.at_work,
             "orders": list(map(vars, self.orders)),
             "steps": [{"step": step.value, **vars(standing)} for step, standing in self.steps.items()],
+            "replay": self.replay and vars(self.replay),
         }
 
 
@@ -133,9 +166,12 @@ class Journal:
         """Begin another recovery, which replaces the ones before. `place` has no password."""
         self._write({"what": "recovery", **vars(place)})
 
-    def order(self, who: str, host: str, reason: str | None) -> None:
-        """Record who calls the recovery, and why."""
-        self._write({"what": _ORDER, "who": who, "host": host, "reason": reason})
+    def order(
+        self, who: str, host: str, reason: str | None, place: RestorePlace, *, foreign: bool = False, anew: bool = False
+    ) -> None:
+        """Record who calls the recovery, why, and with which options. `place` has no password."""
+        asked = {"place": place.to, "port": place.port, "foreign": foreign, "anew": anew}
+        self._write({"what": _ORDER, "who": who, "host": host, "reason": reason, **asked})
 
     def begin(self, step: Step, **facts: Any) -> None:
         """Record the beginning of a step. `facts` are added to those of an earlier begin."""
@@ -144,6 +180,10 @@ class Journal:
     def end(self, step: Step, state: StepState, outcome: str, **facts: Any) -> None:
         """Record the end of a step."""
         self._write({"what": state.value, "step": step.value, "said": outcome, "facts": facts})
+
+    def progress(self, step: Step, **facts: Any) -> None:
+        """Add facts to a step that goes on."""
+        self._write({"what": _PROGRESS, "step": step.value, "facts": facts})
 
     def _write(self, line: dict[str, Any]) -> None:
         line = {"at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), **line}
@@ -199,13 +239,17 @@ def _course(lines: list[dict[str, Any]]) -> Course:
     orders: list[RecoveryOrder] = []
     for line in lines:
         if line["what"] == _ORDER:
-            orders.append(RecoveryOrder(**{name: line[name] for name in ("at", "who", "host", "reason")}))
+            orders.append(RecoveryOrder(**{name: line[name] for name in _ORDER_FIELDS if name in line}))
             continue
         if line["what"] == "recovery":
             place, steps = RestorePlace(**{name: line[name] for name in _PLACE}), {}
             continue
         step = Step(line["step"])
         before = steps.get(step, StepRecord())
+        if line["what"] == _PROGRESS:
+            facts = {**before.facts, **line["facts"], "as_of": line["at"]}
+            steps[step] = replace(before, facts=facts)
+            continue
         steps[step] = StepRecord(
             state=StepState(line["what"]),
             at=line["at"],

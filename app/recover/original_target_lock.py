@@ -15,10 +15,9 @@ from app.db.engine import make_engine
 from app.db.locks import lock_holder, wait_for_lock
 from app.db.sqlstate import translated
 from app.errors import Refused, SurelaneError
+from app.recover.stopped_lanes import ENDING_SECONDS
 
 _NAME = "surelane recover"
-#: seconds that the session of a call that has just ended, or was killed, may take to release its lock
-ENDING_SECONDS = 5.0
 
 
 class OriginalTarget:

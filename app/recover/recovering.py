@@ -9,12 +9,13 @@ repeated, so that a death between a step and its line in the journal only costs 
     in-doubt   a recorded answer is not given twice (`app.recover.answering`)
     ledger     a second claim only makes another generation
     replay     the lane's start settles what a killed lane left; the goal is that of the first replay
-    verify     reads only
+    verify     only records who called the recovery, which is done once
 
 The in-doubt transactions are rolled back whatever the checkpoint decided: their epochs lie behind the restored ledger's
 end, so the replay applies them again. A checkpoint that moved on no longer has the decision on them.
 """
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -40,6 +41,7 @@ from app.recover.in_doubt_overview import Observer
 from app.recover.journal import LOG, Course, Journal, Step, StepState, journal
 from app.recover.original_target_lock import OriginalTarget, held
 from app.recover.post_checks import sound
+from app.recover.recovery_orders import RecoveryOrders
 from app.recover.recovery_plan import PlanCheck, make_plan
 from app.recover.verdict import PAST, OperatorAnswer
 from app.snapshot.driver import RestorePlace
@@ -50,6 +52,8 @@ from app.snapshot.target_info import server
 _NAME = "surelane recover"
 #: faults of a damaged snapshot that an error shows
 FAULTS_SHOWN = 10
+#: seconds between two lines of the journal on how far the replay is
+PROGRESS_SECONDS = 5.0
 #: query parameters of a URL that name the server
 _WAY = ("host", "hostaddr", "port")
 
@@ -112,7 +116,8 @@ class Recovering:
             destination = self._destination(book, stored)
             if book.course.finished:
                 return Recovered(snapshot=name, course=book.course, url=None)
-            book.order(*self.who, self.options.reason)
+            shown, options = replace(destination, to=_without_password(destination.to)), self.options
+            book.order(*self.who, options.reason, shown, foreign=options.foreign, anew=options.anew)
             with held(self.settings, self._lanes_to_hold(stored, book)) as original:
                 return _Run(self, stored, book, original, destination).run()
 
@@ -126,7 +131,7 @@ class Recovering:
         if stored.manifest.driver is SnapshotDriver.BASEBACKUP:  # a later call may have another working directory
             wished = replace(wished, to=str(Path(wished.to).expanduser().absolute()))
         named = replace(wished, to=_without_password(wished.to))
-        if place is not None and named.to == place.to and not self.options.anew:
+        if place is not None and _same_place(named.to, place.to) and not self.options.anew:
             return _together(wished, place)
         something_there = book.course.steps[Step.RESTORE].state in (StepState.BEGUN, StepState.DONE)
         if place is not None and something_there and not (book.course.finished or self.options.anew):
@@ -165,6 +170,7 @@ class _Run:
         self._of, self._stored, self._book, self._original = of, stored, book, original
         self._destination = destination
         self._checks: tuple[PlanCheck, ...] = ()
+        self._noted_at = 0.0
         before = book.course.steps[Step.RESTORE]
         #: whether no earlier call of this recovery can have restored anything
         self._is_first = before.state in (StepState.WAITING, StepState.FAILED) and not before.facts
@@ -271,6 +277,7 @@ class _Run:
         schema, settings = self._restored.target.db_schema, self._restored
         with translated("migrating what was restored"):
             upgrade(self._engine, schema)
+        self._record_orders()
         several = settings.source.is_by_partition
         observer = Observer(schema, settings.lane, source_of(settings.checkpoint, None), several=several)
         engine = self._engine.execution_options(isolation_level="AUTOCOMMIT")
@@ -286,6 +293,12 @@ class _Run:
                 for gid in dict.fromkeys([*begun, *gids])
             ]
         return ", ".join(f"{one.gid} {PAST[one.answer]}, answer {one.id}" for one in given) or "nothing was prepared"
+
+    def _record_orders(self) -> None:
+        """Who called, and why, as rows of what was restored."""
+        orders = RecoveryOrders(self._restored.target.db_schema, self._restored.lane)
+        with translated("recording who called the recovery"), self._engine.begin() as connection:
+            orders.write(connection, self._stored.manifest.name, self._book.course.orders)
 
     def _refuse_foreign(self, observer: Observer, gids: Sequence[str]) -> None:
         if self._of.options.foreign:
@@ -309,6 +322,9 @@ class _Run:
     def _replay(self) -> str:
         goal = self._goal()
         before = reached(self._restored, self._engine)
+        if "first" not in self._book.course.steps[Step.REPLAY].facts:
+            self._book.progress(Step.REPLAY, first=before.nested())
+        self._note(before)
         position = replay(
             self._restored,
             self._engine,
@@ -316,14 +332,25 @@ class _Run:
             goal,
             self._stored.folder / LOG,
             self._original.look,
-            self._of.progress,
+            self._show_replay,
         )
+        self._note(position)
         if left := position.left_to(goal):
             raise Refused(
                 f"the replay was stopped before its end, {left:,} messages are left",
                 hint=f"go on with it: surelane recover run --snapshot {self._stored.manifest.name}",
             )
         return f"from {before} to {position}"
+
+    def _show_replay(self, words: str, position: Offsets) -> None:
+        self._of.progress(words)
+        if time.monotonic() - self._noted_at >= PROGRESS_SECONDS:
+            self._note(position)
+
+    def _note(self, position: Offsets) -> None:
+        """How far the replay is, for who looks at the journal."""
+        self._noted_at = time.monotonic()
+        self._book.progress(Step.REPLAY, position=position.nested())
 
     def _goal(self) -> Offsets:
         """Where Kafka ended when the first replay of this recovery began; recorded in the journal."""
@@ -337,6 +364,7 @@ class _Run:
         return goal
 
     def _verify(self) -> str:
+        self._record_orders()  # those that went on with it, too
         position = reached(self._restored, self._engine)
         with translated("looking at what was replayed"), self._engine.connect() as connection:
             checks = list(sound(connection, self._restored, position, self._goal()))
@@ -362,6 +390,15 @@ def _without_password(text: str | URL) -> str:
         return make_url(text).set(password=None).difference_update_query(["password"]).render_as_string()
     except ArgumentError:
         return str(text)
+
+
+def _same_place(one: str, other: str) -> bool:
+    """Whether two destinations are one; a URL may name its driver, or not."""
+    try:
+        urls = [make_url(text) for text in (one, other)]
+    except ArgumentError:
+        return one == other
+    return len({url.set(drivername=url.get_backend_name()) for url in urls}) == 1
 
 
 def _place(url: URL) -> str:

@@ -320,7 +320,8 @@ class RollupDefinition:
         value, column = f"{group}.{quoted(name)}", f"{row}.{quoted(self._column(name))}"
         inside = f"{column} = {value}"
         if self._column(name) != name or name not in self.config.by:
-            inside = f"{column} >= {value} and {column} < {value} + {self._width}"
+            # infinity is its own bucket, and less than nothing
+            inside = f"{column} >= {value} and {column} <= {value} + ({self._width} - interval '1 microsecond')"
         if self._column(name) in self.not_null:
             return inside
         return f"(({inside}) or ({column} is null and {value} is null))"

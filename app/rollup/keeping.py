@@ -13,7 +13,7 @@ from app.config.settings import Settings
 from app.db.sql import run
 from app.db.sqlstate import translated
 from app.errors import TargetMismatch
-from app.rollup.definition import RollupDefinition
+from app.rollup.definition import ROWS, RollupDefinition
 
 log = structlog.get_logger()
 
@@ -82,19 +82,29 @@ def keep(connection: Connection, settings: Settings) -> None:
         wanted = definitions(connection, settings)
     for one in wanted:
         with translated(f"lane {settings.lane}: rollup {one.name}"), connection.begin():
-            if _mark(connection, one) != one.mark:
-                rebuild(connection, one)
+            if _mark(connection, one) == one.mark:
+                continue
+            rebuild(connection, one)
+        log.info("rollup made", rollup=one.name, of=str(one.source), table=one.config.table)
 
 
 def rebuild(connection: Connection, definition: RollupDefinition) -> None:
-    """Make table, rows and triggers anew, in the caller's transaction: readers see the old rows until its end."""
+    """Make table, rows and triggers anew, in the caller's transaction: readers see the old rows until its end.
+
+    Raises TargetMismatch where another table has its name.
+    """
+    there = load_table(connection, *definition.config.table.split(".", 1))
+    if there is not None and ROWS not in there.by_name:
+        raise TargetMismatch(
+            f"rollup {definition.name}: table {there} is there, and no rollup: it lacks {ROWS}",
+            hint=f"name another table in rollups.{definition.name}.table: the lane makes it",
+        )
     run(connection, f"lock table {definition.source.quoted_name} in share row exclusive mode")
     for statement in definition.create():
         run(connection, statement)
     if connection.execute(_IS_REPLICA).scalar_one():
         for statement in definition.enable_always():
             run(connection, statement)
-    log.info("rollup made", rollup=definition.name, of=str(definition.source), table=definition.config.table)
 
 
 def states(connection: Connection, settings: Settings) -> list[RollupState]:

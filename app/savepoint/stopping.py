@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from app.config.settings import Settings
 from app.db.prepared import gids
-from app.errors import Refused
+from app.db.sqlstate import describe
+from app.errors import Refused, Unreachable
 from app.ledger.connection import connected
 from app.ledger.held_lanes import held_lanes
 from app.ledger.stop_orders import StopOrders
@@ -19,23 +21,23 @@ _APPLICATION = "surelane savepoint"
 
 def stop(settings: Settings, name: str, ordered_by: str, seconds: float, progress: Callable[[str], None]) -> None:
     """Order the lane to stop for savepoint `name`, and wait until no process writes it. The order stays: the lane does
-    not start again before `resume`. Raises Refused, without an order left, after `seconds`."""
+    not start again before `resume`. Raises Refused, without an order left, after `seconds`, and Unreachable, whose
+    hint says whether one may be left."""
     orders = StopOrders(settings.target.db_schema, settings.lane)
     with connected(settings, _APPLICATION, "savepoint: stopping the lane") as connection:
-        with connection.begin():
-            if not orders.place(connection, name, ordered_by):
-                found = orders.find(connection)
-                other = found.savepoint if found else "that is gone"
-                raise Refused(
-                    f"lane {settings.lane} has an order to stop for savepoint {other}",
-                    hint="surelane savepoint resume withdraws it",
-                )
         try:
+            with connection.begin():
+                if not orders.place(connection, name, ordered_by):
+                    found = orders.find(connection)
+                    other = found.savepoint if found else "that is gone"
+                    raise Refused(
+                        f"lane {settings.lane} has an order to stop for savepoint {other}",
+                        hint="surelane savepoint resume withdraws it",
+                    )
             _wait(connection, settings, seconds, progress)
             _check_settled(connection, settings)
         except BaseException:
-            with connection.begin():
-                orders.withdraw(connection)
+            _withdraw(connection, orders, settings.lane, name)
             raise
 
 
@@ -46,6 +48,18 @@ def resume(settings: Settings) -> bool:
         found = orders.find(connection) is not None
         orders.withdraw(connection)
     return found
+
+
+def _withdraw(connection: Connection, orders: StopOrders, lane: str, name: str) -> None:
+    """The order that this call has placed, also where it does not know whether it has."""
+    try:
+        with connection.begin():
+            orders.withdraw(connection, name)
+    except DBAPIError as error:
+        raise Unreachable(
+            f"lane {lane} may have an order to stop for savepoint {name}: {describe(error)}",
+            hint="when the target answers: surelane savepoint resume withdraws it; or the same once more",
+        ) from error
 
 
 def _check_settled(connection: Connection, settings: Settings) -> None:

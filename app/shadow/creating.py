@@ -95,6 +95,9 @@ def create(
         start = beginnings(broker) if from_topics else Offsets()
         with connection.begin():
             run(connection, "set transaction isolation level repeatable read")
+            copies = ShadowCopies(settings.target.db_schema)
+            if copies.find(connection, settings.lane) is not None:  # its tables have rows, and it needs them
+                raise has_copy(settings.lane, original.lane)
             tables = originals(connection, original)
             check_place(place, tables)
             _check_privileges(connection, tables)
@@ -114,15 +117,20 @@ def create(
                 by=by,
                 at=datetime.datetime.now(datetime.UTC),
             )
-            if not ShadowCopies(settings.target.db_schema).add(connection, copy):
-                raise Refused(
-                    f"lane {settings.lane} or lane {original.lane} has a shadow copy already",
-                    hint="surelane shadow status shows it; surelane shadow dispose removes it",
-                )
+            if not copies.add(connection, copy):
+                raise has_copy(settings.lane, original.lane)
             rows = {} if from_topics else _fill(connection, fills, progress)
             position = start if from_topics else last.span.end
             begin_lane(connection, settings, position, {} if from_topics else last.last, pins)
     return Created(copy=copy, position=position, rows=rows, left_out=left_out)
+
+
+def has_copy(lane: str, original: str) -> Refused:
+    """The error where a lane has a copy: perhaps an earlier call made it, and did not learn that."""
+    return Refused(
+        f"lane {lane} or lane {original} has a shadow copy already",
+        hint="surelane shadow status shows it; surelane shadow dispose removes it",
+    )
 
 
 def _original(settings: Settings, savepoint: Savepoint) -> Settings:
@@ -320,7 +328,7 @@ def begin_lane(
             f"lane {settings.lane} has entries in quarantine, of an earlier copy",
             hint="surelane quarantine discard, or give the configuration a new lane name",
         )
-    generation = ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0)
+    generation = ledger.claim(connection, checkpoint=FROM_LEDGER, delivery=settings.mode.value, at_least=0).generation
     ledger.activate(connection, generation, FROM_LEDGER)
     genesis = EpochRecord.genesis(settings.lane, generation, position, last)
     ledger.record(connection, genesis)

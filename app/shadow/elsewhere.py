@@ -21,7 +21,8 @@ from app.apply.target_tables import TargetTable, load_table
 from app.config.routes import Routes
 from app.config.settings import Settings
 from app.db.sql import quoted, run
-from app.errors import Refused
+from app.db.sqlstate import CommitLost, describe
+from app.errors import Refused, Unreachable
 from app.kafka.broker import Broker
 from app.ledger.connection import connected
 from app.ledger.held_lanes import held_lanes
@@ -38,6 +39,7 @@ from app.shadow.creating import (
     check_configuration,
     check_empty,
     columns_of,
+    has_copy,
     last_of,
 )
 from app.shadow.switching import (
@@ -86,7 +88,10 @@ def create(
         _check_other(both, new, old)
         pins = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
         start = beginnings(broker) if from_topics else Offsets()
+        copies = ShadowCopies(old.target.db_schema)
         with both.original.begin():
+            if copies.find(both.original, new.lane) is not None:  # its tables have rows, and it needs them
+                raise has_copy(new.lane, old.lane)
             found = originals(both.original, old)
         tables = _tables(both, new, found)
         copy = ShadowCopy(
@@ -102,13 +107,9 @@ def create(
             by=by,
             at=datetime.datetime.now(datetime.UTC),
         )
-        copies = ShadowCopies(old.target.db_schema)
         with both.original.begin():
             if not copies.add(both.original, copy):
-                raise Refused(
-                    f"lane {new.lane} or lane {old.lane} has a shadow copy already",
-                    hint="surelane shadow status shows it; surelane shadow dispose removes it",
-                )
+                raise has_copy(new.lane, old.lane)
         try:
             with both.copy.begin(), both.original.begin():
                 run(both.original, "set transaction isolation level repeatable read")
@@ -117,6 +118,11 @@ def create(
                 rows = {} if from_topics else _fill(both, tables, progress)
                 position = start if from_topics else last.span.end
                 begin_lane(both.copy, new, position, {} if from_topics else last.last, pins)
+        except CommitLost as error:  # of the one or of the other: what is there keeps its row
+            raise Unreachable(
+                f"the copy of lane {old.lane} is made, or not: the connection was lost at COMMIT: {describe(error)}",
+                hint="surelane shadow dispose removes what there is of it; then this again",
+            ) from error
         except BaseException:
             with both.original.begin():
                 copies.remove(both.original, copy.lane)
@@ -171,7 +177,8 @@ def undo(new: Settings, old: Settings) -> Switched:
 
 def dispose(new: Settings, old: Settings) -> ShadowCopy:
     """After a switch: end the way back. Before one: give the second lane up. No table is dropped."""
-    with _both(new, old) as both, both.copy.begin(), both.original.begin():
+    # the copy's COMMIT comes first: without the row a second call would not find what is left there
+    with _both(new, old) as both, both.original.begin(), both.copy.begin():
         copies = ShadowCopies(old.target.db_schema)
         copy = copies.lock(both.original, new.lane)
         if copy is None or copy.url is None or copy.state is ShadowState.DISPOSED:

@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from app.config.settings import Settings
 from app.db.prepared import gids
 from app.db.sql import literal, quoted, run
-from app.db.sqlstate import LOCK_NOT_AVAILABLE, sqlstate
-from app.errors import Refused
+from app.db.sqlstate import LOCK_NOT_AVAILABLE, describe, sqlstate
+from app.errors import Refused, Unreachable
 from app.ledger.connection import connected
 from app.ledger.held_lanes import held_lanes
 from app.ledger.pauses import Pauses
@@ -266,8 +266,15 @@ def paused(
         pause(settings, by, reason, seconds, progress)
         yield
     except BaseException:
-        with connection.begin():
-            pauses.withdraw(connection)
+        try:
+            with connection.begin():
+                pauses.withdraw(connection)
+        except DBAPIError as error:
+            raise Unreachable(
+                f"lane {settings.lane} may still be paused, for: {reason}; {describe(error)}",
+                hint="when the target answers: surelane shadow status says whether it was done, surelane resume, with "
+                f"the configuration of lane {settings.lane}, ends the pause",
+            ) from error
         raise
 
 

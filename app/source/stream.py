@@ -17,7 +17,11 @@ from app.model.offsets import Offsets
 
 #: with these an epoch's content depends only on its offsets; the configuration cannot override them
 FIXED_OPTIONS = {"failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
-DEFAULT_OPTIONS = {"fetchOffset.numRetries": "10"}
+DEFAULT_OPTIONS = {
+    "fetchOffset.numRetries": "10",
+    # Spark asks for the topic's ends after each poll, and drops what the client has fetched ahead
+    "kafka.max.poll.records": "20000",
+}
 
 
 class _EpochCallback:

@@ -31,6 +31,8 @@ class Checkpoint(Entries):
         self._fs = root.getFileSystem(context.hadoopConfiguration())
         is_local = self._fs.getUri().getScheme() == "file"  # it lists no folder through a link
         folder = os.path.realpath(root.toUri().getPath()) if is_local else None
+        #: None: it is on another file system than this machine's
+        self.folder = None if folder is None else Path(folder)
         self._root = self._path(folder) if folder is not None else root
         #: what the running query has written: read without a call into the JVM where it is on this machine's disk, and
         #: without the checksums, which Spark compares when it starts

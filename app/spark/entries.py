@@ -72,7 +72,14 @@ class Entries(ABC):
 
     def last_planned(self) -> int | None:
         """Number of the newest epoch that has an `offsets` entry."""
-        return max((int(name) for name in self._names("offsets") if name.isdigit()), default=None)
+        return self._newest("offsets")
+
+    def last_complete(self) -> int | None:
+        """Number of the newest epoch that has a `commits` entry."""
+        return self._newest("commits")
+
+    def _newest(self, folder: str) -> int | None:
+        return max((int(name) for name in self._names(folder) if name.isdigit()), default=None)
 
     def is_planned(self, epoch: int) -> bool:
         """Whether `offsets/<epoch>` exists."""

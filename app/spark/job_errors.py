@@ -23,6 +23,7 @@ class ErrorKind(enum.Enum):
     DAMAGED = enum.auto()  #: a file of the checkpoint is not what was written
     OTHER_QUERY = enum.auto()  #: a second query writes to the checkpoint
     STATE_UNFIT = enum.auto()  #: the checkpoint has the state of another query, or of an earlier one
+    STATE_NOT_WHOLE = enum.auto()  #: an epoch is in the checkpoint, and a part of its state is not
     KAFKA_AWAY = enum.auto()
     SURROUNDINGS = enum.auto()  #: the machine, or the job's end: no message is to blame
     ROW = enum.auto()
@@ -48,6 +49,7 @@ STATE_UNFIT = (
     "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
     "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
 )
+STATE_NOT_WHOLE = "STATE_STORE_COMMIT_VALIDATION_FAILED"
 #: in a task; memory is not among them: a large message may exhaust it
 _SURROUNDINGS = (
     "java.io.IOException",
@@ -83,6 +85,8 @@ _LAST_FAILURE = re.compile(
 )
 #: characters of Spark's message that an error repeats
 _SHOWN = 2000
+#: the same of a state's missing parts; behind them is advice to authors of sinks
+_SHOWN_OF_STATE = 200
 
 
 def meaning(error: Exception) -> SurelaneError:
@@ -124,6 +128,13 @@ def _error(causes: Sequence[JvmCause], text: str) -> SurelaneError:
                 hint="put the SQL or the function back that the state is of; or surelane state rebuild <query>, which "
                 "computes the result anew",
             )
+        case ErrorKind.STATE_NOT_WHOLE:
+            assert cause is not None, "it was found by one"
+            return Diverged(
+                f"an epoch is in the checkpoint, and a part of its state is not: {cause.message[:_SHOWN_OF_STATE]}",
+                hint="surelane state rebuild <query>, then surelane run --query <query>, which computes the result "
+                "anew, as in ops/runbooks/query-state-lost.md. Please report it: tasks have left rows unread",
+            )
         case ErrorKind.KAFKA_AWAY:
             return Unreachable(f"Kafka does not answer Spark: {text}")
         case ErrorKind.ROW:
@@ -139,6 +150,8 @@ def _kind(cause: JvmCause) -> ErrorKind | None:
         return ErrorKind.GONE
     if cause.condition in STATE_UNFIT:
         return ErrorKind.STATE_UNFIT
+    if cause.condition == STATE_NOT_WHOLE:
+        return ErrorKind.STATE_NOT_WHOLE
     if not classes.isdisjoint(KAFKA_AWAY) or _is_no_record(cause) or _is_unresolved(cause):
         return ErrorKind.KAFKA_AWAY
     return _of_a_task(cause, classes) if cause.in_task else _of_the_driver(cause, classes)

@@ -62,11 +62,18 @@ class Jvm:
         return address
 
 
-def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection[str] = ()) -> Jvm:
+def start_jvm(
+    options: Mapping[str, str],
+    java_home: Path,
+    *,
+    hidden: Collection[str] = (),
+    defaults: Mapping[str, str] | None = None,
+) -> Jvm:
     """Start the JVM of a session. It gets Spark's options in a file: every user can read a command line.
 
-    `hidden`: environment variables that may have Surelane's secrets; neither the JVM nor its children get them. Raises
-    EnvironmentMissing when it cannot be started.
+    `hidden`: environment variables that may have Surelane's secrets; neither the JVM nor its children get them.
+    `defaults`: environment variables for it, where they are not set. Raises EnvironmentMissing when it cannot be
+    started.
     """
     is_local = options["spark.master"].startswith("local")
     python = sys.executable if is_local else options.get(PYTHON)  # local workers use this process' Python
@@ -77,7 +84,7 @@ def start_jvm(options: Mapping[str, str], java_home: Path, *, hidden: Collection
     file.write_text("".join(f"{_escaped(name)} {_escaped(value)}\n" for name, value in options.items()), "utf-8")
     kind = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     arguments = ["--properties-file", str(file), "--load-spark-defaults", *kind]
-    environment = _environment(home, java_home, folder.name, hidden, is_local=is_local)
+    environment = {**(defaults or {}), **_environment(home, java_home, folder.name, hidden, is_local=is_local)}
     command = launch_command(arguments, file, home, environment)
     try:
         process = subprocess.Popen(

@@ -61,6 +61,8 @@ REQUIRED = {
     "spark.sql.adaptive.enabled": "false",
     # strings exactly as they are in the message
     "spark.sql.json.enableExactStringParsing": "true",
+    # of a query: a part of an epoch's state that was not written ends it, and is not found out epochs later
+    "spark.sql.streaming.stateStore.commitValidation.enabled": "true",
 }
 #: the checkpoint's file manager, as measured, halves the cost of an entry on a local disk
 DEFAULTS = {

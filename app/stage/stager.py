@@ -8,7 +8,6 @@ whose effect depends on their order, changes of keys that wait in quarantine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -17,14 +16,14 @@ from typing import Any, Self, TypeVar
 import msgspec
 import numpy as np
 import pyarrow as pa
-from sqlalchemy import Connection, Engine
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import SQLAlchemyError
 
 from app.align.commit_order import CommitOrder
 from app.align.cutter import Cut, Cutter
 from app.config.settings import SourceSettings
 from app.db.engine import KEEPALIVES, make_engine
+from app.db.joined import flush
+from app.db.kept_connection import KeptConnection
 from app.db.sql import run
 from app.db.sqlstate import translated
 from app.decode.decoding import Decoding
@@ -51,13 +50,15 @@ from app.stage.receipt import (
     Wanted,
     places_of,
 )
-from app.stage.request import Clearing, Decode, Request, Table, Tables
+from app.stage.request import Clearing, Decode, Request, Tables
 from app.stage.span_reading import SpanReading
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
 
 A = TypeVar("A")
 
+#: bytes of lines that are sent as values: those of all layouts go in one round trip, where each COPY takes two
+INSERT_BYTES = 64 << 10
 #: kinds that have an effect and cannot be staged
 _IRREGULAR = (RowKind.MALFORMED, RowKind.FAILED, RowKind.UNFIT, RowKind.KEYLESS, RowKind.TRUNCATE)
 #: a crash empties UNLOGGED tables in any case; and the server notices a lost client as soon as the client a lost
@@ -123,15 +124,15 @@ class Stager:
         sql = Sql(config.sql, decoder.gone) if config.sql else None
         decoding, has_function = Decoding(decoder, _function(config.function), sql), config.function is not None
         self._reading = SpanReading(config.source, decoding, is_cancelled, self._doing, has_function=has_function)
-        self._engine: Engine = make_engine(config.url, config.owner_role, "surelane stage")
-        self._connection: Connection | None = None
+        engine = make_engine(config.url, config.owner_role, "surelane stage")
+        self._connection = KeptConnection(engine, partial(run, sql=_SESSION))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._reading.close()
-        self._disconnect()
+        self._connection.close()
 
     def arrange(self, request: Request) -> ArrangedSpan | Receipt | Declined:
         """Read the span and put its changes in order; a receipt where there are none. Any error declines the span: the
@@ -159,7 +160,7 @@ class Stager:
         try:
             return work()
         except Exception as error:  # noqa: BLE001  # a message may cause any exception
-            self._disconnect()
+            self._connection.close()
             return Declined(number, f"{type(error).__name__}: {error}")
 
     def _arranged(self, request: Request) -> ArrangedSpan | Receipt | Declined:
@@ -206,22 +207,27 @@ class Stager:
     def _copy(self, request: Request, whole: EpochBatch, tables: Tables) -> dict[int, tuple[int, int]]:
         """Copy the changes. Returns rows and bytes by layout index."""
         copied: dict[int, tuple[int, int]] = {}
-        with translated(f"lane {request.lane}: staging", discreet=True):
+        is_waiting, doing = False, f"lane {request.lane}: staging"
+        with self._connection.used() as connection, translated(doing, discreet=True):
             for index, lines in enumerate(whole.last_lines):
                 table = tables.get(whole.layouts[index].text)
-                if table is not None and len(lines):
-                    if table.stamped:
-                        lines = compute.binary_join_element_wise(whole.last_stamps[index], lines, "\t")
-                    copied[index] = self._copy_lines(table, CopyLines(lines))
+                if table is None or not len(lines):
+                    continue
+                if table.stamped:
+                    lines = compute.binary_join_element_wise(whole.last_stamps[index], lines, "\t")
+                if table.clearing is Clearing.DELETE:
+                    staging_copy.clear(connection, [table.name])
+                elif table.clearing is Clearing.TRUNCATE:
+                    staging_copy.empty(connection, [table.name])
+                file = CopyLines(lines)
+                if is_waiting := file.size <= INSERT_BYTES and bool(table.columns):
+                    rows = staging_copy.insert_lines(connection, table.name, table.columns, lines)
+                else:
+                    rows = staging_copy.copy_lines(connection, table.name, table.columns, file)
+                copied[index] = rows, file.size
+            if is_waiting:
+                flush(connection)
         return copied
-
-    def _copy_lines(self, table: Table, lines: CopyLines) -> tuple[int, int]:
-        connection = self._connected()
-        if table.clearing is Clearing.DELETE:
-            staging_copy.clear(connection, [table.name])
-        elif table.clearing is Clearing.TRUNCATE:
-            staging_copy.empty(connection, [table.name])
-        return staging_copy.copy_lines(connection, table.name, table.columns, lines), lines.size
 
     def _receipt(self, request: Request, cut: Cut, order: CommitOrder | None, size: int) -> Receipt:
         """A receipt of a span of which nothing is staged."""
@@ -238,19 +244,6 @@ class Stager:
             size=size,
             milliseconds=self._doing.milliseconds(),
         )
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            run(self._connection, _SESSION)
-        return self._connection
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(SQLAlchemyError):
-                connection.invalidate()
-                connection.close()
 
 
 def _rows(number: int, rows: pa.Table, lasts: tuple[Last, ...] = ()) -> Rows:

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from app.errors import ConfigInvalid
+from app.model.copy_values import field_of, value_of
 from app.model.rows import SCHEMA, SEPARATOR, Layout, RowKind
 from app.transform.change import Change
-from app.transform.copy_values import field_of, value_of
 
 Function = Callable[[Change], Change | None]
 

@@ -6,7 +6,7 @@ from app.jars import jars
 from app.java import java_home
 from app.spark.jvm import Jvm, start_jvm
 from app.spark.session_options import options
-from app.spark.state_options import state_options
+from app.spark.state_options import ALLOCATION, state_options
 
 
 def start_lanes_jvm(settings: Settings) -> Jvm:
@@ -18,4 +18,5 @@ def start_lanes_jvm(settings: Settings) -> Jvm:
     spark_options = options(
         settings.lane, config.master, conf, home, jars("spark"), more=more, computes=query is not None
     )
-    return start_jvm(spark_options, home, hidden=variables_with_secrets(settings))
+    memory = {} if query is None else ALLOCATION
+    return start_jvm(spark_options, home, hidden=variables_with_secrets(settings), defaults=memory)

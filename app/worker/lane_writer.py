@@ -34,5 +34,7 @@ class LaneWriter(Writer):
         return self.guard.newest_generation()
 
     def close(self) -> None:
-        self.guard.close()
-        super().close()
+        try:
+            self.guard.close()
+        finally:
+            super().close()

@@ -16,14 +16,14 @@ from sqlalchemy import Connection
 from app.apply.target_tables import TargetTable
 from app.config.settings import StartAt
 from app.db.sqlstate import translated
-from app.errors import Diverged, Replanned, SurelaneError
+from app.errors import Replanned, SurelaneError, Verdict
 from app.kafka.transactional_topic import TransactionalTopic
 from app.ledger.query_states import QueryStates
 from app.model.offsets import Offsets, Span
 from app.protocol.committer import Committer
 from app.protocol.fencing import open_writers
 from app.quarantine.quarantine_writer import QuarantineWriter
-from app.query import rebuilding
+from app.query import rebuilding, rescaling
 from app.query.archive_source import QueryArchive
 from app.query.computation import Computation, first_line, is_row_by_row, state_encoding, streams_of
 from app.query.poison_search import TriedMessages, plain
@@ -34,7 +34,7 @@ from app.query.result_sink import ResultSink
 from app.query.result_table import ResultTable
 from app.query.result_topic import ResultTopic
 from app.query.source_columns import columns_of
-from app.query.staged_results import StagedPart
+from app.query.staged_results import StagedPart, check_whole
 from app.query.staging_table import StagingAccess
 from app.query.state_shape import stored_shape
 from app.source.stream import begun, kafka_stream, query_name
@@ -98,6 +98,7 @@ class QueryRun(SparkRun):
         """Open the query; returns the start of an empty checkpoint."""
         settings, query = self._settings, self._settings.query
         assert query is not None, "the settings are a query's"
+        rescaling.check_finished(self._checkpoint, settings.lane)
         check_channel(settings)
         if not is_local(settings.spark.master):
             ship(self._spark.sparkContext)
@@ -105,8 +106,7 @@ class QueryRun(SparkRun):
         add_writers(settings, self._writers, [], self._link, self._metrics, None)
         writer = self._writers[settings.lane]
         self._closing.callback(writer.close)
-        rebuild = self._rebuild(writer)
-        begin = self._begin_at(writer, is_rebuild=rebuild is not None)
+        begin = self._begin_at(writer, is_rebuild=self._rebuild(writer) is not None)
         draft = Computation(settings.lane, query, columns_of(settings, writer.engine))
         rows = draft.result(self._spark, self._stream(begin))
         self._whole = is_row_by_row(rows)
@@ -117,7 +117,8 @@ class QueryRun(SparkRun):
         opened = open_writers([writer], self._checkpoint, by_source(sources), settings.mode.value, has_state=has_state)
         self._check_decided(writer)
         writer.pin(self._broker.cluster_id(), {name: info.topic_id for name, info in topics.items()})
-        self._lane = self._make_lane(writer, sink, rebuild)
+        # a prepared epoch may have ended the rebuild
+        self._lane = self._make_lane(writer, sink, self._rebuild(writer))
         self._computation, self._result = draft, rows
         if left_out := condemned(writer.guard):
             self._computation = Computation(settings.lane, query, draft.columns, left_out)
@@ -153,15 +154,8 @@ class QueryRun(SparkRun):
         planned = self._checkpoint.last_planned()
         if planned is None or not self._checkpoint.is_complete(planned):
             return
-        identity = self._checkpoint.identity()
-        with translated(f"lane {writer.name}: reading the ledger"), writer.connection.begin():
-            checkpoints = writer.ledger.checkpoints(writer.connection)
-            rows = writer.ledger.numbered(writer.connection, planned)
-        if identity is None or not any(checkpoints.get(row.generation) == identity.checkpoint for row in rows):
-            raise Diverged.state_lost(
-                f"lane {writer.name}: epoch {planned} is in the checkpoint, and not in the target's ledger",
-                lane=writer.name,
-            )
+        with translated(f"lane {writer.name}: reading the ledger"):
+            rescaling.check_applied(writer.connection, writer.ledger, self._checkpoint, planned)
 
     def _rebuild(self, writer: LaneWriter) -> TargetTable | None:
         """The table that is filled instead of the query's, while its result is computed anew."""
@@ -275,7 +269,9 @@ class QueryRun(SparkRun):
                 if sink is None:
                     rows.write.format("noop").mode("overwrite").save()
                     return []
-                return sink.staged(rows)
+                receipts = sink.staged(rows)
+                check_whole(rows, receipts, self._settings.lane)
+                return receipts
 
         self._lane.process_epoch(number, span, ResultRows(stage, lambda: self._consumed(rows, span), messages))
         if self._sender is not None:
@@ -302,14 +298,16 @@ class QueryRun(SparkRun):
 
     def _record_state(self) -> None:
         """Write names and schemas of the state to the target, for savepoints."""
-        self._records_state = False
         writer = self._writers[self._settings.lane]
         try:
             stores = stored_shape(self._spark, self._settings.checkpoint)
             with translated(f"lane {writer.name}: its state"), writer.engine.begin() as connection:
                 QueryStates(self._settings.target.db_schema).write(connection, writer.name, writer.generation, stores)
-        except SurelaneError as error:  # the next start does it
+        except SurelaneError as error:
+            self._records_state = error.verdict is Verdict.RETRY  # again soon; else the next start does it
             log.warning("what the state is like is not recorded", lane=writer.name, because=error.message)
+        else:
+            self._records_state = False
 
     def _between_epochs(self) -> None:
         """Show the figures of the state; end what reads the archive, at its end."""

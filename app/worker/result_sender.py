@@ -104,8 +104,12 @@ class ResultSender:
                 self._metrics.set_query_unsent(self._outbox.batches(connection))
             if batch is None or time.monotonic() > self._deadline:
                 return
-            with translated(doing), self._writer.engine.begin() as connection:
-                sent = self._topic.send(batch, self._outbox.rows(connection, batch))
-            with translated(doing), self._writer.engine.begin() as connection:
-                self._outbox.forget(connection, batch)
+            try:
+                with translated(doing), self._writer.engine.begin() as connection:
+                    sent = self._topic.send(batch, self._outbox.rows(connection, batch))
+                with translated(doing), self._writer.engine.begin() as connection:
+                    self._outbox.forget(connection, batch)
+            except BaseException:
+                self._topic.close()  # Kafka may have the batch that is still in the outbox: `open` asks it
+                raise
             log.info("rows sent", lane=self._writer.name, batch=batch, rows=sent, topic=self._topic.name)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 from types import FrameType
 
 import structlog
@@ -65,13 +66,14 @@ def run(
     death: Death | None,
     jvm: Jvm,
     removable: Collection[str] = (),
+    log_file: Path | None = None,
 ) -> None:
     """Run until a stop request, or until caught up; raises the SurelaneError that ended it otherwise.
 
     `link`: to the supervisor; `death`: of the previous worker; `jvm`: for Spark's session, still starting; `removable`:
-    topics that the lanes may stop reading.
+    topics that the lanes may stop reading; `log_file`: besides stderr.
     """
-    configure(settings.lane)
+    configure(settings.lane, file=log_file)
     stop = threading.Event()
 
     def stop_because(reason: str) -> None:

@@ -31,6 +31,7 @@ from app.protocol.committer import Committer
 from app.protocol.pending_epochs import PendingEpochs
 from app.source.size import EpochSize
 from app.spark.checkpoint import Checkpoint
+from app.spark.entry_events import EntryEvents
 from app.spark.job_errors import spark_errors
 from app.supervisor.link import Link
 from app.worker.dead_letter_sender import DeadLetterSender
@@ -44,6 +45,8 @@ log = structlog.get_logger()
 
 #: seconds between two checks of query, watcher and stop request
 LOOK_SECONDS = 0.1
+#: seconds after which a state is recorded again that could not be
+SAY_AGAIN_SECONDS = 1.0
 #: seconds that a stopping lane waits for the checkpoint entry of a prepared epoch
 STOP_WAIT_SECONDS = 30.0
 
@@ -76,8 +79,10 @@ class SparkRun(ABC):
         self._size = EpochSize(settings.epoch)
         self._checkpoint = Checkpoint(spark, settings.checkpoint)
         self._pending = PendingEpochs(self._committers, self._is_complete)
-        self._watcher = CheckpointWatcher(self._pending)
         self._closing = ExitStack()
+        commits = self._entries("commits")
+        self._closing.callback(commits.close)
+        self._watcher = CheckpointWatcher(self._pending, commits.wait)
         self._closing.callback(self._broker.close)
         self._stop, self._until_caught_up = threading.Event(), False
         self._in_epoch = threading.Event()
@@ -85,14 +90,23 @@ class SparkRun(ABC):
         self._gate = EpochGate(settings.limits, self._is_held, lambda: self._stop.is_set() or self._size.is_off)
         #: the state that was recorded last, and what the lanes wait for in it
         self._state: tuple[str, str | None] = ("", None)
+        #: monotonic time from which on a state is recorded that could not be
+        self._say_again_at = 0.0
         #: lock on the lanes: Spark's thread holds it during an epoch, this thread for a release between two epochs
         self._writing = threading.Lock()
         self._query: StreamingQuery | None = None
         self._error: BaseException | None = None
         #: epochs that this run has processed
         self.epochs = 0
+        #: number of the epoch that was begun last, with the lock
+        self._begun_last = -1
         #: whether lanes were opened and the query started
         self.started = False
+
+    def _entries(self, name: str) -> EntryEvents:
+        """The entries of a folder of the checkpoint."""
+        folder = self._checkpoint.folder
+        return EntryEvents(None if folder is None else folder / name)
 
     @abstractmethod
     def run(self, stop: threading.Event, *, until_caught_up: bool) -> None:
@@ -128,8 +142,9 @@ class SparkRun(ABC):
         self._closing.close()
 
     def say(self, state: str, error: str | None = None, waits_for: str | None = None) -> None:
-        """Record the lane's state in metrics and target, for `surelane status`; a failure is only logged."""
-        self._state = state, waits_for
+        """Record the lane's state in metrics and target, for `surelane status`; a failure is only logged, and
+        `_show_state` records it later."""
+        is_recorded, self._say_again_at = True, time.monotonic() + SAY_AGAIN_SECONDS
         for writer in self._writers.values():
             self._metrics[writer.name].set_state(state)
             try:
@@ -138,6 +153,9 @@ class SparkRun(ABC):
                         writer.ledger.set_state(connection, state, error, waits_for)
             except SQLAlchemyError as failure:
                 log.warning("state not recorded", lane=writer.name, state=state, because=str(failure).splitlines()[0])
+                is_recorded = False
+        if is_recorded:
+            self._state, self._say_again_at = (state, waits_for), 0.0
 
     def _begin(self, stop: threading.Event, *, until_caught_up: bool) -> None:
         """Note what the run is for."""
@@ -223,6 +241,7 @@ class SparkRun(ABC):
                 return False
             self._check_tables()
             self._in_epoch.set()
+            self._begun_last = number
             self._process(rows, number)
             return True
 
@@ -248,10 +267,10 @@ class SparkRun(ABC):
             state, because = (WAITING, waits_for), waits_for
         else:
             state, because = ("running", None), None
-        if state == self._state:
+        if state == self._state or time.monotonic() < self._say_again_at:
             return
         if because is None:
-            log.info("resumed")
+            log.info("resumed" if self._state[0] in (PAUSED, WAITING) else "running")
             self.say(*state)
         elif self._writing.acquire(blocking=False):
             try:

@@ -47,6 +47,7 @@ from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
 from app.worker.open_lanes import OpenLanes
 from app.worker.periodic_savepoints import PeriodicSavepoints
+from app.worker.planned_epochs import PlannedEpochs
 from app.worker.spark_run import STOP_WAIT_SECONDS, OnEpoch, SparkRun, StopRequested
 from app.worker.stored_message_decoder import StoredMessages
 
@@ -80,6 +81,7 @@ class StreamingRun(SparkRun):
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
         self._closing.callback(self._lanes.close)
         self._closing.callback(self._messages.read_nothing)
+        self._planned: PlannedEpochs | None = None
         #: schema that the lanes write in place of the configured ones
         self._copy_schema: str | None = None
 
@@ -106,6 +108,7 @@ class StreamingRun(SparkRun):
         self._stage_first(first, start.updated(reached))
         while True:
             query = self._start_query(start, until_caught_up=until_caught_up)
+            self._notice_planned()
             self._say_running()
             self._watch(query, monitor)
             self._pending.finish(STOP_WAIT_SECONDS)
@@ -302,6 +305,25 @@ class StreamingRun(SparkRun):
             return found
 
         return staged
+
+    def _notice_planned(self) -> None:
+        """Have the epochs staged from now on as soon as Spark has planned them."""
+        if self._planned is None:
+            self._planned = PlannedEpochs(self._entries("offsets"), self._on_planned)
+            self._closing.callback(self._planned.stop)
+            self._planned.start()
+
+    def _on_planned(self, number: int) -> None:
+        if not self._writing.acquire(blocking=False):
+            return
+        try:
+            if number > self._begun_last and not (self._stop.is_set() or self._size.is_off or self._is_held()):
+                for lane, own in self._lanes.parts(self._checkpoint.written.span(number)):
+                    lane.foresee(number, own)
+        except Exception as error:  # noqa: BLE001  # the epoch meets it, too
+            log.debug("not staged before its turn", epoch=number, because=str(error))
+        finally:
+            self._writing.release()
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
         """Request the first epoch's staging while Spark plans that epoch."""

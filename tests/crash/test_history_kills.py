@@ -1,4 +1,4 @@
-"""A lane with history and soft delete, killed at places of its epochs: rows and current versions always agree."""
+"""A lane with history and soft delete, killed at places of its epochs: rows, versions and ledger always agree."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.config.settings import CommitMode
-from tests.crash.killing import TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
 from tests.fix_topic import Topic
@@ -24,9 +24,8 @@ DISAGREE = """
 """
 
 
-@pytest.mark.costly(1)
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-@pytest.mark.parametrize("mode", CommitMode)
+@pytest.mark.parametrize("mode", MODES)
 def test_kills(
     mode: CommitMode, kills: int, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
@@ -38,11 +37,11 @@ def test_kills(
     history = {"public.orders": {"table": "reports.orders_history", "every_change": EVERY[mode]}}
     made = lane(mode, epoch={"max_messages": 40}, target={"history": history, "soft_delete": SOFT_DELETE})
 
-    def disagree() -> Sequence[Any]:
+    def wrong() -> Sequence[Any]:
         is_there = target.execute("select from pg_tables where tablename = 'orders_history'")
-        return target.execute(DISAGREE) if is_there else []
+        return (target.execute(DISAGREE) if is_there else []) or beside_the_ledger(shop, made.name)
 
-    reader = Looks(disagree)
+    reader = Looks(wrong)
     killed_at(made, lane_process, places_of(mode), kills, seed, lambda: shop.send(90))
     reader.stop()
     shop.fill_seen()
@@ -52,3 +51,23 @@ def test_kills(
     rows = target.execute("select id, amount from orders where deleted_at is null order by 1")
     assert [tuple(row) for row in rows] == sorted((key, row["amount"]) for key, row in shop.rows.items())
     assert target.prepared() == []
+    assert beside_the_ledger(shop, made.name) == []
+    assert dict(target.position(made.name)) == topic.ends
+    counted = target.ledger_sum(made.name)
+    assert counted.adds_up
+    once = counted.consumed - counted.duplicate
+    assert once == len(topic.sent) if made.exactly_once else once >= len(topic.sent)
+    assert target.execute("select from surelane.quarantine where lane = :lane", lane=made.name) == []
+
+
+def beside_the_ledger(shop: Shop, lane: str) -> list[tuple[int, Any]]:
+    """Rows that are not those of the messages before the ledger's end, of one snapshot."""
+    position, tables = shop.target.snapshot([ORDERS.full_name], lane)
+    (end,) = position.values() if position else (0,)
+    alive: dict[int, Any] = {}
+    for op, _, offset, row in shop.seen:
+        if offset < end:
+            alive.pop(row["id"], None)
+            alive |= {} if op == "d" else {row["id"]: row["amount"]}
+    rows = tables[ORDERS.full_name].values()
+    return sorted({(row["id"], row["amount"]) for row in rows if row["deleted_at"] is None} ^ set(alive.items()))

@@ -14,7 +14,7 @@ from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.queries import LINES, Shop
-from tests.query_sinks import epochs, messages_of, offsets_of, rows_of
+from tests.query_sinks import epochs, messages_of, offsets_of, read_by_epoch, rows_of
 
 EPOCH_MESSAGES = 40
 
@@ -41,14 +41,20 @@ def test_files(
     form = list(FileFormat)[seed % 2]
     place = {"files": {"path": str(tmp_path), "format": form.value}, "max_messages": EPOCH_MESSAGES}
     made = lane(mode, queries={"lines": {**LINES, **place}})
-    folder = tmp_path / made.of_query("lines").name
+    name = made.of_query("lines").name
+    folder = tmp_path / name
 
     def half_an_epoch() -> Any:
-        """A folder that was seen never changes, and has rows of whole epochs in the order of the topic."""
+        """A folder that was seen never changes, and has the rows of its epoch in the ledger; folders have the order of
+        the topic."""
         for one in epochs(folder):
             rows = rows_of(one)
             if not rows or known.setdefault(one.name, rows) != rows:
                 return one.name, rows
+        read = read_by_epoch(target, name, topic)
+        for epoch, rows in known.items():
+            if [row["offset"] for row in rows] != read.get(epoch):
+                return epoch, rows, read.get(epoch)
         found = in_order([row["offset"] for name in sorted(known) for row in known[name]], mode)
         return None if found == offsets_of(topic)[: len(found)] else found
 
@@ -78,14 +84,17 @@ def test_a_topic(
     shop.prepare()
     place = {"kafka": {"topic": out.name}, "max_messages": EPOCH_MESSAGES}
     made = lane(mode, queries={"lines": {**LINES, **place}})
+    name = made.of_query("lines").name
 
     def sent() -> list[int]:
         return in_order([value["offset"] for _, value in messages_of(out) if value is not None], mode)
 
     def half_an_epoch() -> Any:
-        """Every message once, in the order of the topic, up to the end of an epoch."""
+        """Every message once, in the order of the topic, up to the end of an epoch: each is one transaction, in the
+        ledger before it is sent, and nothing is visible behind the first message of an open one."""
         found = sent()
-        is_whole = not found or offsets_of(topic)[: len(found)] == found
+        ends = {offsets[-1] for offsets in read_by_epoch(target, name, topic).values() if offsets}
+        is_whole = not found or (offsets_of(topic)[: len(found)] == found and found[-1] in ends)
         return None if is_whole else found
 
     reader = Looks(half_an_epoch)

@@ -3,7 +3,7 @@
 import pytest
 
 from app.config.settings import CommitMode
-from tests.closed_windows import CONFIG, QUERY, ClosedWindows
+from tests.closed_windows import AGGREGATE, QUERY, TIMERS, WAYS, ClosedWindows
 from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
@@ -13,7 +13,9 @@ from tests.queries import Shop
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("way", [AGGREGATE, pytest.param(TIMERS, marks=pytest.mark.full)])
 def test_kills(
+    way: str,
     mode: CommitMode,
     kills: int,
     seed: int,
@@ -22,9 +24,9 @@ def test_kills(
     target: Target,
     topic: Topic,
 ) -> None:
-    made = lane(mode, queries={QUERY: CONFIG})
+    made = lane(mode, queries={QUERY: WAYS[way]})
     name = made.of_query(QUERY).name
-    windows = ClosedWindows(Shop(target, topic, seed), name)
+    windows = ClosedWindows(Shop(target, topic, seed), name, way)
     windows.prepare()
     reader = Looks(windows.difference)
     # one epoch of messages, then one without: the second time at a place is in that one

@@ -440,7 +440,7 @@ def test_a_fenced_writer_releases_nothing(going_on: BareLane) -> None:
     request(going_on, 0)
     ledger = Ledger(SCHEMA, going_on.name)
     with going_on.target.engine.begin() as connection:
-        newer = ledger.claim(connection, checkpoint="another", delivery="test", at_least=0)
+        newer = ledger.claim(connection, checkpoint="another", delivery="test", at_least=0).generation
         ledger.activate(connection, newer, "another")
     with pytest.raises(Fenced):
         going_on.release()

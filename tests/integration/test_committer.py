@@ -40,7 +40,7 @@ def ledger(target: Target) -> Ledger:
 def claim(target: Target, ledger: Ledger) -> int:
     """A new writer's generation."""
     with target.engine.begin() as connection:
-        return ledger.claim(connection, checkpoint=CHECKPOINT, delivery="two-phase", at_least=0)
+        return ledger.claim(connection, checkpoint=CHECKPOINT, delivery="two-phase", at_least=0).generation
 
 
 def prepare(committer: TwoPhase, connection: Connection, gid: Gid) -> None:

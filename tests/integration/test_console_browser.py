@@ -3,17 +3,21 @@
 import base64
 import json
 import os
+import socket
 import struct
 import threading
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+import yaml
 from playwright.sync_api import Page, expect
 
 from app.console.screens import SCREENS
+from app.errors import ExitStatus
 from tests.fix_browser import DESK, LIVE_MS, Window, Windows, clean, main_text, not_loaded_again
 from tests.fix_console import TOKEN, WHO, Consoles
 from tests.fix_console_scene import LONG, Scene, blocked, narrow
@@ -23,9 +27,11 @@ from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.waiting import eventually
 from tests.workload import TABLES, Shop
+from tools.devstack.ports import LOOPBACK
 
 TOP = Path(__file__).resolve().parents[2]
 FIRST_PAINT_MS = 200
+LOADS, ROUNDS = 4, 5
 REASON = "ticket 17"
 #: pictures of the documents; SURELANE_PICTURES names a folder to write them anew
 PICTURES = ("now", "epochs", "transaction", "entry")
@@ -350,29 +356,100 @@ def addresses(scene: Scene) -> dict[str, str]:
     return found
 
 
-def looks(config: pytest.Config) -> list[tuple[bool, bool]]:
-    """Dark or light, phone or wide; an ordinary run takes two of the four."""
-    whole = bool(config.getoption("--full-matrix", default=False))
-    return [(False, False), (True, True), *([(True, False), (False, True)] if whole else [])]
+#: dark or not, phone or not; an ordinary run takes one of the two pairs for each page, by turns
+PAIRS = (((False, False), (True, True)), ((True, False), (False, True)))
+SUSPECT = """
+    insert into surelane.suspect (lane, stage, span_start, span_end, attempts, losses, deaths, unexplained, alone,
+        control_failures, controlled, cause, error_class, sqlstate)
+    values ('orders', 'apply', '{"made-up": {"0": 3}}', '{"made-up": {"0": 9}}', 2, 1, 0, 1, 0, 0, false,
+        'value too long', 'DataError', '22001')
+"""
+
+
+def refused(window: Window, path: str, button: str, **fields: str) -> None:
+    """Send a form that is refused; the page is there again, with why."""
+    page = window.open(path)
+    for name, value in fields.items():
+        page.fill(f"#{name}", value)
+    page.get_by_role("button", name=button).click()
+    main_text(page, "Refused.")
+
+
+def visited(scene: Scene, run: int) -> dict[str, Callable[[Window], object]]:
+    """Each page of the console, and how a person who is logged in gets there."""
+
+    def at(path: str) -> Callable[[Window], object]:
+        return lambda window: window.page.goto(window.client.origin + path, wait_until="load")
+
+    found = addresses(scene)
+    return {
+        "lanes": at("/"),
+        **{name: at(path) for name, path in found.items()},
+        "comparison": at(f"/lanes/orders/verify/{run}"),
+        "no such page": at("/none"),
+        "no such epoch": at("/lanes/orders/epochs/9.9"),
+        "a wrong filter": at("/lanes/orders/quarantine?since=yesterday"),
+        "a target that is away": at("/lanes/away/now"),
+        "a refused answer": lambda window: refused(
+            window, found["transaction"], "COMMIT PREPARED", gid="x", reason="y"
+        ),
+        "a refused release": lambda window: refused(window, found["entry"], "Release", reason=" "),
+        "a refused release of all": lambda window: refused(window, found["quarantine"], "Release all", why=" "),
+    }
+
+
+def compared(scene: Scene) -> int:
+    """The number of a comparison that found differences."""
+    target = scene.target
+    target.execute("create schema other")
+    target.execute("create table other.counter as select * from public.counter where id < 2")
+    target.execute("alter table other.counter add primary key (id)")
+    for statement in ("usage on schema other", "select on all tables in schema other"):
+        target.execute(f"grant {statement} to surelane_owner")
+    ended = scene.surelane("verify", "--against-schema", "other", "--tables", "public.counter")
+    assert ended.status == ExitStatus.DIFFERENT, ended.err
+    return 1
 
 
 def test_accessibility(scene: Scene, consoles: Consoles, windows: Windows, request: pytest.FixtureRequest) -> None:
-    """Axe finds nothing on any screen, light and dark, wide and on a phone; no page is wider than the phone."""
-    client = consoles(allow_actions=True)
-    found: list[tuple[str, Any]] = []
-    for dark, phone in looks(request.config):
+    """Axe finds nothing on any page, be it of an error or a refusal, light and dark, wide and on a phone; no page is
+    wider than the phone."""
+    run = compared(scene)
+    scene.target.execute(SUSPECT)
+    file, away = scene.doubt.folder / "surelane.yaml", scene.doubt.folder / "away.yaml"
+    raw = yaml.safe_load(file.read_text())
+    query = {
+        "changes": ["public.counter"],
+        "sql": "select after.id as id from changes_of_counter",
+        "table": "public.seen",
+    }
+    file.write_text(yaml.safe_dump(raw | {"queries": {"seen": query}}))
+    away.write_text(yaml.safe_dump(raw | {"lane": "away", "target": {"url": f"postgresql://x@{LOOPBACK}:1/x"}}))
+    client = consoles(file, away, allow_actions=True)
+    whole = bool(request.config.getoption("--full-matrix", default=False))
+    pages = visited(scene, run)
+    found: list[tuple[str, bool, bool, Any]] = []
+    for dark, phone in (look for pair in PAIRS for look in pair):
         with windows(client, dark=dark, phone=phone) as window:
             window.open("/login")
-            found.append(("login", window.violations()))
+            found.append(("login", dark, phone, window.violations()))
+            window.page.fill("#who", WHO)
+            window.page.fill("#token", "a wrong token of some length")
+            window.page.click("main button")
+            main_text(window.page, "Refused.")
+            found.append(("a refused login", dark, phone, window.violations()))
             window.log_in()
-            for name, path in {"lanes": "/", **addresses(scene)}.items():
-                window.open(path)
-                found.append((name, window.violations()))
+            for turn, (name, opened) in enumerate(pages.items()):
+                if not whole and (dark, phone) not in PAIRS[turn % 2]:
+                    continue
+                opened(window)
+                found.append((name, dark, phone, window.violations()))
                 if phone:
                     wide = window.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
                     assert wide <= 0, f"{name} is {wide} px wider than a phone"
+            window.faults = [one for one in window.faults if "status of 503" not in one]
             clean(window)
-    assert [one for one in found if one[1]] == []
+    assert [one for one in found if one[-1]] == []
 
 
 def picture(window: Window, name: str, folder: Path) -> None:
@@ -422,7 +499,8 @@ def test_by_keyboard_alone(scene: Scene, consoles: Consoles, windows: Windows) -
         assert page.evaluate("document.activeElement.id") == "state"
         page.locator(f"#entry-{first}").focus()
         window.until_live()
-        scene.target.execute("update surelane.quarantine set attempts = attempts + 1 where id = :id", id=first)
+        renamed(scene, first, "another error")
+        main_text(page, "another error")
         assert page.evaluate("document.activeElement.id") == f"entry-{first}"
         page.keyboard.press("Enter")
         page.wait_for_url(f"**/quarantine/{first}")
@@ -436,15 +514,123 @@ def test_by_keyboard_alone(scene: Scene, consoles: Consoles, windows: Windows) -
         clean(window)
 
 
+def renamed(scene: Scene, entry: int, error: str) -> None:
+    """What a list shows changes."""
+    scene.target.execute("update surelane.quarantine set error = :error where id = :id", error=error, id=entry)
+
+
+def test_an_update_leaves_focus_scroll_and_selection(scene: Scene, consoles: Consoles, windows: Windows) -> None:
+    """Rows are added before those on the screen; a selection in the page holds updates back while it lasts."""
+    client, (first, *_, last) = consoles(), scene.ids()
+    with windows(client, phone=True) as window:
+        page = window.open("/lanes/orders/quarantine")
+        window.until_live()
+        page.locator(f"#entry-{first}").focus()
+        page.evaluate("document.querySelector('#part-entries').scrollLeft = 40; window.scrollTo(0, 70)")
+        place = """() => [document.activeElement.id, document.querySelector("#part-entries").scrollLeft, scrollY]"""
+        before = page.evaluate(place)
+        assert before[:2] == [f"entry-{first}", 40]
+        assert before[2] > 0
+        text = HOSTILE[2]
+        added = scene.target.execute(INSERT, text=text, number=99, bytes=b"1", value=b"2", headers="[]", error="new")
+        renamed(scene, last, "another error")
+        main_text(page, "another error")
+        expect(page.locator(f"#entry-{added[0][0]}")).to_have_count(1)
+        focused, left, top = page.evaluate(place)
+        assert (focused, left) == (before[0], before[1])
+        assert top >= before[2]  # the browser may move it by the rows that were added
+
+        page.evaluate(f"document.getSelection().selectAllChildren(document.querySelector('#row-{first}'))")
+        selected = page.evaluate("document.getSelection().toString()")
+        assert str(first) in selected
+        renamed(scene, first, "a third error")
+        expect(page.locator("#live-state")).to_have_text("waits: text is selected", timeout=LIVE_MS)
+        assert page.evaluate("document.getSelection().toString()") == selected
+        assert page.evaluate(place)[1] == before[1]
+        page.evaluate("document.getSelection().removeAllRanges()")
+        main_text(page, "a third error", 1_000)
+        expect(page.locator("#live-state")).to_have_text("live")
+
+        page.evaluate("""() => {
+            Object.defineProperty(document, "hidden", { get: () => window.away, configurable: true });
+            window.away = true;
+            document.dispatchEvent(new Event("visibilitychange"));
+        }""")
+        expect(page.locator("#live-state")).to_have_text("waits until the page is seen")
+        renamed(scene, first, "a fourth error")
+        page.wait_for_timeout(7_000)  # longer than between two readings
+        expect(page.locator("main")).not_to_contain_text("a fourth error")
+        page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+        main_text(page, "a fourth error")
+        window.until_live()
+        clean(window)
+
+
+PAINTED = """() => new Promise((done) => {
+    const look = (list) => list.getEntriesByName("first-contentful-paint").forEach((one) => done(one.startTime));
+    new PerformanceObserver(look).observe({ type: "paint", buffered: true });
+})"""
+
+
+def slow_paints(window: Window, paths: Iterable[str]) -> dict[str, list[float]]:
+    """Pages whose first content took too long, in milliseconds: the worst of several loads in a row counts. Where the
+    machine is busy with other work a page has some rounds of them. Styles and scripts are cached."""
+    window.open("/")
+    slow: dict[str, list[float]] = {path: [] for path in paths}
+    for _ in range(ROUNDS):
+        for path in [*slow]:
+            painted = []
+            for _ in range(LOADS):
+                window.open(path)
+                painted.append(window.page.evaluate(PAINTED))
+            slow[path].append(max(painted))
+            print(path, painted)
+            if max(painted) < FIRST_PAINT_MS:
+                del slow[path]
+    return slow
+
+
 @pytest.mark.alone
 def test_the_first_paint_is_quick(scene: Scene, consoles: Consoles, windows: Windows) -> None:
-    """Of a lane's first page, the best of three loads: the browser's caches are filled by the first one."""
-    client = consoles()
+    """Of every screen of a lane that is down, beside one whose target takes connections and never answers."""
+    file = scene.doubt.folder / "away.yaml"
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        url = f"postgresql://x@{LOOPBACK}:{silent.getsockname()[1]}/x"
+        source = {"bootstrap_servers": f"{LOOPBACK}:1", "topics": ["t"]}
+        file.write_text(yaml.safe_dump({"lane": "away", "source": source, "target": {"url": url}}))
+        client = consoles(scene.doubt.folder / "surelane.yaml", file)
+        with windows(client) as window:
+            assert slow_paints(window, ["/", *addresses(scene).values()]) == {}
+            window.open("/")
+            main_text(window.page, "stopped")
+            main_text(window.page, "not known")
+
+
+@pytest.mark.alone
+def test_the_first_paint_of_a_running_lane_is_quick(
+    lane: MakeLane, target: Target, topic: Topic, consoles: Consoles, windows: Windows
+) -> None:
+    """By a console that is a process of its own."""
+    target.create(*TABLES)
+    made = lane("two-phase")
+    topic.send(Shop(seed=3).messages(200))
+    made.start()
+    try:
+        client, _ = consoles.process("--config", str(made.config_file))
+        made.until_caught_up(topic)
+        with windows(client) as window:
+            screens = [f"/lanes/{made.name}{screen.path}" for screen in SCREENS if screen.is_main]
+            assert slow_paints(window, screens) == {}
+    finally:
+        made.stop()
+
+
+@pytest.mark.alone
+def test_the_first_paint_of_a_plan_is_quick(lost: MakeLost, consoles: Consoles, windows: Windows) -> None:
+    """Kafka is asked for it meanwhile."""
+    made = lost("dump")
+    client = consoles(made.lane.config_file)
     with windows(client) as window:
-        painted = []
-        for _ in range(3):
-            window.open("/lanes/orders/now")
-            window.page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
-            entries = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-            painted.append(window.page.evaluate(entries))
-        assert min(painted) < FIRST_PAINT_MS, painted
+        path = f"/lanes/{made.lane.name}/recovery/{made.name}"
+        assert slow_paints(window, [path]) == {}
+        main_text(window.page, "Kafka has everything from there on")

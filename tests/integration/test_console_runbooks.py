@@ -1,5 +1,9 @@
 """Runbooks in a real browser, through the console's pages: every section that ends in an action or a reading there."""
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +16,10 @@ from playwright.sync_api import Page, expect
 from app.cli.rendering import moment
 from app.console.verb import PLACES_VARIABLE
 from app.db.locks import try_lock
+from tests.api_schema import faults
 from tests.fix_bare_lane import Death
 from tests.fix_browser import LIVE_MS, Window, Windows, clean, main_text, not_loaded_again
-from tests.fix_console import TOKEN, WHO, Consoles
+from tests.fix_console import ROOT, TOKEN, WHO, Consoles
 from tests.fix_console_scene import LONG, blocked, narrow
 from tests.fix_doubt import Doubt
 from tests.fix_lane import Hold, MakeLane
@@ -367,3 +372,12 @@ def test_windows_of_a_running_query(
     finally:
         made.stop()
     assert shop.result("by_minute") == shop.batch("by_minute")
+    api, found = client.get("/api/openapi.json").json, client.get(f"/api/lanes/{whole.name}/queries/by_minute").json
+    command = [sys.executable, "-m", "app.cli", "state", "windows", "by_minute", "--config", str(whole.config_file)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    printed = subprocess.run([*command, "--json"], env=environment, capture_output=True, text=True, check=True)
+    assert found == json.loads(printed.stdout.splitlines()[-1]) | {"read": True}
+    assert faults(api, "windows", found) == []
+    sizes = client.get(f"/api/lanes/{whole.name}/queries").json
+    assert faults(api, "queries", sizes) == []
+    assert sizes["queries"][0]["stores"][0]["windows"]

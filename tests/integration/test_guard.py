@@ -4,11 +4,13 @@ A death is an exception here that nothing catches; that real deaths behave alike
 """
 
 import math
+import threading
 from collections.abc import Callable, Collection
+from typing import Any
 
 import psycopg2
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Connection, event, make_url
 
 from app import errors
 from app.config.on_skip import OnSkip
@@ -196,13 +198,15 @@ def gauges(lane: BareLane) -> tuple[float | None, float | None]:
 def test_the_metrics_show_how_it_narrows(lane: BareLane) -> None:
     lane.killers = {200}
     messages = [row(number) for number in range(400)]
-    narrowed = [gauges(lane)]
+    narrowed, first = [gauges(lane)], set[int]()
     for _ in range(8):
         try:
             lane.apply(messages)
         except Death:
             narrowed.append(gauges(lane))
             lane.reopen()
+            first |= {number for (number,) in lane.target.execute("select first_messages from surelane.suspect")}
+    assert first == {400}
     assert narrowed == [(0, 0), (0, 0), (1, 0), (1, math.ceil(400 / FAN_OUT)), (1, 2), (1, 1), (1, 1), (1, 1)]
     assert gauges(lane) == (0, 0)
 
@@ -498,3 +502,42 @@ def test_without_its_database_nothing_is_begun(target: Target) -> None:
         guard.open(1, Offsets(), None)
     with pytest.raises(Unreachable):
         guard.begin(1, span(0, 1), AttemptStage.EPOCH)
+
+
+@pytest.mark.parametrize("soon", [False, True], ids=["at once", "soon"])
+def test_a_connection_that_dies_again_and_again(soon: bool, target: Target) -> None:
+    """Also the new one, after its first looks. Each call raises Unreachable meanwhile, and the next one is executed."""
+    engine, dying = target.as_lane, threading.Event()
+
+    def end(_: Connection, cursor: Any, statement: str, *__: object) -> None:
+        if dying.is_set() and "attempt" in statement:
+            target.execute("select pg_terminate_backend(:pid, 30000)", pid=cursor.connection.info.backend_pid)
+
+    event.listen(engine, "before_cursor_execute", end)
+    attempts = Attempts(engine, SCHEMA, target.lane)
+    attempts.begin(attempt(1, 0, 10))
+    dying.set()
+    if soon:
+        attempts.finish_soon(1)
+    for _ in range(3):
+        with pytest.raises(Unreachable):
+            attempts.finish(1)
+    dying.clear()
+    attempts.begin(attempt(1, 10, 20))
+    last = attempts.last()
+    assert last is not None
+    assert last.span == span(10, 20)
+    attempts.close()
+
+
+def test_a_release_does_not_bring_a_lost_session_back(lane: BareLane) -> None:
+    """Nor does an epoch: with the session went the lane's lock."""
+    lane.apply([row(1), row(2, None)])
+    lane.die()
+    with pytest.raises(Unreachable):
+        lane.release()
+    with pytest.raises(Unreachable):
+        lane.apply([row(3)])
+    lane.reopen()
+    lane.apply([row(3)])
+    assert kept(lane) == {1: (LIMITS.max_attempts, "23502")}

@@ -60,6 +60,7 @@ class Post:
                 span=span(503, 504),
                 attempts=2,
                 losses=1,
+                first_messages=16,
                 cause="value too\x1b[31m long: [bold]secret",
                 error_class="StringDataRightTruncation",
                 sqlstate="22001",
@@ -101,9 +102,18 @@ def test_what_is_in_progress_and_suspected(post: Post, capsys: pytest.CaptureFix
     )
     assert (suspect["start"], suspect["messages_at_most"]) == ({"made-up": {"0": 503}}, 1)
     assert [suspect[name] for name in ("attempts", "max_attempts", "losses", "max_losses")] == [2, 3, 1, 5]
+    assert (suspect["first_messages"], suspect["cuts_left"]) == (16, 0)
     assert (suspect["sqlstate"], suspect["error_class"]) == ("22001", "StringDataRightTruncation")
     out = post.surelane("guard", "show").out
-    for words in ("7 of generation 2", "made-up[0]@500..515", "16 at most", "made-up[0]@503", "2 of 3", "1 of 5"):
+    for words in (
+        "7 of generation 2",
+        "made-up[0]@500..515",
+        "16 at most",
+        "made-up[0]@503",
+        "2 of 3",
+        "1 of 5",
+        "1 of 16",
+    ):
         assert words in out
     assert "22001 value too\\u001b[31m long: [bold]secret" in out, "nothing of it commands the terminal"
     show({"lanes": [lane]}, guard_text, as_json=False)

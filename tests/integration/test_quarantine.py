@@ -169,6 +169,18 @@ def test_whatever_a_message_is_made_of_comes_back(
     assert held.position == made.message.position
 
 
+@pytest.mark.parametrize("forced", [False, True])
+def test_the_record_says_whether_a_release_was_forced(
+    connection: Connection, quarantine: Quarantine, operator: Operator, *, forced: bool
+) -> None:
+    (number,) = keep(connection, quarantine, entry(1))
+    with connection.begin():
+        operator.request_release(connection, [number], "me@here", "ticket 17", forced=forced)
+        quarantine.released(connection, number)
+        found = [(one.what, one.forced) for one in operator.history(connection, number)]
+    assert found == [("kept", None), ("release requested", forced), ("changed", forced)]
+
+
 def test_an_epoch_that_is_applied_again_adds_nothing(
     target: Target, connection: Connection, quarantine: Quarantine
 ) -> None:

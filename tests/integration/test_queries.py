@@ -7,7 +7,8 @@ from prometheus_client import REGISTRY
 from pyspark.sql import SparkSession
 
 from app.config.settings import CommitMode
-from tests.fix_lane import MODES, MakeLane
+from app.errors import ConfigInvalid
+from tests.fix_lane import MODES, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.queries import QUERIES, Shop, with_options
@@ -18,6 +19,13 @@ from tests.waiting import eventually
 def options(spark: SparkSession) -> Iterator[None]:
     """Those of a query's own session."""
     yield from with_options(spark)
+
+
+@pytest.fixture
+def in_memory(spark: SparkSession, options: None) -> Iterator[None]:
+    """The same with the state in the JVM."""
+    del options
+    yield from with_options(spark, backend="memory")
 
 
 #: each query in a mode, and one of them in each mode; the rest with --full-matrix
@@ -41,6 +49,27 @@ def test_a_query_equals_the_batch(mode: CommitMode, query: str, lane: MakeLane, 
     assert target.prepared() == []
     counted = target.ledger_sum(made.name)
     assert counted.consumed == counted.applied > 0
+
+
+@pytest.mark.usefixtures("in_memory")
+def test_state_in_memory(lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic) -> None:
+    """Another process goes on with it. There is none of `transformWithState`."""
+    shop = Shop(target, topic, seed=3)
+    shop.prepare()
+    queries = {name: {**QUERIES[name], "state": {"backend": "memory"}} for name in ("by_minute", "counts")}
+    whole = lane(CommitMode.TWO_PHASE, queries=queries)
+    made = whole.of_query("by_minute")
+    shop.send(150)
+    made.run_until_caught_up()
+    assert shop.result("by_minute") == shop.batch("by_minute")
+    shop.send(50)
+    process = lane_process(whole, until_caught_up=True, arguments=("--query", "by_minute")).start()
+    assert process.wait() == 0, process.tail()
+    assert shop.result("by_minute") == shop.batch("by_minute")
+    # what each epoch changed, as this backend writes it
+    assert list(made.checkpoint.glob("state/0/*/2.delta"))
+    with pytest.raises(ConfigInvalid, match=r"(?s)transformWithState .*backend: rocksdb"):
+        whole.of_query("counts").run_until_caught_up()
 
 
 def test_figures_of_the_state(lane: MakeLane, target: Target, topic: Topic) -> None:

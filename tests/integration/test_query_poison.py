@@ -111,7 +111,8 @@ def test_a_row_that_ends_its_python(lane: MakeLane, target: Target, topic: Topic
 
 @pytest.mark.usefixtures("prepared")
 def test_an_aggregate_stops(lane: MakeLane, target: Target, topic: Topic) -> None:
-    """With the span, and the runbook's name; a message that cannot be read is found there, too."""
+    """With the span, and the runbook's name; a message that cannot be read is found there, too. With SQL that takes the
+    message the same state goes on."""
     topic.send(_messages(20, {5: b"{no json"}))
     made = lane(CommitMode.TWO_PHASE, queries={"shares": SUMS}).of_query("shares")
     made.run_until_caught_up()
@@ -120,9 +121,13 @@ def test_an_aggregate_stops(lane: MakeLane, target: Target, topic: Topic) -> Non
     topic.send(_messages(10, {3: None}))
     with pytest.raises(Unattributed, match=r"from .*@20 to .*@30") as stopped:
         made.run_until_caught_up()
-    assert "epoch-fails.md" in str(stopped.value)
+    assert 'epoch-fails.md, "A query that cannot be computed"' in str(stopped.value)
     assert _found(target) == before
     assert target.prepared() == []
+    mended = SUMS["sql"].replace("after.v", "nullif(after.v, 0)")
+    made.changed(queries={"shares": {**SUMS, "sql": mended}}).of_query("shares").run_until_caught_up()
+    ((newest, sum_before),) = before
+    assert _found(target) == [(newest, sum_before + sum(share for _, share in _shares(10, {3: None})))]
 
 
 @pytest.mark.usefixtures("prepared")

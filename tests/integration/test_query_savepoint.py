@@ -17,6 +17,7 @@ from tests.commands import apart
 from tests.fix_lane import LaneUnderTest, MakeLane
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Topic
+from tests.hostile import fail_first_commits, has_failed
 from tests.queries import LINES, QUERIES, Shop, with_options
 from tests.waiting import eventually
 
@@ -56,6 +57,16 @@ def test_a_plan_has_the_shape_of_what_it_stores(
     assert stored == planned_shape(made.settings, spark, target.as_lane)
     with target.engine.begin() as connection:
         assert QueryStates(SCHEMA).find(connection, made.name) == stored
+
+
+def test_the_record_is_written_later(lane: MakeLane, spark: SparkSession, target: Target, topic: Topic) -> None:
+    """Where its COMMIT failed."""
+    fail_first_commits(target, "surelane.query_state")
+    whole = lane(CommitMode.LEDGER, queries={"counts": {**QUERIES["counts"], "max_messages": 60}})
+    made = ran(Shop(target, topic, seed=1), whole, "counts")
+    assert has_failed(target)
+    with target.engine.begin() as connection:
+        assert QueryStates(SCHEMA).find(connection, made.name) == stored_shape(spark, made.settings.checkpoint)
 
 
 def test_a_query_without_state_has_none(lane: MakeLane, spark: SparkSession, target: Target, topic: Topic) -> None:

@@ -13,8 +13,9 @@ from app.errors import Diverged, EnvironmentMissing, ExitStatus, Refused, StateU
 from app.kafka.broker import Broker
 from app.query import rebuilding, stored_state
 from app.query.rescaling import rescale
+from app.recover import stopped_lanes
 from tests.commands import called, command
-from tests.fix_lane import Hold, LaneUnderTest, MakeLane
+from tests.fix_lane import Hold, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.queries import QUERIES, Shop, with_options
@@ -53,7 +54,10 @@ def test_rescaled(query: str, lane: MakeLane, spark: SparkSession, target: Targe
         assert {one["numPartitions"] for one in found} == {partitions}
 
 
-def test_a_running_query_is_not_rescaled(lane: MakeLane, spark: SparkSession, target: Target, topic: Topic) -> None:
+def test_a_running_query_is_not_rescaled(
+    lane: MakeLane, spark: SparkSession, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopped_lanes, "ENDING_SECONDS", 0.1)
     shop = Shop(target, topic, seed=3)
     made = _made(shop, lane, "by_minute")
     _run(shop, made, "by_minute")
@@ -110,6 +114,26 @@ def test_readers_see_the_old_rows_until_the_new_ones_are_whole(
     made.until_caught_up(topic)
     made.stop()
     assert shop.result("counts") == before
+
+
+def test_killed_when_it_is_decided(lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic) -> None:
+    """The next start commits what ends the rebuild, and the query goes on with its own table."""
+    shop = Shop(target, topic, seed=6)
+    shop.prepare()
+    whole = lane(CommitMode.TWO_PHASE, queries={"counts": {**QUERIES["counts"], "max_messages": 1000}})
+    made = whole.of_query("counts")
+    _run(shop, made, "counts", 60)
+    with Broker(made.settings.source) as broker:
+        rebuilding.begin(made.settings, target.as_lane, broker, from_earliest=False)
+    query = ("--query", "counts")
+    process = lane_process(whole, failpoint="before-commit=kill", until_caught_up=True, arguments=query).start()
+    assert process.wait() < 0, process.tail()
+    assert len(target.prepared()) == 1
+    shop.send(20)
+    last = lane_process(whole, until_caught_up=True, arguments=query).start()
+    assert last.wait() == ExitStatus.OK, last.tail()
+    assert shop.result("counts") == shop.batch("counts")
+    assert target.prepared() == []
 
 
 @pytest.mark.parametrize(
@@ -251,3 +275,34 @@ def test_the_verbs(lane: MakeLane, target: Target, topic: Topic) -> None:
     _run(shop, made, "counts")
     assert called(made, "state", "rebuild", "counts")["place"] == "reports.counts"
     _run(shop, made, "counts")
+
+
+def test_the_verbs_while_it_runs(lane: MakeLane, target: Target, topic: Topic) -> None:
+    """They read the epochs that are complete, and the query goes on."""
+    shop = Shop(target, topic, seed=11)
+    made = _made(shop, lane, "by_minute")
+    shop.send(150)
+    made.start()
+    made.until_caught_up(topic)
+
+    def shown() -> list[int]:
+        of = ("show", "by_minute", "--key", '{"_groupingexpression": 3}', "--limit", "1000")
+        return sorted(next(iter(row["value"].values())) for row in called(made, "state", *of)["rows"])
+
+    def expected() -> list[int]:
+        return sorted(orders for _, customer, orders, _ in shop.batch("by_minute") if customer == 3)
+
+    assert shown() == expected()
+    last = made.checkpoint_files.complete()[-1]
+    shop.send(100)
+    made.until_caught_up(topic)
+    wrote = called(made, "state", "changes", "by_minute", "--from", str(last + 1), "--limit", "1000")["rows"]
+    assert {row["batch_id"] for row in wrote} == set(range(last + 1, made.checkpoint_files.complete()[-1] + 1))
+    assert shown() == expected()
+    refused = command(made, "state", "show", "by_minute", "--key", '{"customer": 3}')
+    assert (refused.status, "window, _groupingexpression" in refused.err) == (ExitStatus.REFUSED, True)
+    assert made.running
+    shop.send(20)
+    made.until_caught_up(topic)
+    made.stop()
+    assert shop.result("by_minute") == shop.batch("by_minute")

@@ -17,7 +17,7 @@ from app.recover.original_target_lock import held
 from tests.commands import Ended
 from tests.fix_doubt import EPOCH, LANE
 from tests.fix_rds import Amazon
-from tests.fix_recover import PAGE, Lost, MakeLost, configure, forget, killed, new_database
+from tests.fix_recover import MORE, PAGE, Lost, MakeLost, configure, forget, killed, new_database
 from tests.fix_snapshot import Copy, Snapshotting
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
@@ -74,6 +74,11 @@ def test_from_a_dump(lost: MakeLost, monkeypatch: pytest.MonkeyPatch) -> None:
     made = lost("dump")
     made.play("Recover from a dump", place=made.to[1])
     assert made.answers() == []
+    report = made("--status", "--json").json
+    assert (report["replay"]["done"] >= MORE, report["replay"]["left"]) == (True, 0)
+    ((*order, place),) = made.copy.execute("select snapshot, forced, anew, place from surelane.recovery_order")
+    assert (order, SUPERUSER in place, place) == ([made.name, False, False], True, report["orders"][0]["place"])
+    assert made.target.execute("select * from surelane.recovery_order") == []
     made.questions()
     undo: list[Callable[[], None]] = []
     by_hand = new_database(made.target, "hand", undo)
@@ -132,6 +137,11 @@ def test_killed_again_and_again(lost: MakeLost) -> None:
     made.copy.execute("update public.counter set hits = hits - 1")
     made.play("Killed, or failed")
     assert set(made.course().values()) == {"done"}
+    orders = made("--status", "--json").json["orders"]
+    assert len(orders) == 6
+    assert {one["place"] for one in orders} == {orders[0]["place"]}
+    rows = made.copy.execute("select who, reason from surelane.recovery_order order by at")
+    assert [tuple(row) for row in rows] == [(one["who"], one["reason"]) for one in orders]
     made.questions()
 
 

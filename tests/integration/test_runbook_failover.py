@@ -98,7 +98,7 @@ def scene(
 def test_a_synchronous_standby_has_everything(scene: Callable[..., Scene], topic: Topic, target: Target) -> None:
     """What it does not have was not decided: the lane waited for it."""
     made = scene(synchronous=True)
-    waits = "select from pg_stat_activity where wait_event = 'SyncRep' and query like %s"
+    waits = "select from pg_stat_activity where wait_event = 'SyncRep' and query ilike %s"
     eventually(partial(made.primary.server.execute, waits, "COMMIT PREPARED%"), why="the lane to wait")
     planned = made.lane.checkpoint_files.complete()
     with Reader(made.standby, topic) as reader:

@@ -10,7 +10,7 @@ import yaml
 from app.errors import ExitStatus
 from tests.commands import Ended, apart
 from tests.fix_doubt import EPOCH, counted
-from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess, merged
+from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_recover import new_database
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -20,6 +20,7 @@ from tests.workload import COUNTER
 from tools.devstack.postgres import SUPERUSER
 from tools.devstack.postgres_binaries import bin_dir
 from tools.devstack.roles import OWNER
+from tools.devstack.sections import merged
 
 PAGE = "savepoints.md"
 

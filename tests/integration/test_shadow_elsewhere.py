@@ -9,6 +9,7 @@ from app.errors import ExitStatus
 from tests.commands import Ended, called, ended, expected
 from tests.fix_doubt import changes
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_proxy import proxy_to
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import equals_oracle
@@ -22,13 +23,14 @@ WIDER = f"create table {TABLE} (id bigint primary key, hits numeric)"
 class Site:
     """An original lane, and the lane of its copy in another database."""
 
-    def __init__(self, lane: MakeLane, target: Target, second: Target, folder: Path) -> None:
+    def __init__(self, lane: MakeLane, target: Target, second: Target, folder: Path, url: str | None = None) -> None:
+        """`url`: the way to the second target, if it is another one."""
         more = {"savepoints": {"directory": str(folder / "savepoints")}, "epoch": {"max_messages": 50}}
         self.second = second
         self.old = lane("two-phase", **more)
         checkpoint = str(folder / "checkpoint-v2")
         self._lane, self._more = lane, {"lane": f"{self.old.name}-v2", "checkpoint": checkpoint, **more}
-        self.new = lane("two-phase", target=second.section, **self._more)
+        self.new = lane("two-phase", target={**second.section, "url": url or second.url}, **self._more)
 
     def misplaced(self) -> LaneUnderTest:
         """The copy's lane, with the original's database."""
@@ -64,7 +66,7 @@ def test_switched_and_back(
     made = site.shadow(*arguments)
     assert (made["rows"], made["position"]) == ({TABLE: 300}, {topic.name: {"0": 300}})
     assert "127.0.0.1" in made["url"]
-    assert "has rows" in site.refused(*arguments)
+    assert "has a shadow copy already" in site.refused(*arguments), "its rows are no obstacle to be removed"
     topic.send(changes(300))
     assert "still 30 offsets behind" in site.refused("switch", "--max-pause", "15")
     new.start()
@@ -127,6 +129,35 @@ def test_a_fill_that_fails_leaves_nothing(site: Site, target: Target, second_tar
     assert second_target.rows(TABLE) == {}
     assert site.shadow("status")["copy"] is None
     assert second_target.execute("select from surelane.ledger where lane = :lane", lane=site.new.name) == []
+
+
+@pytest.mark.parametrize("is_done", [False, True], ids=["lost", "answer lost"])
+def test_a_commit_whose_outcome_is_not_known(
+    is_done: bool, lane: MakeLane, target: Target, second_target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    """What was made can be given up, and made again; so can what a lost COMMIT left of that."""
+    target.create(COUNTER)
+    topic.send(changes(0, 30))
+    with proxy_to(second_target.url) as network:
+        url = network.url(second_target.url).render_as_string(hide_password=False)
+        site = Site(lane, target, second_target, tmp_path, url)
+        site.old.run_until_caught_up()
+        expected(site.old, "savepoint", "create", "before")
+        second_target.execute(WIDER)
+        words = ("shadow", "create", "--from-savepoint", "before", "--original", str(site.old.config_file))
+        network.forget("COMMIT", after="INSERT INTO surelane.ledger", is_done=is_done, cuts=False)
+        assert "surelane shadow dispose" in expected(site.new, *words, status=ExitStatus.ENVIRONMENT).err
+        assert len(second_target.rows(TABLE)) == (30 if is_done else 0)
+        ledger = "select from surelane.ledger where lane = :lane"
+        site.shadow("dispose", "--yes")
+        assert second_target.execute(ledger, lane=site.new.name) == []
+        second_target.execute(f"truncate {TABLE}")
+        assert called(site.new, *words)["rows"] == {TABLE: 30}
+        words = ("shadow", "dispose", "--yes", "--original", str(site.old.config_file))
+        network.forget("COMMIT", after="DELETE FROM surelane.ledger", is_done=is_done, cuts=False)
+        assert "not known whether" in expected(site.new, *words, status=ExitStatus.ENVIRONMENT).err
+        site.shadow("dispose", "--yes")
+        assert second_target.execute(ledger, lane=site.new.name) == []
 
 
 def test_the_runbook(

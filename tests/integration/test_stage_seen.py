@@ -247,7 +247,7 @@ def test_one_that_is_fenced_has_no_say(lane: MakeLane, target: Target, topic: To
     eventually(lambda: target.execute(rows, lane=made.name), why="a row of the first writer")
     ledger, mine = Ledger(SCHEMA, made.name), InFlightRows(SCHEMA, made.name)
     with target.as_lane.begin() as connection:
-        newer = ledger.claim(connection, checkpoint="another", delivery="two-phase", at_least=0)
+        newer = ledger.claim(connection, checkpoint="another", delivery="two-phase", at_least=0).generation
         mine.replace(connection, newer, seen(3))
     assert isinstance(made.join(), Fenced)
     assert [row.generation for row in target.execute(rows, lane=made.name)] == [newer, newer]

@@ -26,9 +26,14 @@ KEYS = [
     "table_pauses",
     "waits_for",
     "in_doubt",
+    "in_doubt_age_seconds",
+    "freshness_seconds",
     "last_error",
     "writer",
     "stage",
+    "hint",
+    "options",
+    "next",
 ]
 
 
@@ -55,7 +60,7 @@ def applied(site: Site, end: int, *, epoch: int = 0, lane: str = "orders", parti
     ledger = Ledger("surelane", lane)
     with site.engine.begin() as connection:
         if ledger.lane_row(connection) is None:
-            generation = ledger.claim(connection, checkpoint="c", delivery="two-phase", at_least=0)
+            generation = ledger.claim(connection, checkpoint="c", delivery="two-phase", at_least=0).generation
             ledger.activate(connection, generation, "c")
         ledger.record(connection, record)
 
@@ -78,6 +83,7 @@ def test_a_lane_that_never_started(migrated: Site) -> None:
     assert ended.json["pause"] is None
     assert ended.json["table_pauses"] == []
     assert ended.json["waits_for"] is None
+    assert [one["command"].split(" --config")[0] for one in ended.json["next"]] == ["surelane run"]
 
 
 def test_a_pause(migrated: Site) -> None:

@@ -92,6 +92,16 @@ def test_the_console_shows_the_lane(compose: Compose) -> None:
     assert (page.status, "running" in page.text) == (200, True)
     key = client.get("/api/lanes/shop/epochs").json["epochs"][0]["key"]
     assert client.get(f"/api/lanes/shop/epochs/{key}").json["checkpoint"]["trouble"] is None
+    eventually(
+        lambda: client.get("/api/lanes/shop/epochs").json["epochs"][-1]["steps"], 60, "steps from the lane's log"
+    )
+    found = {one["check"]: one["level"] for one in client.get("/api/lanes/shop/doctor").json["findings"]}
+    assert (found["checkpoint"], "fault" in found.values()) == ("warn", False)
+    values = {one["key"]: one["value"] for one in client.get("/api/lanes/shop/configuration").json["values"]}
+    assert (values["metrics.port"], values["metrics.host"]) == ("9108", "0.0.0.0")
+    assert values["spark.master"] == compose.values["SPARK_MASTER"]
+    refused = client.act("/lanes/shop/quarantine", do="discard", reason="no", count="0")
+    assert (refused.status, "--allow-actions" in refused.text) == (403, True)
 
 
 def test_an_alert_arrives_when_the_lane_is_away(compose: Compose) -> None:

@@ -162,22 +162,30 @@ def test_a_missing_row_is_noticed(played: Played) -> None:
 
 
 @pytest.mark.timeout(TIMEOUT)
-def test_a_query_and_a_rollup(with_queries: Played) -> None:
-    """Killed with the lane, they equal the batch; the page has a chart of the windows. Each judge notices a change."""
+def test_a_query_a_rollup_and_a_history(with_queries: Played) -> None:
+    """Killed with the lane, they equal the batch; the page has a chart of the windows and the versions of an order.
+    Each judge notices a change."""
     assert with_queries.done.returncode == 0, with_queries.done.stderr
     found = with_queries.result["queries"]
     assert (found["differing"], found["groups_differing"]) == (0, 0)
     assert found["rows"] > len(found["windows"]) > 0
     assert found["groups"] > 0
+    history = found["history"]
+    assert history["differing"] == 0
+    assert history["versions"] > history["orders"] > 0
+    assert len(history["example"]) > 1
     content, page = with_queries.report.read_text(encoding="utf-8"), _Page()
     page.feed(content)
     assert page.tags.count("figure") == 5
     assert page.tags.count("rect") >= len(found["windows"])
+    assert all(f"{version['opened']:,}</td>" in content for version in history["example"])
     stack = with_queries.stack
     stack.target.execute("update reports.orders_by_window set orders = orders + 1", database=DATABASE)
     stack.target.execute("update reports.orders_of_customer set surelane_rows = 0", database=DATABASE)
+    stack.target.execute("update reports.orders_history set status = 'lost'", database=DATABASE)
     settings = load(DemoLane(stack.data_dir / "lane").config)
     topic = Topic(settings.source.bootstrap_servers, settings.source.topics[0])
     again = query_result(stack, settings, topic.end())
     topic.close()
     assert (again.differing, again.groups_differing) == (2 * found["rows"], 2 * found["groups"])
+    assert again.history.differing == 2 * history["versions"]

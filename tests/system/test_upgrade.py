@@ -13,12 +13,13 @@ from app.savepoint.folder import SavepointFolder
 from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS
 from tests.commands import Ended
 from tests.fix_doubt import changes
-from tests.fix_lane import ROOT, MakeLane, MakeProcess, merged
+from tests.fix_lane import ROOT, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import Reader, questions
 from tests.runbook import play, runner
 from tests.workload import COUNTER
+from tools.devstack.sections import merged
 
 
 def git(*arguments: str) -> str:

@@ -12,12 +12,12 @@ from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
 from tools.bench.child import SystemFailed
 from tools.bench.goals import Goal
 from tools.bench.growth import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
-from tools.bench.lane import merged
 from tools.bench.latency import Sightings
 from tools.bench.pacer import Paced
 from tools.bench.page import Section, Table
 from tools.bench.results import state, tried
 from tools.bench.samples import Sample
+from tools.devstack.sections import merged
 
 MINUTE = 60.0
 

@@ -293,6 +293,16 @@ def test_one_lane_for_each_partition() -> None:
     assert loaded(with_source("topics: [a], order: partition")).source.order is Order.PARTITION
 
 
+def test_rollups_of_lanes_that_prepare_side_by_side() -> None:
+    """What one lane of an epoch has prepared would keep the others waiting."""
+    kept = "rollups: {r: {of: public.orders, table: reports.r, by: [id], aggregates: {n: count}}}"
+    by_partition = with_source("topics: [a], order: partition") + kept
+    assert "order: partition and commit: two-phase" in faults(by_partition)
+    for fits in ("commit: ledger", "delivery: at-least-once"):
+        assert set(loaded(f"{by_partition}\n{fits}\n").rollups) == {"r"}
+    assert set(loaded(SMALL + kept).rollups) == {"r"}
+
+
 def test_columns_that_are_hidden() -> None:
     text = SMALL + 'guard: {redact: ["public.customers.email", "*.ssn"]}'
     assert loaded(text).guard.redact == ("public.customers.email", "*.ssn")

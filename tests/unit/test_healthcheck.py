@@ -1,5 +1,6 @@
 """The container's health check says what the lane's own server says, and why it cannot be asked."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -44,3 +45,10 @@ def test_without_a_port_it_says_what_to_do(
         monkeypatch.setenv("SURELANE_METRICS__PORT", port)
     assert healthcheck.main() == 1
     assert "give it a port" in capsys.readouterr().out
+
+
+def test_a_container_of_something_else_has_its_own_port(health: Health, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console's: the lane's variable stays what the lane has."""
+    monkeypatch.setenv("SURELANE_HEALTH_PORT", os.environ["SURELANE_METRICS__PORT"])
+    monkeypatch.setenv("SURELANE_METRICS__PORT", "1")
+    assert healthcheck.main() == 0

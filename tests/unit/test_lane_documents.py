@@ -17,6 +17,7 @@ from app.cli.doctor_checks.finding import fault, ok
 from app.cli.gap_view import gaps_document, gaps_text
 from app.cli.lane_status import LaneStatus, Report, StageStatus, WriterStatus
 from app.cli.migrate import migrated_text
+from app.cli.next_command import LaneOptions
 from app.cli.pause import paused_text
 from app.cli.recover_view import (
     course_text,
@@ -101,6 +102,8 @@ LANE = LaneStatus(
     table_pauses=((TABLE_PAUSE, 1_234),),
     waits_for="standby s1: it is more than 30 s behind (limits.target_replica_lag)",
     in_doubt=("surelane:orders:1:3",),
+    in_doubt_age_seconds=75.25,
+    freshness_seconds=3.5,
     last_error="no table [shop.orders] \x1b[2J",
     writer=WriterStatus(host="h", pid=4, since=AT, backend=77, client=None),
     stage=StageStatus(seen=SEEN, limit=64 << 20),
@@ -118,6 +121,8 @@ NEW = LaneStatus(
     table_pauses=(),
     waits_for=None,
     in_doubt=(),
+    in_doubt_age_seconds=None,
+    freshness_seconds=None,
     last_error=None,
     writer=None,
     stage=None,
@@ -218,16 +223,20 @@ def gaps(*found: Gap, done: bool = False) -> Document:
     ("document", "text", "has"),
     [
         (
-            status_document(Report(status=LANE, lanes=(), trouble=None)),
+            status_document(Report(status=LANE, lanes=(), trouble=None), LaneOptions(None, None)),
             status_text,
+            "the oldest for 1m15s|freshness|3s|surelane resume --table 'public.o[r]'|"
             "1 on h1, 1 on h2; 1 idle|5.0 of 64.0 MiB|no table [shop.orders] \\u001b[2J|since 2024-02-03 02:05:06 UTC|"
             "12,345 messages, oldest 1,234.6 s|kept messages|11 on h1, slot 0|shop[0] 3 to 9|"
             "paused by me@here, 2024-02-03 02:05:06 UTC: why",
         ),
         (
-            status_document(Report(status=NEW, lanes=(LANE, NEW), trouble=Unreachable("no broker"))),
+            status_document(
+                Report(status=NEW, lanes=(LANE, NEW), trouble=Unreachable("no broker")),
+                LaneOptions(Path("o.yaml"), "q"),
+            ),
             status_text,
-            "never started|shop[0]@5, shop[1]@7|the lag is not known: no broker",
+            "surelane run --config o.yaml --query q|never started|shop[0]@5, shop[1]@7|the lag is not known: no broker",
         ),
         (
             {"lane": "orders", "pause": PAUSE.as_json(), "running": []},

@@ -1,5 +1,7 @@
 """The questions that every run is asked can be answered wrongly: each of them notices what it is there for."""
 
+import threading
+
 import pytest
 from sqlalchemy import text
 
@@ -23,6 +25,7 @@ class MadeUpTopic:
     """As much of a topic as the oracle looks at."""
 
     def __init__(self, messages: list[Message]) -> None:
+        self.sending = threading.RLock()
         self.sent = [
             Sent(message=message, position=Position(*TP, offset), number=offset)
             for offset, message in enumerate(messages)

@@ -126,6 +126,7 @@ def test_every_class_and_condition_of_spark_has_a_row() -> None:
         *names,
         *of_spark.OTHER_QUERY,
         *of_spark.STATE_UNFIT,
+        of_spark.STATE_NOT_WHOLE,
         *of_spark.ROW_STATES,
         *of_spark.SURROUNDINGS_STATES,
     ):

@@ -13,7 +13,7 @@ from tools.bench import backlog, ceiling, drain, linear, report, results
 from tools.bench.axes import BASE_EPOCH, BASE_EPOCH_BYTES, Axis, Case, axes
 from tools.bench.backlog import Backlog
 from tools.bench.goals import Goal
-from tools.bench.lane import PARTS, merged
+from tools.bench.lane import PARTS
 from tools.bench.linear import CEILINGS, FIGURES, Growth
 from tools.bench.page import Section, Table
 from tools.bench.report import number
@@ -22,6 +22,7 @@ from tools.bench.servers import Servers
 from tools.bench.shape import Shape
 from tools.bench.summary import Group
 from tools.bench.systems import System, of_lane
+from tools.devstack.sections import merged
 
 #: share of the messages that is not counted, while Spark compiles and the JVM warms up
 WARM_SHARE = 0.25

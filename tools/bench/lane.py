@@ -17,6 +17,7 @@ from tools.bench.child import Child
 from tools.bench.epochs import Epoch
 from tools.bench.machine import Cpu, below, peak_megabytes, single
 from tools.bench.servers import LEDGER_SCHEMA, Servers
+from tools.devstack.sections import merged
 
 LANE = "bench"
 #: name of a mode -> configuration of the lane
@@ -110,15 +111,6 @@ def _config(servers: Servers, mode: str, topic: str) -> dict[str, object]:
         "metrics": {"port": 0},
         **MODES[mode],
     }
-
-
-def merged(settings: Mapping[str, object], more: Mapping[str, object]) -> dict[str, object]:
-    """Settings with more of them, section by section."""
-    found = {**settings, **more}
-    for name, section in settings.items():
-        if isinstance(section, Mapping) and isinstance(new := more.get(name), Mapping):
-            found[name] = {**section, **new}
-    return found
 
 
 def checkpoint() -> Path:

@@ -17,6 +17,7 @@ from app.ledger.migrations import upgrade
 from tools.bench.machine import Cpu, single, tree
 from tools.bench.tables import Expected, Table
 from tools.devstack import Stack
+from tools.devstack.kafka import AS_SHIPPED
 from tools.devstack.roles import LOGIN
 
 Connection = extensions.connection
@@ -177,7 +178,7 @@ def running(name: str) -> Iterator[Servers]:
 
     A lock allows one benchmark at a time on a stack.
     """
-    stack = Stack(name)
+    stack = Stack(name, broker_java=AS_SHIPPED)
     before = [part.name for part in stack.status() if part.running]
     stack.up(connect=False, source=False)
     try:

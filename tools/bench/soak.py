@@ -40,10 +40,11 @@ _QUERY: Mapping[str, Any] = {
     f" group by window(ts, '10 seconds'), {_ID} % 10000",
     "table": f"public.{_COUNTS}",
     "trigger": "2 seconds",
+    "state": {"memory_bytes": 64 << 20},
 }
 _MAKE = f"create table {_COUNTS} (began timestamptz, part bigint, n bigint, primary key (began, part))"
-#: full before the second half, which is judged: a heap is not cleaned in full before it is
-_HEAP = {"spark": {"conf": {"spark.driver.memory": "768m"}}}
+#: with the state's: full before the second half, which is judged. Neither gives anything back before it is full
+_HEAP = {"spark": {"conf": {"spark.driver.memory": "512m"}}}
 #: seconds between two measurements of the lag
 LOOK_SECONDS = 0.5
 #: topic settings: the broker must not keep all messages of a day

@@ -32,7 +32,7 @@ Keep = Annotated[bool, typer.Option("--keep", help="Leave the stack running, wit
 Report = Annotated[Path, typer.Option("--report", help="Where the HTML page is written.")]
 Queries = Annotated[
     bool,
-    typer.Option("--queries", help="With a query, killed with the lane, and a rollup."),
+    typer.Option("--queries", help="With a query, killed with the lane, a rollup and a history."),
 ]
 StackName = Annotated[str, typer.Option("--stack", help="Name of the stack; it is wiped first.")]
 

@@ -8,6 +8,7 @@ from app.model.counts import Counts
 from tools.demo.compare import Comparison
 from tools.demo.crash import Crash
 from tools.demo.ending import DemoEnding
+from tools.demo.history import HistoryResult
 from tools.demo.play import DemoView
 from tools.demo.queries import QueryResult
 from tools.demo.recovery import DemoRecovery
@@ -54,7 +55,17 @@ def _queries(found: QueryResult) -> tuple[DemoCheck, ...]:
             ok=is_equal,
             found=groups + other,
         ),
+        _history(found.history),
     )
+
+
+def _history(found: HistoryResult) -> DemoCheck:
+    versions = f"{found.versions:,} versions of {found.orders:,} orders"
+    other = ", as the topic's changes give, the last one of each epoch"
+    if found.differing:
+        other = f"; {found.differing:,} versions differ"
+    is_equal = not found.differing and found.versions > found.orders > 0
+    return DemoCheck(promise="The history has each version", ok=is_equal, found=versions + other)
 
 
 def all_counts(epochs: Iterable[SeenEpoch]) -> Counts:

@@ -20,6 +20,7 @@ from app.config.settings import Settings
 from tools.demo.failure import DemoFailed
 from tools.devstack import Endpoints
 from tools.devstack.process import Daemon
+from tools.devstack.sections import merged
 from tools.devstack.wait import wait_for
 
 LANE = "demo"
@@ -53,7 +54,7 @@ class DemoLane:
     def configure(self, endpoints: Endpoints, more: Mapping[str, object] | None = None) -> Settings:
         """Write the configuration file; returns the settings as the lane reads them. `more`: further keys."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        raw = _configuration(endpoints, self.checkpoint) | dict(more or {})
+        raw = merged(_configuration(endpoints, self.checkpoint), more or {})
         self.config.write_text(yaml.safe_dump(raw, sort_keys=False))
         return load(self.config)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from tools.demo import report_text as words
 from tools.demo.compare import Comparison, TableContent
 from tools.demo.drawing import charts, figure, windows_chart
+from tools.demo.history import Version
 from tools.demo.outcome import DemoOutcome
 from tools.demo.queries import WINDOW_SECONDS
 
@@ -19,6 +20,7 @@ def page(outcome: DemoOutcome) -> str:
         _tiles(outcome),
         _timeline(outcome),
         _queries(outcome),
+        _history(outcome),
         _story(outcome),
         _promises(outcome),
         _tables(outcome),
@@ -74,6 +76,27 @@ def _queries(outcome: DemoOutcome) -> str:
     note = f"{WINDOW_SECONDS} s each, by the source's commit time; {found.rows:,} rows by window and customer"
     drawing = windows_chart(found.windows, WINDOW_SECONDS)
     return f"<section><h2>A query: orders by window</h2>{figure('Orders', note, drawing)}</section>"
+
+
+def _history(outcome: DemoOutcome) -> str:
+    if outcome.queries is None or not outcome.queries.history.example:
+        return ""
+    found = outcome.queries.history
+    note = f"{found.versions:,} versions of {found.orders:,} orders; order {found.example[0].order} has most"
+    head = "<tr><th>customer</th><th>status</th>" + "".join(
+        f'<th class="number">{name}</th>' for name in ("total", "made by offset", "seconds")
+    )
+    rows = "".join(_version(one) for one in found.example)
+    return (
+        f'<section><h2>A history</h2><p>{escape(note)}.</p><div class="scroll"><table>{head}</tr>{rows}</table></div>'
+        "</section>"
+    )
+
+
+def _version(one: Version) -> str:
+    lasted = "current" if one.seconds is None else f"{one.seconds:.3f}"
+    numbers = "".join(f'<td class="number">{value}</td>' for value in (escape(one.total), f"{one.opened:,}", lasted))
+    return f"<tr><td>{escape(one.customer)}</td><td>{escape(one.status)}</td>{numbers}</tr>"
 
 
 def _story(outcome: DemoOutcome) -> str:

@@ -54,7 +54,7 @@ class DemoView:
 
 def play(stack: Stack, seconds: int, progress: Progress, *, queries: bool = False) -> DemoView:
     """Run the demo on a stack without data; `seconds` is the least time under load before the crash, and after it.
-    `queries`: with a query and a rollup."""
+    `queries`: with a query, a rollup and a history."""
     lane, load_before = DemoLane(stack.data_dir / "lane"), os.getloadavg()[0]
     query = DemoLane(lane.folder, QUERY) if queries else None
     # 1. Set up both databases with their tables, then Kafka and Debezium, which takes a snapshot of the source.

@@ -1,7 +1,8 @@
-"""With `--queries`: orders by window and customer, and a rollup of the orders, beside the lane.
+"""With `--queries`: orders by window and customer, a rollup of the orders and their history, beside the lane.
 
 The query runs in a process of its own, which is killed with the lane. At the end its rows are compared with what
-Postgres computes at once of the messages in the topic, and the rollup with what the source computes of its rows.
+Postgres computes at once of the messages in the topic, and the rollup with what the source computes of its rows; the
+history with the messages, too (`tools.demo.history`).
 """
 
 import json
@@ -14,7 +15,9 @@ from sqlalchemy import Engine
 
 from app.config.settings import Settings
 from app.ledger.store import Ledger
+from tools.demo import history
 from tools.demo.failure import DemoFailed
+from tools.demo.history import HistoryResult, history_result
 from tools.devstack import Stack
 from tools.devstack.roles import OWNER, make_roles
 from tools.devstack.stack import DATABASE
@@ -31,6 +34,7 @@ CONFIGURATION: dict[str, object] = {
             "table": "reports.orders_by_window",
         }
     },
+    "target": history.CONFIGURATION,
     "rollups": {
         "orders_of_customer": {
             "of": "public.orders",
@@ -50,8 +54,8 @@ _TABLE = (
     "create table reports.orders_by_window (start timestamptz, customer text, orders bigint not null,"
     " primary key (start, customer))"
 )
-#: the messages, for the batch
-_SEEN = "create temporary table seen (message jsonb)"
+#: the messages, for the batches
+_SEEN = 'create temporary table seen ("offset" bigint, message jsonb)'
 _BATCH = """
     select date_bin(make_interval(secs => %s), to_timestamp((m #>> '{source,ts_ms}')::numeric / 1000),
                     timestamptz '2000-01-01') as start, m #>> '{after,customer}' as customer, count(*) as orders
@@ -68,7 +72,7 @@ _IDLE_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class QueryResult:
-    """What the query and the rollup made, beside what they should be."""
+    """What the query, the rollup and the history made, beside what they should be."""
 
     rows: int
     #: rows that the batch has and the query has not, or the other way round
@@ -79,11 +83,12 @@ class QueryResult:
     groups_differing: int
     #: start of each window in seconds since 1970, and its orders
     windows: tuple[tuple[float, float], ...]
+    history: HistoryResult
 
 
 def prepare_reports(stack: Stack) -> None:
-    """Make the query's table, and let the lane make a rollup of the orders: its login is a replica's, so it has to own
-    the table."""
+    """Make the query's table, and let the lane make a rollup and a history of the orders: its login is a replica's, so
+    it has to own the table."""
     stack.target.execute("create schema reports", database=DATABASE)
     stack.target.execute(_TABLE, database=DATABASE)
     make_roles(stack.target.url(DATABASE), schema=_SCHEMA)
@@ -104,8 +109,8 @@ def query_result(stack: Stack, settings: Settings, end: int) -> QueryResult:
     topic = settings.source.topics[0]
     with psycopg2.connect(stack.target.url(DATABASE)) as connection, connection.cursor() as cursor:
         cursor.execute(_SEEN)
-        for message in _messages(settings.source.bootstrap_servers, topic, end):
-            cursor.execute("insert into seen values (%s)", (message,))
+        for row in _messages(settings.source.bootstrap_servers, topic, end):
+            cursor.execute("insert into seen values (%s, %s)", row)
         cursor.execute(_BATCH, (WINDOW_SECONDS,))
         wanted = set(cursor.fetchall())
         cursor.execute(_RESULT)
@@ -114,6 +119,7 @@ def query_result(stack: Stack, settings: Settings, end: int) -> QueryResult:
         windows = tuple((float(start), float(orders)) for start, orders in cursor.fetchall())
         cursor.execute(_ROLLUP)
         groups = cursor.fetchall()
+        versions = history_result(cursor, topic)
     with psycopg2.connect(stack.source.url(DATABASE)) as connection, connection.cursor() as cursor:
         cursor.execute(_ROWS)
         rows = cursor.fetchall()
@@ -124,11 +130,12 @@ def query_result(stack: Stack, settings: Settings, end: int) -> QueryResult:
         groups=len(groups),
         groups_differing=len(set(groups) ^ set(rows)),
         windows=windows,
+        history=versions,
     )
 
 
-def _messages(bootstrap: str, topic: str, end: int) -> Iterator[str]:
-    """Changes of orders in the topic."""
+def _messages(bootstrap: str, topic: str, end: int) -> Iterator[tuple[int, str]]:
+    """Changes of orders in the topic, with their offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo-batch", "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     try:
@@ -139,6 +146,6 @@ def _messages(bootstrap: str, topic: str, end: int) -> Iterator[str]:
                 raise DemoFailed(f"the topic could not be read beyond offset {at} of {end}")
             at, value = (message.offset() or 0) + 1, message.value()
             if value is not None and b'"orders"' in value:
-                yield json.dumps(json.loads(value))
+                yield at - 1, json.dumps(json.loads(value))
     finally:
         consumer.close()

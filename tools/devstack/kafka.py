@@ -8,7 +8,7 @@ import base64
 import os
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,7 +49,17 @@ SETTINGS = {
 }
 _PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 #: Small heap and the serial collector: runs are short.
-JAVA_OPTIONS = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+SMALL = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC")
+#: What `kafka-server-start.sh` and `kafka-run-class.sh` set: the serial collector stops the broker for up to 0.2 s.
+AS_SHIPPED = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+_LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class Kafka(DaemonServer):
     properties: Mapping[str, str] = field(default_factory=dict)  #: override SETTINGS
     #: additional to the plaintext one: name -> protocol (SSL, SASL_SSL); `properties` name the certificates
     listeners: Mapping[str, str] = field(default_factory=dict)
+    java_options: Sequence[str] = SMALL
 
     @property
     def daemon(self) -> Daemon:
@@ -82,7 +93,7 @@ class Kafka(DaemonServer):
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings_file = self._write_settings()
-        program = [str(java()), *JAVA_OPTIONS, "-cp", classpath("kafka")]
+        program = [str(java()), *self.java_options, _LOGGING, "-cp", classpath("kafka")]
         if not (self.data_dir / "log" / "meta.properties").exists():
             self._format(program, settings_file)
         self.daemon.start([*program, "kafka.Kafka", str(settings_file)], os.environ)

@@ -7,7 +7,7 @@ another can stop them; only processes recorded there are stopped.
 """
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from app.errors import EnvironmentMissing
 from app.jars import artifacts
 from tools.devstack.connect import Connect
 from tools.devstack.debezium import connector
-from tools.devstack.kafka import Kafka
+from tools.devstack.kafka import SMALL, Kafka
 from tools.devstack.places import stack_dir
 from tools.devstack.postgres import Postgres
 from tools.devstack.roles import LOGIN, OWNER, make_roles
@@ -73,11 +73,13 @@ class Stack:
         *,
         connect_properties: Mapping[str, str] | None = None,
         connector_config: Mapping[str, str] | None = None,
+        broker_java: Sequence[str] = SMALL,
     ) -> None:
-        """`connect_properties` override the worker's settings, `connector_config` those of the Debezium connector."""
+        """`connect_properties` override the worker's settings, `connector_config` those of the Debezium connector;
+        `broker_java`: options of Kafka's JVM."""
         self.name = name
         self.data_dir = data_dir or stack_dir(name)
-        self.kafka = Kafka(self.data_dir / "kafka")
+        self.kafka = Kafka(self.data_dir / "kafka", java_options=broker_java)
         self.source = Postgres(self.data_dir / "source", settings=SOURCE_SETTINGS)
         self.target = Postgres(self.data_dir / "target", settings=TARGET_SETTINGS)
         self.connect = Connect(self.data_dir / "connect", kafka=self.kafka, properties=connect_properties or {})

@@ -19,7 +19,8 @@ from app.worker.session_resources import check_channel, tasks_of
 PACKAGES = ("pyspark", "pyarrow", "confluent-kafka", "sqlalchemy", "psycopg2-binary", "pydantic", "alembic")
 
 
-def machine(settings: Settings) -> list[Finding]:
+def machine(settings: Settings, *, only_looks: bool = False) -> list[Finding]:
+    """`only_looks`: for a process beside the lane, which writes nothing."""
     return [
         java(),
         spark_jars(settings),
@@ -27,7 +28,7 @@ def machine(settings: Settings) -> list[Finding]:
         connector(),
         ports(settings),
         tasks(settings),
-        checkpoint(settings),
+        checkpoint(settings, only_looks=only_looks),
     ]
 
 
@@ -107,8 +108,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def checkpoint(settings: Settings) -> Finding:
-    """Whether the checkpoint's folder can be written."""
+def checkpoint(settings: Settings, *, only_looks: bool) -> Finding:
+    """Whether the checkpoint's folder can be written; tried with a file, unless `only_looks`."""
     url = urlsplit(settings.checkpoint)
     if url.scheme not in ("", "file"):
         message = f"{settings.checkpoint} is reached through Spark and was not tried"
@@ -117,7 +118,10 @@ def checkpoint(settings: Settings) -> Finding:
         )
     place = Path(url.path)
     existing = next(folder for folder in (place, *place.parents) if folder.exists())
-    if not existing.is_dir() or not _can_write(existing):
+    if only_looks and existing.is_dir() and not os.access(existing, os.W_OK):
+        message = f"{existing} is read-only here, where the lane does not run: not tried. The checkpoint is {place}"
+        return warn("checkpoint", message, "surelane doctor on the lane's machine tries it")
+    if not existing.is_dir() or not (only_looks or _can_write(existing)):
         hint = f"let user {os.geteuid()} write there, or choose another checkpoint (SURELANE_CHECKPOINT)"
         return fault("checkpoint", f"{existing} cannot be written, the checkpoint is to be {place}", hint)
     return ok("checkpoint", f"{place} can be written; lost with this disk, it is made anew from the ledger")

@@ -1,10 +1,11 @@
-// Small figures beside numbers, the state of the connection, and `/` for the first filter. All else is HTML.
+// Small figures beside numbers, the stream of updates, and `/` for the first filter. All else is HTML.
 "use strict";
 (function () {
   function draw(figure) {
+    if (figure.firstChild) return;
     const values = JSON.parse(figure.dataset.values || "[]");
     const times = JSON.parse(figure.dataset.times || "[]").map((text) => Date.parse(text) / 1000);
-    if (values.length < 2 || figure.firstChild) return;
+    if (values.length < 2) return;
     const style = getComputedStyle(document.documentElement);
     const stroke = style.getPropertyValue("--link").trim();
     const options = {
@@ -31,6 +32,77 @@
     place.textContent = text;
   }
 
+  // A stream that is closed while the page is hidden: a browser has six connections to a server for all of its tabs.
+  class Stream extends EventTarget {
+    constructor(url) {
+      super();
+      this.url = url;
+      this.turn = this.turn.bind(this);
+      document.addEventListener("visibilitychange", this.turn);
+      this.turn();
+    }
+
+    get readyState() {
+      return this.source ? this.source.readyState : EventSource.CONNECTING;
+    }
+
+    turn() {
+      if (document.hidden) {
+        if (this.source) this.source.close();
+        this.source = null;
+        live("", "waits until the page is seen");
+      } else if (!this.source) {
+        this.open();
+      }
+    }
+
+    open() {
+      this.source = new EventSource(this.url, { withCredentials: true });
+      this.source.onopen = (event) => this.onopen && this.onopen(event);
+      this.source.onerror = (event) => {
+        if (this.readyState === EventSource.CLOSED) this.close();
+        if (this.onerror) this.onerror(event);
+      };
+      this.source.addEventListener("content", (event) => {
+        this.dispatchEvent(new MessageEvent("content", { data: event.data }));
+      });
+    }
+
+    close() {
+      document.removeEventListener("visibilitychange", this.turn);
+      if (this.source) this.source.close();
+    }
+  }
+
+  // An update waits while text of the page is selected, which it might exchange. The newest one is kept.
+  let kept = null;
+
+  function isSelecting() {
+    const place = document.getElementById("live");
+    const selection = document.getSelection();
+    if (!place || !selection || selection.isCollapsed || !selection.rangeCount) return false;
+    return selection.getRangeAt(0).intersectsNode(place);
+  }
+
+  function keep(event) {
+    if (!isSelecting()) return;
+    event.preventDefault();
+    kept = event.detail.data;
+    live("held", "waits: text is selected");
+  }
+
+  function showKept() {
+    if (kept === null || isSelecting()) return;
+    const place = document.getElementById("live");
+    const content = kept;
+    kept = null;
+    htmx.swap(place, content, { swapStyle: place.getAttribute("hx-swap"), swapDelay: 0, settleDelay: 0 }, { contextElement: place });
+    live("yes", "live");
+  }
+
+  htmx.createEventSource = (url) => new Stream(url);
+  document.addEventListener("htmx:sseBeforeMessage", keep);
+  document.addEventListener("selectionchange", showKept);
   document.addEventListener("DOMContentLoaded", drawAll);
   document.addEventListener("htmx:afterSwap", drawAll);
   document.addEventListener("htmx:sseOpen", () => live("yes", "live"));

@@ -1,0 +1,35 @@
+"""Notices the epochs that Spark has planned, before it begins them: between the two it works on its own for some
+milliseconds, in which tasks can stage the epoch already."""
+
+import threading
+from collections.abc import Callable
+
+from app.spark.entry_events import EntryEvents
+
+
+class PlannedEpochs:
+    """A thread that waits for entries `offsets/N`."""
+
+    def __init__(self, events: EntryEvents, on_planned: Callable[[int], None]) -> None:
+        """`on_planned` gets the number of each epoch as soon as it is planned; it may have begun by then."""
+        self._events, self._on_planned = events, on_planned
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="planned epochs", daemon=True)
+
+    def start(self) -> None:
+        """Call it when the folder is there: without reports there is no thread."""
+        if self._events.are_reported:
+            self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._events.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._events.close()
+
+    def _watch(self) -> None:
+        while not self._stop.is_set():
+            for name in self._events.wait(0.0):
+                if name.isdigit() and not self._stop.is_set():
+                    self._on_planned(int(name))
