@@ -18,6 +18,7 @@ from app.java import java_home
 from app.spark.home import spark_home
 from tests.processes import is_python, name_of
 from tests.waiting import eventually
+from tools.devstack.kafka import SHORT_LIVED
 
 SECRET = "m4rked-for-a-cluster"
 #: variable by which whatever a cluster has started is found, also when its parent is gone
@@ -106,7 +107,9 @@ class Cluster:
             "JAVA_HOME": str(java_home()),
             "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_DAEMON_JAVA_OPTS": "-Dspark.authenticate=true -Dspark.network.crypto.enabled=true",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(
+                (*SHORT_LIVED, "-Dspark.authenticate=true", "-Dspark.network.crypto.enabled=true")
+            ),
             "_SPARK_AUTH_SECRET": SECRET,
         }
         command = [spark_home() / "bin/spark-class", f"org.apache.spark.deploy.{kind.lower()}.{kind}", *words]

@@ -146,7 +146,7 @@ def switch(new: Settings, old: Settings, by: str, *, seconds: float, progress: C
             with both.original.begin(), both.copy.begin():
                 return _status(both, new, old, copy)
 
-        wait_until_near(look, progress)
+        wait_until_near(look, new.epoch.max_messages, progress)
         begun, reason = time.monotonic(), f"shadow switch to {copy.lane}"
         with paused(both.original, old, by, reason, seconds, progress):
             found = wait_until_equal(look, begun + seconds, progress)

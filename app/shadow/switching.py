@@ -25,8 +25,9 @@ from app.verify.pairs import OWN_MARK
 
 #: seconds between two looks at the position of the copy
 LOOK_SECONDS = 0.1
-#: offsets that the copy may be behind when the original is paused: what it reads in a moment
+#: offsets, and epochs of its lane, that the copy may be behind when the original is paused: the smaller of the two
 NEAR = 10_000
+NEAR_EPOCHS = 4
 #: milliseconds to wait for the locks of the tables
 LOCK_MS = 3_000
 #: views, and foreign keys from other tables, know a table by its oid: they go where it goes
@@ -98,7 +99,7 @@ def switch(settings: Settings, by: str, *, seconds: float, progress: Callable[[s
             with connection.begin():
                 return _status(connection, settings, copy)
 
-        wait_until_near(look, progress)
+        wait_until_near(look, settings.epoch.max_messages, progress)
         begun = time.monotonic()
         reason = f"shadow switch to {copy.lane}"
         original = settings.model_copy(update={"lane": copy.original})
@@ -223,9 +224,10 @@ def _status(connection: Connection, settings: Settings, copy: ShadowCopy) -> Sha
     return ShadowStatus(copy=copy, original=original, position=mine)
 
 
-def wait_until_near(look: Callable[[], ShadowStatus], progress: Callable[[str], None]) -> None:
-    """Wait until the copy is not far behind. The lanes run; Ctrl-C ends the wait, and changes nothing."""
-    while (found := look()).behind > NEAR:
+def wait_until_near(look: Callable[[], ShadowStatus], epoch: int, progress: Callable[[str], None]) -> None:
+    """Wait until the copy, whose epochs have up to `epoch` messages, is not far behind. The lanes run; Ctrl-C ends the
+    wait, and changes nothing."""
+    while (found := look()).behind > min(NEAR, NEAR_EPOCHS * epoch):
         progress(f"lane {found.copy.lane} is {found.behind:,} offsets behind lane {found.copy.original}")
         time.sleep(LOOK_SECONDS)
 

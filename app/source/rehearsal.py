@@ -16,13 +16,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
+from app.class_sharing import options_to_make
 from app.config.queries import StateSettings
 from app.jars import jars
 from app.java import java_home
-from app.spark.class_archive import MAKE_SECONDS, options_to_make
+from app.spark.class_archive import MAKE_SECONDS
 from app.spark.jvm import start_jvm
 from app.spark.session import make_session
-from app.spark.session_options import JAVA_OPTIONS, options
+from app.spark.session_options import options
 from app.spark.state_options import state_options
 
 #: classes of the Kafka connector and its client that a run with a broker loads
@@ -30,7 +31,7 @@ _KAFKA = ("org/apache/spark/sql/kafka010/", "org/apache/kafka/clients/", "org/ap
 
 
 def _rehearse(part: Path) -> None:
-    java, conf = java_home(), {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {options_to_make(part)}"}
+    java, conf = java_home(), {"spark.driver.extraJavaOptions": options_to_make(part)}
     spark = make_session(start_jvm(options("rehearsal", "local[1]", conf, java, jars("spark")), java))
     _load(spark, jars("spark"))
     with tempfile.TemporaryDirectory() as checkpoint:

@@ -25,8 +25,6 @@ _EDITION = "2"
 _MODE = 0o444
 #: seconds for the rehearsal and for writing the archive, on a busy machine
 MAKE_SECONDS = 600
-#: no log lines about an archive that does not fit
-_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
 def class_path(jars: Sequence[Path]) -> list[Path]:
@@ -47,16 +45,6 @@ def archive(java_home: Path, jars: Sequence[Path]) -> Path:
     parts += [release.read_text() if release.is_file() else "", *map(str, class_path(jars)), _EDITION]
     name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_dir() / "classes" / f"{name}.jsa"
-
-
-def options_to_use(path: Path) -> str:
-    """Java options for the archive at `path`; empty when it does not exist."""
-    return f"-XX:SharedArchiveFile={path} {_QUIET}" if path.exists() else ""
-
-
-def options_to_make(path: Path) -> str:
-    """Java options for a JVM that writes the archive when it ends."""
-    return f"-XX:ArchiveClassesAtExit={path} {_QUIET}"
 
 
 def make_archive() -> Path:

@@ -1,11 +1,13 @@
 """Spark's options: what the lane relies on, what was measured to be better, what the user configures."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from app.class_sharing import options_to_use
 from app.private import UMASK
-from app.spark.class_archive import archive, class_path, options_to_use
+from app.spark.class_archive import archive, class_path
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
@@ -35,6 +37,9 @@ _PYTHON = {"spark.python.daemon.module": "app.stage.daemon", "spark.executorEnv.
 FOLDER = "surelane-package"
 _PYTHON_PATH = "spark.executorEnv.PYTHONPATH"
 _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
+_DRIVER_JAVA = "spark.driver.extraJavaOptions"
+#: Java takes the last of an option that is given twice, and refuses two of these
+_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
 #: for an executor: its JVM only keeps Python workers, and comes up sooner after it was killed
 EXECUTOR = {
     _EXECUTOR_JAVA: _FOR_PLANNING,
@@ -136,20 +141,25 @@ def _driver(
 ) -> dict[str, str]:
     """Options of the driver's JVM: the jars are on its class path, where the class archive can have them too. Executors
     get `more`; they need the connector's only where they read topics themselves."""
-    java_options = f"{flags} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}".strip()
+    ours = f"{flags} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}"
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
     defaults = {
         **(DEFAULTS if is_local(master) else EXECUTOR | {_EXECUTOR_JAVA: flags} | _without_addresses(DEFAULTS)),
         **_FILES,
         **_PYTHON,
         **_PLANS,
-        "spark.driver.extraJavaOptions": java_options,
     }
     path = [_HERE, os.environ.get("PYTHONPATH")] if is_local(master) else [FOLDER]
     path = os.pathsep.join(filter(None, [*path, conf.get(_PYTHON_PATH)]))
-    merged = {**defaults, **conf, _CLASSPATH: classpath, _PYTHON_PATH: path}
+    java_options = _with_users(ours, conf.get(_DRIVER_JAVA, ""))
+    merged = {**defaults, **conf, _CLASSPATH: classpath, _PYTHON_PATH: path, _DRIVER_JAVA: java_options}
     behind = ",".join([*map(str, more), *filter(None, [conf.get(_JARS)])])
     return {**merged, _JARS: behind} if behind else merged
+
+
+def _with_users(ours: str, users: str) -> str:
+    """Java options: the user's behind ours, whose collector goes where the user has chosen one."""
+    return f"{_COLLECTOR.sub('', ours) if _COLLECTOR.search(users) else ours} {users}".strip()
 
 
 def _without_addresses(defaults: Mapping[str, str]) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Spark's JVM starts from the class archive; without one, or with one that does not fit, it starts all the same."""
 
+import shlex
+import subprocess
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -7,9 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from app.class_sharing import options_to_use
 from app.jars import jars
-from app.java import java_home
-from app.spark.class_archive import archive, class_path, options_to_use
+from app.java import java, java_home
+from app.spark.class_archive import archive, class_path
+from app.spark.session_options import JAVA_OPTIONS, options
 
 #: what names the classes that every new session calls
 _EXTENSIONS = "META-INF/services/org.apache.spark.sql.SparkSessionExtensionsProvider"
@@ -46,3 +50,18 @@ def test_the_class_path_has_sparks_jars_by_name(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "jars" / name).touch()
     own = [tmp_path / "z.jar"]
     assert [path.name for path in class_path(own)] == ["z.jar", "a.jar", "b.jar", "c.jar"]
+
+
+@pytest.mark.parametrize("computes", [False, True])
+def test_a_users_java_options_come_behind_ours(*, computes: bool) -> None:
+    """Java accepts them together, and theirs win: of an option that is given twice, and of two collectors."""
+    conf = {"spark.driver.extraJavaOptions": "-XX:+UseG1GC -XX:TieredStopAtLevel=3"}
+    made = options("lane", "local[1]", conf, java_home(), jars("spark"), computes=computes)
+    words = shlex.split(made["spark.driver.extraJavaOptions"])
+    command = [java(), *words, "-XX:+PrintFlagsFinal", "-version"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in printed.splitlines()]
+    flags = {row[1]: row[3] for row in rows if len(row) > 3}
+    assert (flags["UseG1GC"], flags["UseSerialGC"], flags["UseParallelGC"]) == ("true", "false", "false")
+    assert flags["TieredStopAtLevel"] == "3"
+    assert JAVA_OPTIONS in words

@@ -33,6 +33,8 @@ TABLE = "public.counter"
 COPY = "counter_v2"
 #: the types that the copy has
 WIDER = f"create table {COPY}.counter (id bigint primary key, hits numeric, note text default 'new')"
+#: between two times 30 messages: no more than a lane applies in epochs of 50 on a busy machine
+SEND_SECONDS = 0.3
 #: kills of the normal run, and of the full one
 KILLS = (4, pytest.param(40, marks=pytest.mark.full))
 MODES = [
@@ -109,7 +111,7 @@ def sending(topic: Topic) -> Iterator[None]:
     def send() -> None:
         for number in count(1_000):
             topic.send(changes(30 * number))
-            if stop.wait(0.1):
+            if stop.wait(SEND_SECONDS):
                 return
 
     thread = threading.Thread(target=send, name="sender")
@@ -193,7 +195,7 @@ def test_switched_under_load_and_back(site: Site, lane_process: MakeProcess, tar
             known = len(target.epochs(site.new.name))
             new.until(lambda: len(target.epochs(site.new.name)) > known + 2, why="epochs after the switch")
             assert reader.lanes == {site.old.name, site.new.name}
-            assert (done["paused_seconds"] < 30, site.types["id"]) == (True, "bigint")
+            assert (0 < done["paused_seconds"] < 60, site.types["id"]) == (True, "bigint")
             assert (
                 "has taken its place" in expected(site.old, "run", "--until-caught-up", status=ExitStatus.REFUSED).err
             )

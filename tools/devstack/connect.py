@@ -12,7 +12,7 @@ from app.errors import EnvironmentMissing
 from app.jars import SetName, artifacts, classpath, sha256_of
 from app.java import java
 from tools.devstack.http import request
-from tools.devstack.kafka import Kafka
+from tools.devstack.kafka import SHORT_LIVED, Kafka
 from tools.devstack.ports import LOOPBACK, known_port, remembered_port
 from tools.devstack.process import Daemon, DaemonServer
 from tools.devstack.wait import wait_for
@@ -42,7 +42,7 @@ SETTINGS = {
 JAVA_OPTIONS = (
     "-Xms128m",
     "-Xmx1g",
-    "-XX:+UseSerialGC",
+    *SHORT_LIVED,
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.io.debezium.connector.postgresql=info",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",

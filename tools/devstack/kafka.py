@@ -7,6 +7,7 @@ the tests replay. Each start rewrites the settings; the node's id and its data s
 import base64
 import os
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from app.errors import EnvironmentMissing
 from app.jars import classpath
 from app.java import java
+from tools.devstack.broker_classes import classes
 from tools.devstack.ports import LOOPBACK, answers, known_port, remembered_port
 from tools.devstack.process import Daemon, DaemonServer
 from tools.devstack.wait import wait_for
@@ -48,8 +50,9 @@ SETTINGS = {
     "num.io.threads": "4",
 }
 _PROTOCOLS = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-#: Small heap and the serial collector: runs are short.
-SMALL = ("-Xms256m", "-Xmx1g", "-XX:+UseSerialGC")
+#: For short runs: a small heap, the serial collector, and no code compiled well, which costs more than it saves.
+SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+SMALL = ("-Xms256m", "-Xmx1g", *SHORT_LIVED)
 #: What `kafka-server-start.sh` and `kafka-run-class.sh` set: the serial collector stops the broker for up to 0.2 s.
 AS_SHIPPED = (
     "-Xms1g",
@@ -72,6 +75,7 @@ class Kafka(DaemonServer):
     #: additional to the plaintext one: name -> protocol (SSL, SASL_SSL); `properties` name the certificates
     listeners: Mapping[str, str] = field(default_factory=dict)
     java_options: Sequence[str] = SMALL
+    archived: bool = True  #: starts from the archive of its classes
 
     @property
     def daemon(self) -> Daemon:
@@ -93,7 +97,9 @@ class Kafka(DaemonServer):
             return
         self.data_dir.mkdir(parents=True, exist_ok=True)
         settings_file = self._write_settings()
-        program = [str(java()), *self.java_options, _LOGGING, "-cp", classpath("kafka")]
+        path = classpath("kafka")
+        shared = classes(path, _rehearse) if self.archived else []
+        program = [str(java()), *self.java_options, *shared, _LOGGING, "-cp", path]
         if not (self.data_dir / "log" / "meta.properties").exists():
             self._format(program, settings_file)
         self.daemon.start([*program, "kafka.Kafka", str(settings_file)], os.environ)
@@ -164,3 +170,14 @@ class Kafka(DaemonServer):
         if done.returncode:
             words = f"Kafka could not prepare {self.data_dir}:\n{done.stderr}"
             raise EnvironmentMissing(words, hint="./run stack down --wipe")
+
+
+def _rehearse(options: Sequence[str]) -> None:
+    """Start a broker with these Java options, and stop it."""
+    with tempfile.TemporaryDirectory(prefix="surelane-broker-") as folder:
+        broker = Kafka(Path(folder), java_options=(*SMALL, *options), archived=False)
+        try:
+            broker.start()
+            broker.create_topic("rehearsal")
+        finally:
+            broker.stop()
