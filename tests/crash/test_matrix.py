@@ -82,7 +82,7 @@ def play(case: Case, seed: int, lane: MakeLane, target: Target, topic: Topic, pr
     return Play(case, made, target, topic, shop, at=chance.choice(FAULT_AT))
 
 
-@pytest.mark.costly(9)
+@pytest.mark.costly(6)
 def test_comes_back(
     play: Play, hold: Hold, lane_process: MakeProcess, kafka: Kafka, target_server: Postgres, proxy: Proxy
 ) -> None:

@@ -69,7 +69,7 @@ def fill(target: Target, space: str) -> None:
             rows //= 4
 
 
-@pytest.mark.costly(3)
+@pytest.mark.costly(2)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize("what", ["the table's", "the staging table's"])
 def test_a_full_disk(
@@ -98,7 +98,7 @@ def _is_waiting(target: Target) -> bool:
     return any("53100" in (found.last_error or "") for found in rows)
 
 
-@pytest.mark.costly(4)
+@pytest.mark.costly(2)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 @pytest.mark.parametrize(
     ("taken", "given"),
@@ -125,6 +125,7 @@ def test_what_an_operator_has_to_mend(
     questions(target, topic, exactly_once=made.exactly_once)
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
 def test_a_target_that_goes_away_and_comes_back(
     mode: CommitMode, lane: MakeLane, target: Target, topic: Topic, target_server: Postgres

@@ -21,7 +21,7 @@ from tests.fuzz.guarded import GuardedScanner
 ROOT = Path(__file__).resolve().parents[2]
 #: of mutations, without what starts them
 MINUTES = os.environ.get("SURELANE_FUZZ_MINUTES")
-SECONDS = 60 * float(MINUTES) if MINUTES else 20
+SECONDS = 60 * float(MINUTES) if MINUTES else 10
 SEED = os.environ.get("SURELANE_FUZZ_SEED", "1")
 #: for what is done before and after, on a busy machine
 _AROUND_SECONDS = 600

@@ -106,6 +106,7 @@ CASES = {
 MODES = (CommitMode.TWO_PHASE, CommitMode.LEDGER, CommitMode.AT_LEAST_ONCE)
 
 
+@pytest.mark.costly(5)
 @pytest.mark.parametrize(("name", "mode"), [(name, MODES[at % len(MODES)]) for at, name in enumerate(CASES)])
 def test_the_lane_stops_before_it_says_where_and_goes_on_there_after_the_fix(
     name: str, mode: CommitMode, lane: MakeLane, target: Target, topic: Topic

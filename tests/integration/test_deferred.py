@@ -135,7 +135,7 @@ CASES: dict[str, tuple[list[Message], tuple[int, ...], str]] = {
 }
 
 
-@pytest.mark.costly(4)
+@pytest.mark.costly(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_culprit_is_kept_and_the_rest_applied(case: str, lane: BareLane) -> None:
     messages, bad, sqlstate = CASES[case]

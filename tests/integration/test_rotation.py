@@ -42,6 +42,7 @@ def url_of(target: Target, login: str) -> str:
     return make_url(target.url).set(username=login).render_as_string()
 
 
+@pytest.mark.costly(2)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("by", ["the lane's start", "hand"])
 def test_another_member_settles_what_one_prepared(

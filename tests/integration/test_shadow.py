@@ -36,7 +36,7 @@ WIDER = f"create table {COPY}.counter (id bigint primary key, hits numeric, note
 #: between two times 30 messages: no more than a lane applies in epochs of 50 on a busy machine
 SEND_SECONDS = 0.3
 #: kills of the normal run, and of the full one
-KILLS = (4, pytest.param(40, marks=pytest.mark.full))
+KILLS = (2, pytest.param(40, marks=pytest.mark.full))
 MODES = [
     CommitMode.TWO_PHASE,
     *(pytest.param(mode, marks=pytest.mark.full) for mode in (CommitMode.LEDGER, CommitMode.AT_LEAST_ONCE)),

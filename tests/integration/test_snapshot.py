@@ -275,6 +275,7 @@ def _waits(snapshotting: Snapshotting) -> bool:
     )
 
 
+@pytest.mark.costly(1)
 @both
 def test_killed_while_it_is_restored(snapshotting: Snapshotting, driver: str) -> None:
     name = snapshotting.json("create", "--driver", driver)["name"]

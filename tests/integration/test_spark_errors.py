@@ -60,6 +60,7 @@ def judged(work: Callable[[], object]) -> SurelaneError:
     return raised.value
 
 
+@pytest.mark.costly(1)
 @pytest.mark.parametrize("select", ["cast", "raise_error"])
 def test_no_words_of_a_row_are_a_verdict(spark: SparkSession, select: str) -> None:
     found: dict[str, tuple[type[SurelaneError], Verdict]] = {}
