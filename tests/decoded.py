@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.model.rows import COLUMNS, SEPARATOR, TRANSACTION, RowKind
+from app.model.row_layout import SEPARATOR, RowKind
+from app.model.rows import COLUMNS, TRANSACTION
 from tests.fix_topic import Sent
 from tests.messages import Message
 

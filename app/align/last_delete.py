@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from app.model.rows import Layout, RowKind
+from app.model.row_layout import Layout, RowKind
 
 #: a delete and its tombstone
 _LAST = 2

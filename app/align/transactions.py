@@ -16,7 +16,7 @@ import pyarrow as pa
 from app.errors import ConfigInvalid
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position, TopicPartition
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 
 _NONE = -1
 

@@ -23,7 +23,7 @@ from app.epoch.epoch_batch import CHANGES, EpochBatch
 from app.errors import TargetMismatch
 from app.model.counts import Counts
 from app.model.offsets import Position
-from app.model.rows import Layout, RowKind
+from app.model.row_layout import Layout, RowKind
 
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500

@@ -16,7 +16,7 @@ from app.apply.merge import Merge, Range
 from app.apply.target_tables import TargetTable, is_name, load_table
 from app.db.sql import literal, quoted, run
 from app.errors import TargetMismatch
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 
 log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from app.config.modes import DEFAULT_MODES, Modes
 from app.config.routes import Routes
 from app.config.settings import ColumnNames, HistorySettings, TargetSettings
 from app.config.table_rules import TableRules
-from app.model.rows import Layout
+from app.model.row_layout import Layout
 
 _COLUMNS_HINT = 'write it like "public.customers": {exclude: [ssn], rename: {name: full_name}}'
 _HISTORY_HINT = 'write it like "public.orders": {table: public.orders_history}'

@@ -23,7 +23,7 @@ from app.db.sql import run
 from app.db.sqlstate import translated
 from app.errors import TargetMismatch
 from app.model.offsets import Position
-from app.model.rows import Layout, RowKind
+from app.model.row_layout import Layout, RowKind
 
 log = structlog.get_logger()
 

@@ -18,7 +18,8 @@ from app.decode import scan_loader as scanner
 from app.decode.scan_loader import Scanned, Scanner
 from app.kafka.spans import Batch
 from app.model.arrow import Indices, compute
-from app.model.rows import MOST_TS_MS, SCHEMA, SEPARATOR, TRANSACTION, RowKind
+from app.model.row_layout import SEPARATOR, RowKind
+from app.model.rows import MOST_TS_MS, SCHEMA, TRANSACTION
 
 log = structlog.get_logger()
 

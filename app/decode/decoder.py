@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from app.config.settings import SourceSettings
 from app.kafka.spans import Batch
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 
 
 class Decoder(Protocol):

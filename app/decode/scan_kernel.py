@@ -20,7 +20,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from app.model.rows import SEPARATOR
+from app.model.row_layout import SEPARATOR
 
 #: arrays as bare pointers: nothing counts references or checks for an index below 0, which takes most of the time
 Bytes = MutableSequence[int]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from app.model.rows import Layout, RowKind
+from app.model.row_layout import Layout, RowKind
 
 Fields = Mapping[str, Mapping[str, Any]]
 

@@ -15,7 +15,7 @@ from app.errors import SurelaneError
 from app.model.for_driver import ForDriver
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.model.rows import Layout
+from app.model.row_layout import Layout
 from app.stage.receipt import Declined, Final, Receipt, Staged, Wanted
 from app.stage.request import KnownTerms, StoredMessage, Tables, ranges_of
 

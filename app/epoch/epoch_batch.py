@@ -13,7 +13,8 @@ import pyarrow as pa
 from app.epoch.toast_placeholders import completed, patched
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
-from app.model.rows import SEQUENCE, Layout, RowKind
+from app.model.row_layout import Layout, RowKind
+from app.model.rows import SEQUENCE
 
 CHANGES = (RowKind.UPSERT, RowKind.PATCH, RowKind.DELETE, RowKind.TRUNCATE)
 

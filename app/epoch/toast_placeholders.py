@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.model.arrow import Indices, compute
-from app.model.rows import Layout, RowKind
+from app.model.row_layout import Layout, RowKind
 from app.model.stand_ins import MARKS, STAND_INS
 
 #: of libc: takes a third of the time of `bytes.find` over megabytes, and other threads run meanwhile

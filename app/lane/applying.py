@@ -20,7 +20,8 @@ from app.model.counts import Counts
 from app.model.offsets import Span
 from app.poison.attempts import AttemptStage, Suspect
 from app.poison.guard import Failure
-from app.poison.narrowing import Rows, cut_rows, keep_together, single, split_rows
+from app.poison.narrowing import single
+from app.poison.row_parts import Rows, cut_rows, keep_together, split_rows
 from app.poison.try_until_condemned import try_until_condemned
 
 

@@ -29,7 +29,8 @@ from app.lane.guarded_apply import GuardedApply
 from app.model.counts import Counts
 from app.poison.attempts import AttemptStage, Suspect
 from app.poison.guard import Failure
-from app.poison.narrowing import FAN_OUT, Rows, single, split_rows
+from app.poison.narrowing import FAN_OUT, single
+from app.poison.row_parts import Rows, split_rows
 from app.poison.try_until_condemned import try_until_condemned
 
 #: checked one by one, so many take about a second

@@ -16,7 +16,7 @@ from app.epoch.epoch_batch import EpochBatch
 from app.model.activity import Activity
 from app.poison.attempts import AttemptStage, Suspect
 from app.poison.guard import Guard
-from app.poison.narrowing import Rows, span_of
+from app.poison.row_parts import Rows, span_of
 from app.quarantine.epoch_skips import EpochSkips
 
 #: seconds that a connection has to last without the message in progress; applying one message takes milliseconds

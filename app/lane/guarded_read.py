@@ -19,12 +19,14 @@ from app.model.activity import Activity
 from app.model.arrow import Indices
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span
-from app.model.rows import NO_ROWS, RowKind
+from app.model.row_layout import RowKind
+from app.model.rows import NO_ROWS
 from app.poison.attempts import AttemptStage, Suspect
 from app.poison.death_evidence import DeathEvidence, evidence_of
 from app.poison.epoch_rows import MALFORMED, EpochRows
 from app.poison.guard import Failure, Guard
-from app.poison.narrowing import cut, only_position, single, span_of, split
+from app.poison.narrowing import cut, only_position, single, split
+from app.poison.row_parts import span_of
 from app.poison.try_until_condemned import try_until_condemned
 from app.quarantine.skipped_message import SkippedMessage
 

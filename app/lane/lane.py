@@ -41,7 +41,7 @@ from app.model.utc import utc_time
 from app.poison.attempts import AttemptStage
 from app.poison.epoch_rows import EpochRows
 from app.poison.guard import Guard
-from app.poison.narrowing import span_of
+from app.poison.row_parts import span_of
 from app.protocol.committer import Committer
 from app.protocol.participant import Work
 from app.quarantine.quarantine_writer import QuarantineWriter

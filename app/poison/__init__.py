@@ -7,7 +7,8 @@ explains, or `max_losses` lost connections, while other work passes. A condemned
 (`app.quarantine`).
 
     attempts             the tables: spans in progress and suspects               (on a connection of its own)
-    narrowing            pure: cuts an epoch along its suspects
+    narrowing            pure: cuts an epoch's span along its suspects
+    row_parts            pure: cuts its rows
     try_until_condemned  tries one message until it passes or is condemned
     death_evidence       what a death counts for against the span in progress
     guard                one lane's guard: begin, count, condemn

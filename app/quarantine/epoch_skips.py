@@ -9,7 +9,7 @@ from app.config.on_skip import OnSkip, SkipPolicy
 from app.config.redaction import Redaction
 from app.epoch.epoch_batch import EpochBatch
 from app.model.offsets import Position
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 from app.poison.attempts import Suspect
 from app.poison.epoch_rows import EpochRows
 from app.quarantine.parked_keys import Key, changes_of, follows

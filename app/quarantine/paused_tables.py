@@ -2,15 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from app.config.routes import Routes
-from app.epoch.epoch_batch import EpochBatch
 from app.errors import TooManyParked
 from app.ledger.table_pauses import TablePause, TablePauses
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 from app.quarantine.quarantine import Quarantine
+
+if TYPE_CHECKING:
+    from app.epoch.epoch_batch import EpochBatch  # Arrow and numpy: commands need neither
 
 #: schema, table
 TableName = tuple[str, str]
@@ -54,7 +57,7 @@ class PausedTables:
         place = self._routes.target(schema, table)
         return None if place is None else self._found.get(place)
 
-    def layouts(self, epoch: EpochBatch) -> list[int]:
+    def layouts(self, epoch: "EpochBatch") -> list[int]:
         """Indices of the layouts whose rows are parked."""
         return [
             index

@@ -21,7 +21,7 @@ from app.config.settings import BreakerSettings
 from app.epoch.epoch_batch import EpochBatch
 from app.errors import BreakerTripped
 from app.model.offsets import Position, TopicPartition
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 from app.poison.epoch_rows import EpochRows
 from app.poison.guard import Guard
 from app.quarantine.epoch_skips import EpochSkips

@@ -31,7 +31,7 @@ from app.ledger.store import Ledger
 from app.model.epoch import GENESIS
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span, TopicPartition
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 from app.poison.attempts import AttemptStage
 from app.poison.epoch_rows import MALFORMED
 from app.poison.guard import Guard

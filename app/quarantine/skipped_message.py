@@ -7,7 +7,7 @@ from app.epoch.epoch_batch import EpochBatch
 from app.errors import BadMessage, Verdict
 from app.model.message import RawMessage
 from app.model.offsets import Position
-from app.model.rows import Layout
+from app.model.row_layout import Layout
 from app.poison.attempts import AttemptStage, Suspect
 from app.quarantine.parked_keys import Key
 from app.quarantine.quarantine import Entry, EntryState

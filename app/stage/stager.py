@@ -35,7 +35,7 @@ from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import compute, single
 from app.model.for_driver import ForDriver
-from app.model.rows import RowKind
+from app.model.row_layout import RowKind
 from app.stage.activity_times import ActivityTimes
 from app.stage.failure import or_failed
 from app.stage.receipt import (

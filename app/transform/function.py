@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from app.errors import ConfigInvalid
 from app.model.copy_values import field_of, value_of
-from app.model.rows import SCHEMA, SEPARATOR, Layout, RowKind
+from app.model.row_layout import SEPARATOR, Layout, RowKind
+from app.model.rows import SCHEMA
 from app.transform.change import Change
 
 Function = Callable[[Change], Change | None]

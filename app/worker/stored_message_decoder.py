@@ -8,7 +8,7 @@ from app.decode.schema import Fields, fields_of
 from app.errors import Unreachable
 from app.model.message import RawMessage
 from app.model.offsets import Position
-from app.model.rows import Layout
+from app.model.row_layout import Layout
 
 
 class StoredMessages:

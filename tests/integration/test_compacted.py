@@ -9,7 +9,8 @@ from app.config.on_skip import OnSkip
 from app.errors import Unreachable, Verdict
 from app.model.message import RawMessage
 from app.model.offsets import Position
-from app.model.rows import NO_ROWS, Layout, RowKind
+from app.model.row_layout import Layout, RowKind
+from app.model.rows import NO_ROWS
 from app.quarantine.operator import Operator
 from app.worker.epoch_source import EpochSource
 from app.worker.stored_message_decoder import StoredMessages

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.model.rows import Layout, RowKind
+from app.model.row_layout import Layout, RowKind
 from tests import messages as m
 from tests.decoded import decoded_row
 from tests.fix_decode import TOPIC, Decoded

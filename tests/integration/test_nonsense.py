@@ -12,7 +12,8 @@ from app.align.transactions import held_from
 from app.config.on_skip import OnSkip
 from app.epoch.epoch_batch import EpochBatch
 from app.model.arrow import compute
-from app.model.rows import MOST_TS_MS, Layout, RowKind
+from app.model.row_layout import Layout, RowKind
+from app.model.rows import MOST_TS_MS
 from tests import messages as m
 from tests.fix_bare_lane import BareLane, MakeBareLane
 from tests.fix_decode import TOPIC, Decoded

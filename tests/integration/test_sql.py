@@ -14,7 +14,7 @@ from app.decode.decoding import Decoding
 from app.errors import ConfigInvalid, TargetMismatch
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
-from app.model.rows import Layout, RowKind
+from app.model.row_layout import Layout, RowKind
 from app.transform.sql import Sql
 from app.transform.sql.analysis import rules_of
 from tests.fix_decode import TOPIC

@@ -24,7 +24,7 @@ from app.dispatch.lending import Lending
 from app.dispatch.pool import Pool
 from app.model.message import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
-from app.model.rows import SEPARATOR, Layout, RowKind
+from app.model.row_layout import SEPARATOR, Layout, RowKind
 from app.source import waiting
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Request, Tables, ranges_of

@@ -11,7 +11,7 @@ from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
 from app.model.message import RawMessage
 from app.model.offsets import Position
-from app.model.rows import Layout
+from app.model.row_layout import Layout
 from app.quarantine.operator import Operator
 from app.worker.stored_message_decoder import StoredMessages
 from tests import messages as m

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.epoch.epoch_batch import EpochBatch
-from app.model.rows import SEPARATOR, RowKind
+from app.model.row_layout import SEPARATOR, RowKind
 from tests.decoded import table_of
 
 #: (topic, source position or None for a message that has none)

@@ -13,7 +13,7 @@ from app.align.commit_order import CommitOrder
 from app.errors import ExitStatus, TooManyHeld
 from app.kafka.unread import First, Place, UnreadMessages
 from app.model.offsets import Offsets, Position, Span, TopicPartition
-from app.model.rows import SEPARATOR, RowKind
+from app.model.row_layout import SEPARATOR, RowKind
 from tests.decoded import table_of
 
 #: places of each topic's messages in the order of their offsets; None: a message that has none

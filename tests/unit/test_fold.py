@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.apply.order_plan import runs
 from app.epoch.epoch_batch import CHANGES, EpochBatch
-from app.model.rows import SEPARATOR, RowKind
+from app.model.row_layout import SEPARATOR, RowKind
 from tests.decoded import table_of
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from app.epoch.epoch_batch import EpochBatch
 from app.model.activity import Activity
-from app.model.rows import SEPARATOR, RowKind
+from app.model.row_layout import SEPARATOR, RowKind
 from app.stage.inbox import Granted, Inbox
 from app.stage.receipt import Answer, Declined, Doing, Kept, Receipt
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Request

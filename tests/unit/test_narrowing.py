@@ -5,20 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.model.offsets import Offsets, Position, Span, TopicPartition
-from app.poison.narrowing import (
-    FAN_OUT,
-    contains,
-    cut,
-    cut_rows,
-    depth,
-    is_before,
-    keep_together,
-    only_position,
-    single,
-    span_of,
-    split,
-    split_rows,
-)
+from app.poison.narrowing import FAN_OUT, contains, cut, depth, is_before, only_position, single, split
+from app.poison.row_parts import cut_rows, keep_together, span_of, split_rows
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from app.model.copy_values import NULL, field_of, value_of
-from app.model.rows import SEPARATOR, Layout, RowKind
+from app.model.row_layout import SEPARATOR, Layout, RowKind
 from app.model.stand_ins import STAND_INS
 from app.transform.sql.evaluating import Row, compiled
 from app.transform.sql.rule import Node, Rule

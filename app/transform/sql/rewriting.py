@@ -9,7 +9,8 @@ import pyarrow as pa
 from app.config.table_rules import TableRules
 from app.kafka.spans import Batch
 from app.model.arrow import compute, single
-from app.model.rows import SCHEMA, SEPARATOR, Layout, RowKind
+from app.model.row_layout import SEPARATOR, Layout, RowKind
+from app.model.rows import SCHEMA
 from app.transform.sql.layout import Delete, Made, RowChange
 from app.transform.sql.rule import Rule
 
