@@ -8,9 +8,8 @@ from typing import Any
 import psycopg2
 import pytest
 from psycopg2 import sql
-from sqlalchemy import Connection, Engine, Row, create_engine, text
+from sqlalchemy import Connection, Engine, PoolResetState, Row, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 from app.db.engine import make_engine
 from app.db.prepared import prepared
@@ -58,7 +57,16 @@ class Target:
         self.url = self.url_as(login)
         options = f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_SECONDS}s"
         plain = sqlalchemy_url(server, database)
-        self.engine = create_engine(plain, poolclass=NullPool, connect_args={"options": options})
+        # one connection stays: tests look often, and a new one costs the server as much as many looks
+        self.engine = create_engine(
+            plain,
+            pool_size=1,
+            max_overflow=-1,
+            pool_pre_ping=True,
+            pool_reset_on_return=None,
+            connect_args={"options": options},
+        )
+        event.listen(self.engine, "reset", _as_new)
 
     def url_as(self, login: str) -> str:
         """The URL for another login."""
@@ -188,6 +196,16 @@ def make_target(server: Postgres, database: str) -> None:
 def quoted(table: str) -> str:
     """`schema.table` for SQL."""
     return ".".join(f'"{part}"' for part in table.split("."))
+
+
+def _as_new(connection: Any, _: object, state: PoolResetState) -> None:
+    """A session that is given back keeps no transaction, no lock and no setting."""
+    if not state.terminate_only:
+        connection.rollback()
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("discard all")
+        connection.autocommit = False
 
 
 def _rows(connection: Connection, table: str) -> dict[Key, dict[str, Any]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.fix_topic import Sent, Topic
 
 #: seconds between two looks of a reader: it shares the processors with the lane it watches
-PAUSE_SECONDS = 0.01
+PAUSE_SECONDS = 0.02
 
 State = dict[str, dict[Key, dict[str, Any]]]
 
