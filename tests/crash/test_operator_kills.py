@@ -117,7 +117,10 @@ def test_verbs_killed_at_random(
         process.until(lambda: made.caught_up(topic), why="the last messages")
         assert process.stop() == 0
     questions(target, topic, reader=reader, exactly_once=made.exactly_once)
-    ends = {Offsets.from_nested(row.end_position) for row in target.epochs()}
+    rows = target.execute("select end_position from surelane.ledger where lane = :lane", lane=made.name)
+    ends = {
+        Offsets.from_nested(row.end_position) for row in rows
+    }  # its start is one: a savepoint may precede all epochs
     present = items(made.settings)
     for name in folder.names():
         found = folder.get(name)
