@@ -15,7 +15,7 @@ from app.java import java_home
 
 
 def classes(class_path: str, rehearse: Callable[[Sequence[str]], None]) -> list[str]:
-    """Java options with which a broker starts from the archive; none where this Java writes none.
+    """Java options with which a broker starts from the archive.
 
     Where it is missing, `rehearse` starts and stops a broker with the options that it gets, once.
     """
@@ -31,8 +31,8 @@ def _make(path: Path, rehearse: Callable[[Sequence[str]], None]) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as folder:
         part = Path(folder, path.name)
         rehearse(options_to_make(part).split())
-        if part.exists():
-            part.replace(path)
+        part.touch()  # a Java that wrote none passes over an empty one, and is not tried at each start
+        part.replace(path)
 
 
 def _path(class_path: str) -> Path:
