@@ -6,14 +6,12 @@ An archive fits one Java and one Spark at their paths, and its name is a hash of
 that does not fit after all, starts without it. Making it needs no servers, so that an image can be built with it.
 """
 
-import hashlib
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.cache import cache_dir, locked
+from app.class_sharing import archive_of, make_once
 from app.errors import EnvironmentMissing
 from app.jars import jars
 from app.java import java_home
@@ -21,8 +19,6 @@ from app.spark.home import pyspark_home, spark_home
 
 #: another one for another rehearsal (`app.source.rehearsal`)
 _EDITION = "2"
-#: also for another user than the one who made it, as in an image: it has nothing but classes
-_MODE = 0o444
 #: seconds for the rehearsal and for writing the archive, on a busy machine
 MAKE_SECONDS = 600
 
@@ -38,31 +34,22 @@ def class_path(jars: Sequence[Path]) -> list[Path]:
 
 def archive(java_home: Path, jars: Sequence[Path]) -> Path:
     """The path of the archive for this Java, this Spark and these jars, whether it exists or not."""
-    release = java_home / "release"
     # for the path of Spark's files; every installation writes this one anew
     version = pyspark_home() / "version.py"
-    parts = [str(java_home.resolve()), str(version), version.read_text() if version.is_file() else ""]
-    parts += [release.read_text() if release.is_file() else "", *map(str, class_path(jars)), _EDITION]
-    name = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-    return cache_dir() / "classes" / f"{name}.jsa"
+    text = version.read_text() if version.is_file() else ""
+    return archive_of(java_home, [str(version), text, *map(str, class_path(jars)), _EDITION])
 
 
 def make_archive() -> Path:
     """Make the archive unless it exists; raises EnvironmentMissing when this Java cannot."""
     path = archive(java_home(), jars("spark"))
-    if not path.exists():
-        with locked(path.with_suffix(".lock")), tempfile.TemporaryDirectory(dir=path.parent, prefix=".part-") as part:
-            if not path.exists():
-                print("surelane: making Spark's starts faster (once; takes half a minute)", file=sys.stderr, flush=True)
-                made = Path(part, path.name)
-                _rehearse(made)
-                made.chmod(_MODE)
-                made.replace(path)
+    make_once(path, _rehearse)
     return path
 
 
 def _rehearse(part: Path) -> None:
     """Run the rehearsal in a separate process, whose JVM writes the archive when it ends."""
+    print("surelane: making Spark's starts faster (once; takes half a minute)", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "app.source.rehearsal", str(part)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAKE_SECONDS, check=False)
     if done.returncode or not part.exists():

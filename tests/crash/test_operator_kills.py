@@ -117,10 +117,9 @@ def test_verbs_killed_at_random(
         process.until(lambda: made.caught_up(topic), why="the last messages")
         assert process.stop() == 0
     questions(target, topic, reader=reader, exactly_once=made.exactly_once)
+    # the lane's start is one, too: a savepoint may come before all epochs
     rows = target.execute("select end_position from surelane.ledger where lane = :lane", lane=made.name)
-    ends = {
-        Offsets.from_nested(row.end_position) for row in rows
-    }  # its start is one: a savepoint may precede all epochs
+    ends = {Offsets.from_nested(row.end_position) for row in rows}
     present = items(made.settings)
     for name in folder.names():
         found = folder.get(name)
