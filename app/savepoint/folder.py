@@ -34,6 +34,8 @@ class SavepointFolder:
         found = {name: self._read(name) for name in self.names()}
         usable = [one for one in found.values() if isinstance(one, Savepoint)]
         broken = {name: one for name, one in found.items() if isinstance(one, str)}
+        if broken:  # or disposed since the names were read, as a lane does with its oldest
+            broken = {name: broken[name] for name in self.names() if name in broken}
         return sorted(usable, key=lambda one: one.made_at), broken
 
     def get(self, name: str) -> Savepoint:
@@ -53,7 +55,10 @@ class SavepointFolder:
 
     def _check_there(self, name: str) -> None:
         if name not in self.names():
-            raise Refused(f"there is no savepoint {name} in {self.root}", hint="surelane savepoint list")
+            raise self._missing(name)
+
+    def _missing(self, name: str) -> Refused:
+        return Refused(f"there is no savepoint {name} in {self.root}", hint="surelane savepoint list")
 
     def _read(self, name: str) -> Savepoint | str:
         """The savepoint, or why it cannot be used."""
@@ -97,7 +102,10 @@ class SavepointFolder:
     def dispose(self, name: str) -> None:
         """Remove a savepoint, also one that cannot be used. Raises Refused where there is none."""
         self._check_there(name)
-        self._place.remove(name)
+        try:
+            self._place.remove(name)
+        except FileNotFoundError:  # another process was faster
+            raise self._missing(name) from None
 
 
 def _taken(name: str) -> Refused:

@@ -8,11 +8,12 @@ tried again: the lanes do not depend on savepoints.
 import datetime
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
 import structlog
 
 from app.config.settings import Settings
-from app.errors import SurelaneError
+from app.errors import Refused, SurelaneError
 from app.metrics.lane_metrics import LaneMetrics
 from app.savepoint.folder import SavepointFolder
 from app.savepoint.picture import picture
@@ -59,7 +60,8 @@ class PeriodicSavepoints:
         if not mine or self._left(mine[-1]) <= 0:
             mine.append(self._make())
             for old in mine[: -self._settings.savepoints.keep]:
-                self._folder.dispose(old.name)
+                with suppress(Refused):  # an operator was faster
+                    self._folder.dispose(old.name)
         for metrics in self._metrics.values():
             metrics.set_savepoint(mine[-1].made_at)
         return max(0.0, self._left(mine[-1]))

@@ -57,6 +57,25 @@ def test_another_name_is_refused(tmp_path: Path) -> None:
         folder.get("two")
 
 
+def test_one_that_is_disposed_while_others_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = SavepointFolder(tmp_path)
+    folder.write(savepoint())
+    folder.write(savepoint("two"))
+    names = folder.names
+
+    def then_disposed() -> list[str]:
+        found = names()
+        if "two" in found:
+            SavepointFolder(tmp_path).dispose("two")
+        return found
+
+    monkeypatch.setattr(folder, "names", then_disposed)
+    assert folder.listing() == ([savepoint()], {})
+    folder.write(savepoint("two"))
+    with pytest.raises(Refused, match="there is no savepoint two"):
+        folder.dispose("two")
+
+
 def test_a_name_is_given_once(tmp_path: Path) -> None:
     folder = SavepointFolder(tmp_path)
     folder.write(savepoint())
