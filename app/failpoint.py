@@ -27,8 +27,8 @@ NAMES = (
     "archive-after-rename",
     "after-commit",
 )
-#: failpoint of an epoch that is noticed as soon as it is planned
-FORESEEN_NAMES = ("foreseen",)  # the guard has it on record, and tasks stage it; Spark has not begun it
+#: failpoint of an epoch that is begun as soon as it is planned
+EARLY_NAMES = ("done-early",)  # it is pre-committed, and Spark need not have called the lane with it yet
 #: failpoints of a start
 START_NAMES = (
     "start-checkpoint",  # a new checkpoint was begun; the target knows nothing of it

@@ -97,11 +97,6 @@ class LaneStage:
         known = [one.span for one in kept]
         self._requested += [self._begin(span) for span in spans if span not in known]
 
-    def expect(self, span: Span) -> None:
-        """Have the next span staged, unless some are requested."""
-        if not self._requested and not self._pause:
-            self._requested = [self._begin(span)]
-
     def take(self, span: Span, given: Sequence[RawMessage] = ()) -> StagedSpan | None:
         """The span's changes, staged now unless they are already; None: the driver needs its rows. `given`: its
         messages, where they are not to be read from Kafka."""

@@ -160,19 +160,6 @@ class Lane:
                     self._applier.forget()
         self._guard.passed(self.position)
 
-    def foresee(self, number: int, planned: Span) -> None:
-        """Have tasks stage an epoch that is planned and will begin soon, under guard. Called while none is in progress,
-        by any thread. Raises what `process_epoch` raises for an epoch that cannot begin."""
-        if self.stage is None or self._guard.is_suspicious or self.has_paused_tables or self.wants_release:
-            return
-        if self._is_applied(planned):
-            return
-        self._check_continuity(number, self._last, planned)
-        whole = self._alignment.span(self._last, planned)
-        self._guard.foresee(number, whole)
-        self.stage.expect(whole)
-        failpoint.reach("foreseen")
-
     def apply_as_planned(self) -> None:
         """End epochs where they are planned, whatever is unread in other topics, until the lane is opened again."""
         self._alignment.order = None

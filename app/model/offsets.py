@@ -134,6 +134,11 @@ class Span:
         """Number of offsets; at least the number of messages."""
         return sum(end - self.start[tp] for tp, end in self.end.items())
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether no partition ends before its start, or is missing at the end."""
+        return all(tp in self.end and offset <= self.end[tp] for tp, offset in self.start.items())
+
     def only(self, partitions: set[TopicPartition]) -> "Span":
         """The part of these partitions."""
         return Span(start=self.start.only(partitions), end=self.end.only(partitions))

@@ -20,7 +20,7 @@ from sqlalchemy import delete as delete_from
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import DBAPIError
 
-from app import background
+from app.background import BackgroundThread
 from app.db.direct import check_direct
 from app.db.joined import later
 from app.db.kept_connection import KeptConnection
@@ -104,6 +104,7 @@ class Attempts:
         self._connection = KeptConnection(
             engine, lambda connection: check_direct(engine, connection, "guard.url (or target.url)")
         )
+        self._thread = BackgroundThread(f"guard of {lane}")
         self._finishing: Future[Any] | None = None
         #: whether an attempt that this process began may be on record as in progress
         self._may_be_open = False
@@ -112,6 +113,7 @@ class Attempts:
         """Close the connection, if one is open."""
         with suppress(SurelaneError):
             self._settle()
+        self._thread.close()
         self._connection.close()
 
     def begin(self, attempt: Attempt) -> None:
@@ -157,7 +159,7 @@ class Attempts:
         crash of its own, within a second."""
         self._settle()
         off = func.set_config("synchronous_commit", "off", True) == "off"  # of this statement's transaction only
-        self._finishing = background.begun(partial(self._send, self._finished(generation).where(off)))
+        self._finishing = self._thread.begun(partial(self._send, self._finished(generation).where(off)))
 
     def _settle(self) -> None:
         """Wait for `finish_soon`."""

@@ -117,8 +117,6 @@ class Guard:
         self._suspects: list[Suspect] = []
         self._generation = 0
         self._current: Attempt | None = None
-        #: on record, and not begun yet
-        self._foreseen: Attempt | None = None
         #: monotonic
         self._begun_at = 0.0
         #: offsets in the epoch that is processed; None between epochs
@@ -149,7 +147,7 @@ class Guard:
         """
         self._suspects = self._attempts.suspects()
         last, seen = self._attempts.last(), self._seen
-        self._foreseen = self._whole = None
+        self._whole = None
         open_ = None if last is None or last.finished else last
         if open_ is not None and open_.generation == self._generation and seen is None and death is None:
             open_ = None  # this process lives: it could not write that the span is finished
@@ -173,9 +171,8 @@ class Guard:
 
     def close(self) -> None:
         """Close the connection to the guard's tables."""
-        # what is over, or never began, the next start would take for a death
+        # what is over the next start would take for a death, where that could not be written
         if self._current is None and self._interrupted is None:
-            self._foreseen = None
             with suppress(SurelaneError):
                 self._attempts.finish_unknown(self._generation)
         self._attempts.close()
@@ -237,19 +234,10 @@ class Guard:
                 lane=self._attempts.lane,
             )
 
-    def foresee(self, epoch: int, span: Span) -> None:
-        """Record that an epoch is in progress which is about to begin; `begin` follows, or `close`. Any thread may call
-        it between two epochs."""
-        attempt = Attempt(generation=self._generation, epoch=epoch, stage=AttemptStage.EPOCH, span=span, finished=False)
-        self._attempts.begin(attempt)
-        self._foreseen = attempt
-
     def begin(self, epoch: int, span: Span, stage: AttemptStage) -> None:
         """Record that the span is in progress, before it is read or applied."""
         attempt = Attempt(generation=self._generation, epoch=epoch, stage=stage, span=span, finished=False)
-        foreseen, self._foreseen = self._foreseen, None
-        if attempt != foreseen:
-            self._attempts.begin(attempt)
+        self._attempts.begin(attempt)
         self._current, self._begun_at, self._is_written = attempt, time.monotonic(), False
         self._target_contacted = stage is AttemptStage.APPLY
         if self._narrowed() is not None:
@@ -343,7 +331,7 @@ class Guard:
         self._end_watch()
         # a whole epoch that the server forgets to have passed has a position that the target has, or is tried once more
         is_whole = self._current is not None and self._current.stage is AttemptStage.EPOCH and not self._suspects
-        self._current = self._whole = self._foreseen = None
+        self._current = self._whole = None
         if is_whole:
             self._attempts.finish_soon(self._generation)
         else:

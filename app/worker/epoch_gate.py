@@ -27,6 +27,11 @@ class EpochGate:
             time.sleep(LOOK_SECONDS if left <= 0 else min(left, LOOK_SECONDS))
         return False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether an epoch may begin now."""
+        return self._due <= time.monotonic() and not (self._has_to_stop() or self._is_held())
+
     def begin(self, messages: int) -> None:
         """Count an epoch that begins now."""
         if self._rate is not None:

@@ -1,5 +1,5 @@
-"""Notices the epochs that Spark has planned, before it begins them: between the two it works on its own for some
-milliseconds, in which tasks can stage the epoch already."""
+"""Notices the epochs that Spark has planned before it calls the lane with them: between the two it makes a plan of its
+own for some milliseconds, which no lane reads, and the epoch can begin already."""
 
 import threading
 from collections.abc import Callable

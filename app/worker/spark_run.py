@@ -17,9 +17,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from app import failpoint
 from app.config.settings import Settings
 from app.db.locks import lock_holder
-from app.errors import Refused, SurelaneError
+from app.errors import Contended, Refused, SurelaneError
 from app.kafka.broker import Broker
 from app.ledger.pauses import PAUSED
 from app.metrics.health import Health
@@ -100,6 +101,8 @@ class SparkRun(ABC):
         self.epochs = 0
         #: number of the epoch that was begun last, with the lock
         self._begun_last = -1
+        #: the epoch that was begun before Spark has called the lane with it, and what it failed with; None: it passed
+        self._early: tuple[int, BaseException | None] | None = None
         #: whether lanes were opened and the query started
         self.started = False
 
@@ -186,7 +189,8 @@ class SparkRun(ABC):
 
     def _start_query(self, start: Offsets, *, until_caught_up: bool) -> StreamingQuery:
         """Start the query; it continues from the checkpoint."""
-        self._error = None
+        self._error = self._early = None
+        self._in_epoch.clear()
         # until the JVM collects the query PySpark keeps the callback, and what it raised with all its frames: not the
         # run with its connections, too
         this = weakref.ref(self)
@@ -233,10 +237,17 @@ class SparkRun(ABC):
         return None
 
     def _begun(self, rows: DataFrame | None, number: int) -> bool:
-        """Process the epoch once it may begin; False: it has to wait again. Raises StopRequested."""
-        if not self._gate.wait():
-            raise StopRequested
+        """Process the epoch once it may begin; False: it has to wait again. One that was begun early is waited for
+        only. Raises StopRequested."""
+        may_begin = self._begun_last == number or self._gate.wait()
         with self._writing:
+            if self._early is not None and self._early[0] == number:
+                (_, error), self._early = self._early, None
+                if error is not None:
+                    raise error
+                return True
+            if not may_begin:
+                raise StopRequested
             if self._is_held():
                 return False
             self._check_tables()
@@ -244,6 +255,33 @@ class SparkRun(ABC):
             self._begun_last = number
             self._process(rows, number)
             return True
+
+    def _begin_early(self, number: int) -> None:
+        """Process an epoch that Spark has planned, and has not called the lane with yet, unless it has to wait. By any
+        thread. Its error is raised when Spark calls."""
+        if not self._writing.acquire(blocking=False):  # begun, or a release is under way
+            return
+        try:
+            if number <= self._begun_last or not self._gate.is_open:
+                return
+            self._check_tables()
+            self._in_epoch.set()
+            self._begun_last = number
+            self._early = number, self._failure(number)
+            failpoint.reach("done-early")
+        except (StopRequested, Contended):  # raised again when Spark calls
+            return
+        finally:
+            self._writing.release()
+
+    def _failure(self, number: int) -> BaseException | None:
+        """Process an epoch; returns what it failed with."""
+        try:
+            self._process(None, number)
+        except BaseException as error:  # noqa: BLE001  # raised by the thread that watches the query
+            self._error = error
+            return error
+        return None
 
     def _is_paused(self) -> bool:
         return self._monitor is not None and self._monitor.pause is not None

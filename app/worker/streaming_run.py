@@ -307,23 +307,20 @@ class StreamingRun(SparkRun):
         return staged
 
     def _notice_planned(self) -> None:
-        """Have the epochs staged from now on as soon as Spark has planned them."""
+        """Begin the epochs from now on as soon as Spark has planned them."""
         if self._planned is None:
             self._planned = PlannedEpochs(self._entries("offsets"), self._on_planned)
             self._closing.callback(self._planned.stop)
             self._planned.start()
 
     def _on_planned(self, number: int) -> None:
-        if not self._writing.acquire(blocking=False):
-            return
         try:
-            if number > self._begun_last and not (self._stop.is_set() or self._size.is_off or self._is_held()):
-                for lane, own in self._lanes.parts(self._checkpoint.written.span(number)):
-                    lane.foresee(number, own)
-        except Exception as error:  # noqa: BLE001  # the epoch meets it, too
-            log.debug("not staged before its turn", epoch=number, because=str(error))
-        finally:
-            self._writing.release()
+            span = self._checkpoint.written.span(number)
+        except Exception as error:  # noqa: BLE001  # it is read again when Spark calls
+            log.debug("not begun early", epoch=number, because=str(error))
+            return
+        if span.goes_on:  # else Spark refuses it
+            self._begin_early(number)
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
         """Request the first epoch's staging while Spark plans that epoch."""

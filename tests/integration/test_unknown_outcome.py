@@ -74,19 +74,6 @@ def check_no_death(target: Target, generation: int) -> None:
     later.close()
 
 
-@both
-def test_a_foreseen_epoch(target: Target, network: Proxy, is_done: bool) -> None:
-    """The lane ends before the epoch begins."""
-    guard = new_guard(target, network)
-    guard.open(1, SPAN.start, None)
-    network.forget("INSERT INTO surelane.attempt", is_done=is_done)
-    with pytest.raises(Unreachable):
-        guard.foresee(7, SPAN)
-    network.restore()
-    guard.close()
-    check_no_death(target, 2)
-
-
 @pytest.mark.parametrize("stage", [AttemptStage.EPOCH, AttemptStage.DECODE])
 def test_the_end_of_an_attempt(target: Target, network: Proxy, stage: AttemptStage) -> None:
     """It passed, and its epoch is not decided when the lane ends: another process begins it anew."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tools.bench import backlog, ceiling, compared, drain, latency, machine, report, systems
+from tools.bench import backlog, ceiling, compared, drain, latency, machine, report, systems, warm_up
 from tools.bench.backlog import Backlog
 from tools.bench.compared import DRAIN, LATENCY
 from tools.bench.distance import at_distance
@@ -58,6 +58,9 @@ def run(wanted: Wanted) -> bool:
 
 def _tasks(wanted: Wanted, up: Servers) -> Iterator[Task]:
     filled = [_prepared(up, wanted, kind, count) for kind in wanted.workloads for count in wanted.messages]
+    if LATENCY in wanted.measures:
+        say(f"warming the broker up, {warm_up.SECONDS:g} s")
+        say(f"{warm_up.warm_up(up):,} messages")
     say(f"others keep {machine.others_load()} of the processors busy")
     for number in range(1, wanted.runs + 1):
         for round_trip in wanted.round_trips or [None]:

@@ -1,0 +1,112 @@
+"""An epoch begins as soon as Spark has planned it, and is pre-committed before Spark calls the lane with it."""
+
+import itertools
+import signal
+from pathlib import Path
+
+import pytest
+
+from app.config.settings import CommitMode
+from app.errors import ExitStatus
+from app.failpoint import EARLY_NAMES
+from app.model.gid import Gid
+from tests.fix_lane import Hold, LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.messages import INT, TEXT, Debezium, Message, Table
+from tests.oracle import questions
+from tests.waiting import eventually
+
+(EARLY,) = EARLY_NAMES
+FLAT = Table("flat", {"id": INT, "v": TEXT})
+d = Debezium()
+ATTEMPT = "select epoch, stage, finished from surelane.attempt"
+every_mode = pytest.mark.parametrize("mode", list(CommitMode), ids=str)
+
+
+def row(number: int) -> Message:
+    return d.create(FLAT, {"id": number, "v": "a"})
+
+
+def suspects(target: Target) -> int:
+    return target.execute("select count(*) as number from surelane.suspect")[0].number
+
+
+def begun(made: LaneUnderTest, topic: Topic) -> None:
+    """The lane has applied a message: its next start finds a checkpoint and goes on."""
+    topic.send([row(1)])
+    made.run_until_caught_up()
+
+
+def entries(made: LaneUnderTest, folder: str) -> set[int]:
+    place = Path(made.settings.checkpoint.removeprefix("file://"))
+    return {int(one.name) for one in place.rglob(f"{folder}/*") if one.name.isdecimal()}
+
+
+@every_mode
+def test_it_is_applied_while_spark_plans(
+    mode: CommitMode, lane: MakeLane, target: Target, topic: Topic, hold: Hold
+) -> None:
+    target.create(FLAT)
+    made = lane(mode)
+    begun(made, topic)
+    held = hold(EARLY)
+    made.start()
+    numbers = itertools.count(2)
+    eventually(lambda: held.file.exists() or not topic.send([row(next(numbers))]), why="an epoch is begun early")
+    (planned,) = entries(made, "offsets") - entries(made, "commits")
+    prepared = [gid.epoch for one in target.prepared() if (gid := Gid.parse(one)) is not None]
+    last = target.ledger()
+    assert last is not None
+    is_prepared = mode is CommitMode.TWO_PHASE
+    assert (prepared, last.epoch) == (([planned], planned - 1) if is_prepared else ([], planned))
+    held.release()
+    made.until_caught_up(topic)
+    made.stop()
+    questions(target, topic)
+    (attempt,) = target.execute(ATTEMPT)
+    assert attempt.finished
+    assert suspects(target) == 0
+
+
+@every_mode
+def test_a_kill_before_spark_calls(
+    mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    target.create(FLAT)
+    made = lane(mode)
+    begun(made, topic)
+    process = lane_process(made, failpoint=f"{EARLY}=kill@3").start()
+    numbers = itertools.count(2)
+    eventually(lambda: not process.alive or not topic.send([row(next(numbers))]), why="an epoch is begun early")
+    assert process.wait() == -signal.SIGKILL
+    last = lane_process(made, until_caught_up=True).start()
+    assert last.wait() == ExitStatus.OK, last.tail()
+    questions(target, topic, exactly_once=made.exactly_once)
+    assert (suspects(target), target.prepared()) == (0, [])
+
+
+@every_mode
+def test_spark_never_calls(
+    mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    """Its JVM dies while it plans what the lane has pre-committed."""
+    target.create(FLAT)
+    made = lane(mode)
+    begun(made, topic)
+    file = tmp_path / EARLY
+    process = lane_process(made, failpoint=f"{EARLY}=wait:{tmp_path}").start()
+    numbers = itertools.count(2)
+    process.until(lambda: file.exists() or not topic.send([row(next(numbers))]), why="an epoch is begun early")
+    assert process.jvm is not None
+    process.jvm.kill()
+    file.unlink()
+
+    def goes_on() -> bool:
+        file.unlink(missing_ok=True)
+        return made.caught_up(topic)
+
+    process.until(goes_on, why="the lane goes on")
+    assert process.stop() == ExitStatus.OK
+    questions(target, topic, exactly_once=made.exactly_once)
+    assert target.prepared() == []
