@@ -56,6 +56,12 @@ def _signals_kept() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+def is_gone(session: SparkSession) -> bool:
+    """Whether the JVM of the session has ended."""
+    gateway: Any = session.sparkContext._gateway  # pyright: ignore[reportPrivateUsage]
+    return gateway.proc.poll() is not None
+
+
 def stop_session(session: SparkSession) -> None:
     """Stop Spark; does nothing where the JVM is gone."""
     with suppress(Py4JError, ConnectionError):

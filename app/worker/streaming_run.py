@@ -30,6 +30,7 @@ from app.protocol.fencing import open_writers
 from app.rollup.keeping import keep as keep_rollups
 from app.source.messages import TaskMessages
 from app.source.stream import start_query
+from app.spark.session import is_gone
 from app.stage.receipt import last_messages
 from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
@@ -309,7 +310,7 @@ class StreamingRun(SparkRun):
     def _notice_planned(self) -> None:
         """Begin the epochs from now on as soon as Spark has planned them."""
         if self._planned is None:
-            self._planned = PlannedEpochs(self._entries("offsets"), self._on_planned)
+            self._planned = PlannedEpochs(self._entries("offsets"), self._on_planned, partial(is_gone, self._spark))
             self._closing.callback(self._planned.stop)
             self._planned.start()
 
