@@ -20,7 +20,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import failpoint
 from app.config.settings import Settings
 from app.db.locks import lock_holder
-from app.errors import Contended, Refused, SurelaneError
+from app.errors import Refused, SurelaneError
 from app.kafka.broker import Broker
 from app.ledger.pauses import PAUSED
 from app.metrics.health import Health
@@ -269,8 +269,8 @@ class SparkRun(ABC):
             self._begun_last = number
             self._early = number, self._failure(number)
             failpoint.reach("done-early")
-        except (StopRequested, Contended):  # raised again when Spark calls
-            return
+        except Exception as error:  # noqa: BLE001  # raised again when Spark calls
+            log.debug("not begun early", epoch=number, because=str(error))
         finally:
             self._writing.release()
 

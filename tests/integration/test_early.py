@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from app.config.settings import CommitMode
 from app.errors import ExitStatus
 from app.failpoint import EARLY_NAMES
 from app.model.gid import Gid
-from tests.fix_lane import Hold, LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_lane import STOP_SECONDS, Hold, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
@@ -102,11 +103,14 @@ def test_spark_never_calls(
     process.jvm.kill()
     file.unlink()
 
-    def goes_on() -> bool:
+    def released(is_done: Callable[[], bool]) -> bool:
+        """The next worker waits there, too."""
         file.unlink(missing_ok=True)
-        return made.caught_up(topic)
+        return is_done()
 
-    process.until(goes_on, why="the lane goes on")
-    assert process.stop() == ExitStatus.OK
+    process.until(lambda: released(lambda: made.caught_up(topic)), why="the lane goes on")
+    process.terminate()
+    eventually(lambda: released(lambda: not process.alive), STOP_SECONDS, "its end")
+    assert process.wait() == ExitStatus.OK
     questions(target, topic, exactly_once=made.exactly_once)
     assert target.prepared() == []
