@@ -33,10 +33,19 @@ def suspects(target: Target) -> int:
     return target.execute("select count(*) as number from surelane.suspect")[0].number
 
 
-def begun(made: LaneUnderTest, topic: Topic) -> None:
-    """The lane has applied a message: its next start finds a checkpoint and goes on."""
+def begun(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> LaneUnderTest:
+    """A lane that has applied a message: its next start finds a checkpoint and goes on."""
+    target.create(FLAT)
+    made = lane(mode)
     topic.send([row(1)])
     made.run_until_caught_up()
+    return made
+
+
+def sending_until(topic: Topic, is_done: Callable[[], bool]) -> Callable[[], bool]:
+    """A condition that sends one more message with each look."""
+    numbers = itertools.count(2)
+    return lambda: is_done() or not topic.send([row(next(numbers))])
 
 
 def entries(made: LaneUnderTest, folder: str) -> set[int]:
@@ -48,13 +57,10 @@ def entries(made: LaneUnderTest, folder: str) -> set[int]:
 def test_it_is_applied_while_spark_plans(
     mode: CommitMode, lane: MakeLane, target: Target, topic: Topic, hold: Hold
 ) -> None:
-    target.create(FLAT)
-    made = lane(mode)
-    begun(made, topic)
+    made = begun(mode, lane, target, topic)
     held = hold(EARLY)
     made.start()
-    numbers = itertools.count(2)
-    eventually(lambda: held.file.exists() or not topic.send([row(next(numbers))]), why="an epoch is begun early")
+    eventually(sending_until(topic, held.file.exists), why="an epoch is begun early")
     (planned,) = entries(made, "offsets") - entries(made, "commits")
     prepared = [gid.epoch for one in target.prepared() if (gid := Gid.parse(one)) is not None]
     last = target.ledger()
@@ -74,12 +80,9 @@ def test_it_is_applied_while_spark_plans(
 def test_a_kill_before_spark_calls(
     mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
-    target.create(FLAT)
-    made = lane(mode)
-    begun(made, topic)
+    made = begun(mode, lane, target, topic)
     process = lane_process(made, failpoint=f"{EARLY}=kill@3").start()
-    numbers = itertools.count(2)
-    eventually(lambda: not process.alive or not topic.send([row(next(numbers))]), why="an epoch is begun early")
+    eventually(sending_until(topic, lambda: not process.alive), why="an epoch is begun early")
     assert process.wait() == -signal.SIGKILL
     last = lane_process(made, until_caught_up=True).start()
     assert last.wait() == ExitStatus.OK, last.tail()
@@ -92,13 +95,10 @@ def test_spark_never_calls(
     mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
 ) -> None:
     """Its JVM dies while it plans what the lane has pre-committed."""
-    target.create(FLAT)
-    made = lane(mode)
-    begun(made, topic)
+    made = begun(mode, lane, target, topic)
     file = tmp_path / EARLY
     process = lane_process(made, failpoint=f"{EARLY}=wait:{tmp_path}").start()
-    numbers = itertools.count(2)
-    process.until(lambda: file.exists() or not topic.send([row(next(numbers))]), why="an epoch is begun early")
+    process.until(sending_until(topic, file.exists), why="an epoch is begun early")
     assert process.jvm is not None
     process.jvm.kill()
     file.unlink()

@@ -16,12 +16,12 @@ _VALUE = b"x" * 800
 _WAIT_SECONDS = 10.0
 
 
-def warm_up(servers: Servers, seconds: float = SECONDS) -> int:
+def warm_up(servers: Servers) -> int:
     """Returns how many messages went through."""
     servers.empty_topic(TOPIC)
     producer = Producer({"bootstrap.servers": servers.bootstrap, "linger.ms": 0})
     consumer = Consumer({"bootstrap.servers": servers.bootstrap, "group.id": TOPIC, "enable.auto.commit": False})
-    place, passed, until = TopicPartition(TOPIC, 0, 0), 0, time.monotonic() + seconds
+    place, passed, until = TopicPartition(TOPIC, 0, 0), 0, time.monotonic() + SECONDS
     try:
         consumer.assign([place])
         while time.monotonic() < until:
