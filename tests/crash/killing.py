@@ -16,8 +16,9 @@ from tests.oracle import PAUSE_SECONDS
 
 #: an ordinary run takes the first
 MODES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
-#: kills of a case in an ordinary run, and with --full-matrix
-KILLS = 2
+#: kills of a case in an ordinary run, of one that is hardly different from another, and with --full-matrix
+KILLS = 20
+FEW_KILLS = 2
 FULL_KILLS = 100
 TIMEOUT_SECONDS = 2400
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.config.settings import CommitMode
+from app.failpoint import EARLY_NAMES
 from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
@@ -42,7 +43,7 @@ def test_kills(
         return (target.execute(DISAGREE) if is_there else []) or beside_the_ledger(shop, made.name)
 
     reader = Looks(wrong)
-    killed_at(made, lane_process, places_of(mode), kills, seed, lambda: shop.send(90))
+    killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills, seed, lambda: shop.send(90))
     reader.stop()
     shop.fill_seen()
     batch = EVERY_BATCH if EVERY[mode] else BATCH

@@ -28,7 +28,7 @@ def in_order(found: list[int], mode: CommitMode) -> list[int]:
 @pytest.mark.parametrize("mode", MODES)
 def test_files(
     mode: CommitMode,
-    kills: int,
+    few_kills: int,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -60,7 +60,7 @@ def test_files(
 
     reader = Looks(half_an_epoch)
     places = places_of(mode, *FILES_NAMES)
-    killed_at(made, lane_process, places, kills + len(FILES_NAMES), seed, lambda: shop.send(90), "--query", "lines")
+    killed_at(made, lane_process, places, few_kills + len(FILES_NAMES), seed, lambda: shop.send(90), "--query", "lines")
     reader.stop()
     found = in_order([row["offset"] for one in epochs(folder) for row in rows_of(one)], mode)
     assert found == offsets_of(topic)
@@ -72,7 +72,7 @@ def test_files(
 @pytest.mark.parametrize("mode", MODES)
 def test_a_topic(
     mode: CommitMode,
-    kills: int,
+    few_kills: int,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -99,7 +99,7 @@ def test_a_topic(
 
     reader = Looks(half_an_epoch)
     places = places_of(mode, *TOPIC_NAMES)
-    killed_at(made, lane_process, places, kills + len(TOPIC_NAMES), seed, lambda: shop.send(90), "--query", "lines")
+    killed_at(made, lane_process, places, few_kills + len(TOPIC_NAMES), seed, lambda: shop.send(90), "--query", "lines")
     reader.stop()
     assert sent() == offsets_of(topic)
     assert target.prepared() == []

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.config.settings import CommitMode
+from app.failpoint import EARLY_NAMES
 from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
@@ -47,7 +48,7 @@ def test_kills(
 
     with Reader(target, topic) as reader:
         groups = Looks(differences)
-        killed_at(made, lane_process, places_of(mode), kills, seed, lambda: shop.send(90))
+        killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills, seed, lambda: shop.send(90))
         groups.stop()
         questions(target, topic, exactly_once=made.exactly_once, reader=reader)
     for one in ROLLUPS:

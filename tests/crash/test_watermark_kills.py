@@ -17,7 +17,7 @@ from tests.queries import Shop
 def test_kills(
     way: str,
     mode: CommitMode,
-    kills: int,
+    few_kills: int,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -30,7 +30,7 @@ def test_kills(
     windows.prepare()
     reader = Looks(windows.difference)
     # one epoch of messages, then one without: the second time at a place is in that one
-    killed_at(made, lane_process, places_of(mode), kills, seed, lambda: windows.send(35), "--query", QUERY)
+    killed_at(made, lane_process, places_of(mode), few_kills, seed, lambda: windows.send(35), "--query", QUERY)
     reader.stop()
     assert windows.difference() == []
     assert all(windows.counted())
