@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.cases import matrix, sample
-from tests.crash.killing import FEW_KILLS, FULL_KILLS, KILLS
+from tests.crash.killing import FEW_KILLS, FULL_KILLS, KILLS, QUERY_KILLS
 from tests.fix_proxy import Proxy, proxy_to
 from tests.fix_target import TEMPLATE, Target, make_target
 from tools.devstack import Kafka, Postgres, Stack
@@ -43,13 +43,23 @@ def seed(pytestconfig: pytest.Config) -> int:
 @pytest.fixture
 def kills(pytestconfig: pytest.Config) -> int:
     """Kills of a case of `killed_at`."""
-    return FULL_KILLS if pytestconfig.getoption("--full-matrix", default=False) else KILLS
+    return _kills(pytestconfig, KILLS)
+
+
+@pytest.fixture
+def query_kills(pytestconfig: pytest.Config) -> int:
+    """Kills of a query."""
+    return _kills(pytestconfig, QUERY_KILLS)
 
 
 @pytest.fixture
 def few_kills(pytestconfig: pytest.Config) -> int:
     """Kills of a case that is hardly different from one with `kills`."""
-    return FULL_KILLS if pytestconfig.getoption("--full-matrix", default=False) else FEW_KILLS
+    return _kills(pytestconfig, FEW_KILLS)
+
+
+def _kills(config: pytest.Config, ordinary: int) -> int:
+    return FULL_KILLS if config.getoption("--full-matrix", default=False) else ordinary
 
 
 @pytest.fixture(scope="session")

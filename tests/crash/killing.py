@@ -16,8 +16,10 @@ from tests.oracle import PAUSE_SECONDS
 
 #: an ordinary run takes the first
 MODES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
-#: kills of a case in an ordinary run, of one that is hardly different from another, and with --full-matrix
+#: kills of a case in an ordinary run: of rollups and of history; of each of the three queries, whose starts take twice
+#: as long; of a case that is hardly different from another; and of every case with --full-matrix
 KILLS = 20
+QUERY_KILLS = 7
 FEW_KILLS = 2
 FULL_KILLS = 100
 #: a hundred kills of a query took 2,462 s beside two other cases, on two cores

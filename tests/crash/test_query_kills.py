@@ -24,7 +24,7 @@ _CASES = [
 def test_kills(
     query: str,
     mode: CommitMode,
-    kills: int,
+    query_kills: int,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -43,7 +43,7 @@ def test_kills(
             shop.send(90)
 
     reader = Looks(lambda: shop.half_seen(query, name))
-    killed_at(made, lane_process, places_of(mode), kills, seed, send, "--query", query)
+    killed_at(made, lane_process, places_of(mode), query_kills, seed, send, "--query", query)
     reader.stop()
     assert shop.result(query) == shop.batch(query)
     assert target.prepared() == []
