@@ -21,8 +21,8 @@ DEFAULT_OPTIONS = {
     "fetchOffset.numRetries": "10",
     # Spark asks for the topic's ends after each poll, and drops what the client has fetched ahead
     "kafka.max.poll.records": "20000",
-    # what the client fetches ahead at the end of a topic, a task that reads elsewhere has to wait for; Spark polls
-    # for messages that are there, so that a short wait asks the broker no more often
+    # a consumer fetches ahead; at the end of the topic the broker keeps that request so long, and a task that reads
+    # elsewhere with this consumer waits for it. Spark polls only for messages that are there: no more requests
     "kafka.fetch.max.wait.ms": "20",
 }
 
