@@ -3,7 +3,7 @@
 A transaction of `TransactionBlock` begins with its first statement and ends with its last one, in one round trip each.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -52,12 +52,12 @@ def joins(engine: Engine) -> None:
         return send(cursor, statement, None, context)
 
 
-def later(connection: Connection, statement: str | Executable) -> None:
-    """Send the statement with the next one, whose error may be that of this one; text without parameters."""
+def later(connection: Connection, statement: str | Executable, values: Mapping[str, Any] | None = None) -> None:
+    """Send the statement with the next one, whose error may be that of this one; text without `values`."""
     if isinstance(statement, str):
         connection.exec_driver_sql(statement, execution_options={"no_parameters": True, _LATER: True})
     else:
-        connection.execute(statement, execution_options={_LATER: True})
+        connection.execute(statement, values, execution_options={_LATER: True})
 
 
 def flush(connection: Connection) -> None:

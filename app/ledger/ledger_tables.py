@@ -54,7 +54,7 @@ class LedgerTables:
                 Column("epoch", BigInteger, primary_key=True),
                 Column("start_position", JSONB),
                 Column("end_position", JSONB),
-                Column("read_position", JSONB),
+                Column("read_position", JSONB(none_as_null=True)),
                 *(Column(count, BigInteger) for count in COUNTS),
                 Column("plan", Text),
                 Column("last_message", JSONB(none_as_null=True)),

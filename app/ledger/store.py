@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, desc, exists, func, literal, null, select, tuple_
+from sqlalchemy import Connection, Row, delete, desc, exists, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
 from app.db.joined import later
@@ -72,6 +72,8 @@ class Ledger:
         self.schema = schema
         self.lane = lane
         self._tables = LedgerTables.in_schema(schema)
+        # made once: that takes longer than to execute it
+        self._insert = insert(self._tables.ledger)
 
     def last(self, connection: Connection) -> EpochRecord | None:
         """The newest row, at whose end the lane continues; None for a lane that never started."""
@@ -126,23 +128,23 @@ class Ledger:
     def record(self, connection: Connection, record: EpochRecord, *, joined: bool = False) -> None:
         """Insert the epoch's row; `joined`: with the transaction's next statement (`app.db.joined`). The primary key
         refuses a second row for (lane, generation, epoch)."""
-        row = insert(self._tables.ledger).values(
-            lane=record.lane,
-            generation=record.generation,
-            epoch=record.epoch,
-            start_position=record.span.start.nested(),
-            end_position=record.span.end.nested(),
-            read_position=null() if record.read_end is None else record.read_end.nested(),
-            plan=record.plan,
-            source_from=record.source_from,
-            source_to=record.source_to,
-            last_message=nested(record.last) or None,
+        row = {
+            "lane": record.lane,
+            "generation": record.generation,
+            "epoch": record.epoch,
+            "start_position": record.span.start.nested(),
+            "end_position": record.span.end.nested(),
+            "read_position": None if record.read_end is None else record.read_end.nested(),
+            "plan": record.plan,
+            "source_from": record.source_from,
+            "source_to": record.source_to,
+            "last_message": nested(record.last) or None,
             **record.counts.as_dict(),
-        )
+        }
         if joined:
-            later(connection, row)
+            later(connection, self._insert, row)
         else:
-            connection.execute(row)
+            connection.execute(self._insert, row)
 
     def prune(self, connection: Connection) -> None:
         """Delete rows of this lane, of any generation, that are older than the newest KEEP_EPOCHS; then generations

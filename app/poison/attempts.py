@@ -7,7 +7,7 @@ the loss of the target (when `guard.url` names another database).
 import enum
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Engine, Row, Update, func, select, update
+from sqlalchemy import BindParameter, Engine, Row, Table, Update, bindparam, func, select, update
 from sqlalchemy import delete as delete_from
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.exc import DBAPIError
 
 from app.background import BackgroundThread
@@ -101,6 +101,11 @@ class Attempts:
         self.lane, self.discreet = lane, discreet
         tables = AttemptTables.in_schema(schema)
         self._attempt, self._suspect = tables.attempt, tables.suspect
+        # those of each epoch are made once: that takes longer than to execute them
+        self._begin = _begin(tables.attempt)
+        self._finish = self._finished(bindparam("newest")).where(
+            func.set_config("synchronous_commit", "off", True) == "off"  # of this statement's transaction only
+        )
         self._connection = KeptConnection(
             engine, lambda connection: check_direct(engine, connection, "guard.url (or target.url)")
         )
@@ -118,26 +123,20 @@ class Attempts:
 
     def begin(self, attempt: Attempt) -> None:
         """Record that the span is in progress; raises Fenced when a newer writer has recorded one."""
-        start, end = attempt.span.start.nested(), attempt.span.end.nested()
-        values: dict[str, Any] = {
+        values = {
+            "lane": self.lane,
             "generation": attempt.generation,
             "epoch": attempt.epoch,
             "stage": attempt.stage,
-            "span_start": start,
-            "span_end": end,
+            "span_start": attempt.span.start.nested(),
+            "span_end": attempt.span.end.nested(),
             "finished": attempt.finished,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "begun_at": func.clock_timestamp(),
         }
-        table = self._attempt
-        statement = insert(table).values(lane=self.lane, **values)
-        statement = statement.on_conflict_do_update(
-            index_elements=["lane"], set_=values, where=table.c.generation <= attempt.generation
-        )
         self._settle()
         self._may_be_open = True
-        if not self._send(statement).rowcount:
+        if not self._send(self._begin, values).rowcount:
             raise Fenced.out(f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work")
 
     def finish(self, generation: int) -> None:
@@ -158,8 +157,7 @@ class Attempts:
         """As `finish`, in a thread: the next call waits for it, and raises its error. The server may forget it in a
         crash of its own, within a second."""
         self._settle()
-        off = func.set_config("synchronous_commit", "off", True) == "off"  # of this statement's transaction only
-        self._finishing = self._thread.begun(partial(self._send, self._finished(generation).where(off)))
+        self._finishing = self._thread.begun(partial(self._send, self._finish, {"newest": generation}))
 
     def _settle(self) -> None:
         """Wait for `finish_soon`."""
@@ -168,7 +166,7 @@ class Attempts:
             finishing.result()
             self._may_be_open = False
 
-    def _finished(self, generation: int) -> Update:
+    def _finished(self, generation: int | BindParameter[int]) -> Update:
         table = self._attempt
         mine = (table.c.lane == self.lane, table.c.generation <= generation)
         return update(table).where(*mine).values(finished=True)
@@ -231,7 +229,7 @@ class Attempts:
         since = func.clock_timestamp() - timedelta(seconds=trouble_seconds)
         statement = insert(self._suspect).values(**key, **news, trouble_at=since)
         first = None if finish is None else self._finished(finish)
-        self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news), first)
+        self._execute(statement.on_conflict_do_update(index_elements=list(key), set_=news), first=first)
 
     def clear_suspect(self, suspect: Suspect) -> None:
         table = self._suspect
@@ -249,27 +247,39 @@ class Attempts:
         for table in (self._suspect, self._attempt):
             self._execute(delete_from(table).where(table.c.lane == self.lane))
 
-    def _execute(self, statement: Any, first: Any = None) -> Any:
+    def _execute(self, statement: Any, *, first: Any = None) -> Any:
         self._settle()
-        return self._send(statement, first)
+        return self._send(statement, first=first)
 
-    def _send(self, statement: Any, first: Any = None) -> Any:
+    def _send(self, statement: Any, values: Mapping[str, Any] | None = None, *, first: Any = None) -> Any:
         """Execute on the guard's connection; on a new one if it died. `first`: a statement before it, in one
         transaction with it."""
         with self._waiting(), translated(f"lane {self.lane}: the guard's tables"):
             is_new = not self._connection.is_open
             try:
-                return self._sent(statement, first)
+                return self._sent(statement, values, first)
             except DBAPIError as error:
                 if is_new or not error.connection_invalidated:
                     raise
-            return self._sent(statement, first)
+            return self._sent(statement, values, first)
 
-    def _sent(self, statement: Any, first: Any) -> Any:
+    def _sent(self, statement: Any, values: Mapping[str, Any] | None, first: Any) -> Any:
         with self._connection.used() as connection:
             if first is not None:
                 later(connection, first)
-            return connection.execute(statement)
+            return connection.execute(statement, values)
+
+
+def _begin(table: Table) -> Insert:
+    """The insert or update of a lane's row; its parameters are the columns, except for the time. Changes nothing where
+    the row has a newer generation."""
+    statement = insert(table).values(begun_at=func.clock_timestamp())
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=["lane"],
+        set_={one.name: new[one.name] for one in table.c if one.name != "lane"},
+        where=table.c.generation <= new.generation,
+    )
 
 
 def span_of(row: Row[Any]) -> Span:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -16,7 +15,7 @@ from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.dispatch.lane_stage import StagedSpan
 from app.dispatch.pool import Pool
-from app.errors import Contended, Refused
+from app.errors import Contended, MessagesGone, Refused
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
 from app.ledger.shadow_copies import ShadowCopies, in_copy
@@ -51,8 +50,6 @@ from app.worker.periodic_savepoints import PeriodicSavepoints
 from app.worker.planned_epochs import PlannedEpochs
 from app.worker.spark_run import STOP_WAIT_SECONDS, OnEpoch, SparkRun, StopRequested
 from app.worker.stored_message_decoder import StoredMessages
-
-log = structlog.get_logger()
 
 
 class StreamingRun(SparkRun):
@@ -267,6 +264,8 @@ class StreamingRun(SparkRun):
     def _process(self, rows: DataFrame | None, number: int) -> None:
         del rows
         span = self._checkpoint.written.span(number)
+        if not span.goes_on:
+            raise MessagesGone.of(f"from {span.start} on, where Kafka ends at {span.end}", lane=self._settings.lane)
         self._gate.begin(span.size)
         request = self._identity.of(span)
 
@@ -310,18 +309,9 @@ class StreamingRun(SparkRun):
     def _notice_planned(self) -> None:
         """Begin the epochs from now on as soon as Spark has planned them."""
         if self._planned is None:
-            self._planned = PlannedEpochs(self._entries("offsets"), self._on_planned, partial(is_gone, self._spark))
+            self._planned = PlannedEpochs(self._entries("offsets"), self._begin_early, partial(is_gone, self._spark))
             self._closing.callback(self._planned.stop)
             self._planned.start()
-
-    def _on_planned(self, number: int) -> None:
-        try:
-            span = self._checkpoint.written.span(number)
-        except Exception as error:  # noqa: BLE001  # it is read again when Spark calls
-            log.debug("not begun early", epoch=number, because=str(error))
-            return
-        if span.goes_on:  # else Spark refuses it
-            self._begin_early(number)
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
         """Request the first epoch's staging while Spark plans that epoch."""

@@ -49,6 +49,23 @@ def test_made_anew_between_two_looks(
     assert (target.position(), target.rows("public.counter"), target.prepared()) == (position, rows, [])
 
 
+def test_a_plan_that_goes_back(lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark plans to the end of another topic, which is before the lane's position: the epoch does not begin."""
+    monkeypatch.setattr(monitor, "ROUND_SECONDS", 3600.0)
+    target.create(COUNTER)
+    running = lane(CommitMode.LEDGER)
+    topic.send(counters(0, EPOCH))
+    running.start()
+    running.until_caught_up(topic)
+    position, rows = target.position(), target.rows("public.counter")
+    topic.recreate()
+    topic.send(counters(100, 1))
+    error = running.join()
+    assert isinstance(error, TopicChanged), error
+    assert "is not known" in error.message, "what the lane had yet to read is looked for"
+    assert (target.position(), target.rows("public.counter")) == (position, rows)
+
+
 def test_a_broker_that_does_not_answer(lane: MakeLane, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """The epoch is tried again; it never passes without an answer."""
     monkeypatch.setattr(broker_module, "REQUEST_TIMEOUT_SECONDS", 1.0)
