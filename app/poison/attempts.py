@@ -102,8 +102,8 @@ class Attempts:
         tables = AttemptTables.in_schema(schema)
         self._attempt, self._suspect = tables.attempt, tables.suspect
         # those of each epoch are made once: that takes longer than to execute them
-        self._begin = _begin(tables.attempt)
-        self._finish = self._finished(bindparam("newest")).where(
+        self._beginning = _beginning(tables.attempt)
+        self._ending = self._finished(bindparam("newest")).where(
             func.set_config("synchronous_commit", "off", True) == "off"  # of this statement's transaction only
         )
         self._connection = KeptConnection(
@@ -136,7 +136,7 @@ class Attempts:
         }
         self._settle()
         self._may_be_open = True
-        if not self._send(self._begin, values).rowcount:
+        if not self._send(self._beginning, values).rowcount:
             raise Fenced.out(f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work")
 
     def finish(self, generation: int) -> None:
@@ -157,7 +157,7 @@ class Attempts:
         """As `finish`, in a thread: the next call waits for it, and raises its error. The server may forget it in a
         crash of its own, within a second."""
         self._settle()
-        self._finishing = self._thread.begun(partial(self._send, self._finish, {"newest": generation}))
+        self._finishing = self._thread.begun(partial(self._send, self._ending, {"newest": generation}))
 
     def _settle(self) -> None:
         """Wait for `finish_soon`."""
@@ -270,7 +270,7 @@ class Attempts:
             return connection.execute(statement, values)
 
 
-def _begin(table: Table) -> Insert:
+def _beginning(table: Table) -> Insert:
     """The insert or update of a lane's row; its parameters are the columns, except for the time. Changes nothing where
     the row has a newer generation."""
     statement = insert(table).values(begun_at=func.clock_timestamp())

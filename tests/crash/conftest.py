@@ -2,12 +2,12 @@
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.crash.cases import matrix, sample
-from tests.crash.killing import FEW_KILLS, FULL_KILLS, KILLS, QUERY_KILLS
+from tests.crash.killing import FULL_KILLS
 from tests.fix_proxy import Proxy, proxy_to
 from tests.fix_target import TEMPLATE, Target, make_target
 from tools.devstack import Kafka, Postgres, Stack
@@ -41,25 +41,10 @@ def seed(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture
-def kills(pytestconfig: pytest.Config) -> int:
-    """Kills of a case of `killed_at`."""
-    return _kills(pytestconfig, KILLS)
-
-
-@pytest.fixture
-def query_kills(pytestconfig: pytest.Config) -> int:
-    """Kills of a query."""
-    return _kills(pytestconfig, QUERY_KILLS)
-
-
-@pytest.fixture
-def few_kills(pytestconfig: pytest.Config) -> int:
-    """Kills of a case that is hardly different from one with `kills`."""
-    return _kills(pytestconfig, FEW_KILLS)
-
-
-def _kills(config: pytest.Config, ordinary: int) -> int:
-    return FULL_KILLS if config.getoption("--full-matrix", default=False) else ordinary
+def kills(pytestconfig: pytest.Config) -> Callable[[int], int]:
+    """Of a case of `killed_at` that has so many in an ordinary run."""
+    is_full = pytestconfig.getoption("--full-matrix", default=False)
+    return lambda ordinary: FULL_KILLS if is_full else ordinary
 
 
 @pytest.fixture(scope="session")

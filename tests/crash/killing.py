@@ -13,17 +13,17 @@ from app.failpoint import NAMES
 from tests.crash.cases import ARCHIVE, TWO_PHASE_ONLY
 from tests.fix_lane import LaneUnderTest, MakeProcess
 from tests.oracle import PAUSE_SECONDS
+from tests.queries import Shop
 
 #: an ordinary run takes the first
 MODES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
-#: kills of a case in an ordinary run: of rollups and of history; of each of the three queries, whose starts take twice
-#: as long; of a case that is hardly different from another; and of every case with --full-matrix
+#: kills of a case in an ordinary run; of one that is hardly different from another; of each with --full-matrix
 KILLS = 20
-QUERY_KILLS = 7
 FEW_KILLS = 2
 FULL_KILLS = 100
 #: a hundred kills of a query took 2,462 s beside two other cases, on two cores
 TIMEOUT_SECONDS = 6000
+EPOCH_MESSAGES = 40
 
 
 class Looks:
@@ -61,6 +61,17 @@ def places_of(mode: CommitMode, *more: str) -> list[str]:
     return [*(one for one in own if one not in TWO_PHASE_ONLY or mode is CommitMode.TWO_PHASE), *more]
 
 
+def three_epochs(shop: Shop, name: str) -> Callable[[], None]:
+    """Sends so many of this lane or query, unless they wait already: a start may decide one, and a kill needs two."""
+
+    def send() -> None:
+        read = min(shop.target.position(name).values(), default=0)
+        if shop.topic.end - read < 3 * EPOCH_MESSAGES:
+            shop.send(3 * EPOCH_MESSAGES)
+
+    return send
+
+
 def killed_at(
     made: LaneUnderTest,
     process: MakeProcess,
@@ -70,13 +81,18 @@ def killed_at(
     send: Callable[[], None],
     *arguments: str,
 ) -> None:
-    """Kill it `kills` times at random: at each of the places once before at any twice. It catches up in the end."""
+    """Kill it `kills` times at random: at each of the places once before at any twice. It catches up in the end.
+
+    At the first or the second time at the place: an epoch that was killed before, which the guard then tries in parts,
+    or the one behind it.
+    """
     chance = random.Random(seed)
     left: list[str] = []
-    for _ in range(kills):
+    for number in range(kills):
         left = left or chance.sample(places, len(places))
         send()
-        place = f"{left.pop()}=kill@{chance.choice((1, 1, 2))}"
+        place = f"{left.pop()}=kill@{chance.choice((1, 2, 2))}"
+        print(f"kill {number + 1} of {kills}: {place}", flush=True)  # shown with -s
         killed = process(made, failpoint=place, arguments=arguments).start()
         assert killed.wait() < 0, f"{place}\n{killed.tail()}"
     send()

@@ -1,13 +1,13 @@
 """A lane with history and soft delete, killed at places of its epochs: rows, versions and ledger always agree."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from app.config.settings import CommitMode
 from app.failpoint import EARLY_NAMES
-from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import EPOCH_MESSAGES, KILLS, MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of, three_epochs
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
 from tests.fix_topic import Topic
@@ -28,7 +28,13 @@ DISAGREE = """
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", MODES)
 def test_kills(
-    mode: CommitMode, kills: int, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+    mode: CommitMode,
+    kills: Callable[[int], int],
+    seed: int,
+    lane: MakeLane,
+    lane_process: MakeProcess,
+    target: Target,
+    topic: Topic,
 ) -> None:
     shop = Shop(target, topic, seed)
     target.create(ORDERS)
@@ -36,14 +42,14 @@ def test_kills(
     target.create_schema("reports")
     target.execute(f"grant create on schema reports to {OWNER}")
     history = {"public.orders": {"table": "reports.orders_history", "every_change": EVERY[mode]}}
-    made = lane(mode, epoch={"max_messages": 40}, target={"history": history, "soft_delete": SOFT_DELETE})
+    made = lane(mode, epoch={"max_messages": EPOCH_MESSAGES}, target={"history": history, "soft_delete": SOFT_DELETE})
 
     def wrong() -> Sequence[Any]:
         is_there = target.execute("select from pg_tables where tablename = 'orders_history'")
         return (target.execute(DISAGREE) if is_there else []) or beside_the_ledger(shop, made.name)
 
     reader = Looks(wrong)
-    killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills, seed, lambda: shop.send(90))
+    killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills(KILLS), seed, three_epochs(shop, made.name))
     reader.stop()
     shop.fill_seen()
     batch = EVERY_BATCH if EVERY[mode] else BATCH

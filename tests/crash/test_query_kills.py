@@ -1,9 +1,11 @@
 """A query that is killed at places of its epochs: its table and its state agree, whatever came in between."""
 
+from collections.abc import Callable
+
 import pytest
 
 from app.config.settings import CommitMode
-from tests.crash.killing import TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import EPOCH_MESSAGES, KILLS, TIMEOUT_SECONDS, Looks, killed_at, places_of, three_epochs
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -11,7 +13,6 @@ from tests.queries import QUERIES, Shop
 
 #: the mode of each query in an ordinary run
 SAMPLE = {"by_minute": CommitMode.TWO_PHASE, "pairs": CommitMode.LEDGER, "counts": CommitMode.AT_LEAST_ONCE}
-EPOCH_MESSAGES = 40
 _CASES = [
     pytest.param(query, mode, marks=() if SAMPLE[query] is mode else pytest.mark.full)
     for query in SAMPLE
@@ -24,7 +25,7 @@ _CASES = [
 def test_kills(
     query: str,
     mode: CommitMode,
-    query_kills: int,
+    kills: Callable[[int], int],
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -35,15 +36,8 @@ def test_kills(
     shop.prepare()
     made = lane(mode, queries={query: {**QUERIES[query], "max_messages": EPOCH_MESSAGES}})
     name = made.of_query(query).name
-
-    def send() -> None:
-        """An epoch takes a third of a second: no more of them than a kill needs."""
-        read = min(target.position(name).values(), default=0)
-        if topic.end - read < 2 * EPOCH_MESSAGES:
-            shop.send(90)
-
     reader = Looks(lambda: shop.half_seen(query, name))
-    killed_at(made, lane_process, places_of(mode), query_kills, seed, send, "--query", query)
+    killed_at(made, lane_process, places_of(mode), kills(KILLS), seed, three_epochs(shop, name), "--query", query)
     reader.stop()
     assert shop.result(query) == shop.batch(query)
     assert target.prepared() == []

@@ -1,6 +1,7 @@
 """A query whose rows go to files or to a topic, killed at places of its epochs and of its sink: each row once, in
 order, and a reader sees epochs as a whole."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,21 @@ import pytest
 from app.config.queries import FileFormat
 from app.config.settings import CommitMode
 from app.failpoint import FILES_NAMES, TOPIC_NAMES
-from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import (
+    EPOCH_MESSAGES,
+    FEW_KILLS,
+    MODES,
+    TIMEOUT_SECONDS,
+    Looks,
+    killed_at,
+    places_of,
+    three_epochs,
+)
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.queries import LINES, Shop
 from tests.query_sinks import epochs, messages_of, offsets_of, read_by_epoch, rows_of
-
-EPOCH_MESSAGES = 40
 
 
 def in_order(found: list[int], mode: CommitMode) -> list[int]:
@@ -28,7 +36,7 @@ def in_order(found: list[int], mode: CommitMode) -> list[int]:
 @pytest.mark.parametrize("mode", MODES)
 def test_files(
     mode: CommitMode,
-    few_kills: int,
+    kills: Callable[[int], int],
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -59,8 +67,8 @@ def test_files(
         return None if found == offsets_of(topic)[: len(found)] else found
 
     reader = Looks(half_an_epoch)
-    places = places_of(mode, *FILES_NAMES)
-    killed_at(made, lane_process, places, few_kills + len(FILES_NAMES), seed, lambda: shop.send(90), "--query", "lines")
+    number, send = kills(FEW_KILLS + len(FILES_NAMES)), three_epochs(shop, name)
+    killed_at(made, lane_process, places_of(mode, *FILES_NAMES), number, seed, send, "--query", "lines")
     reader.stop()
     found = in_order([row["offset"] for one in epochs(folder) for row in rows_of(one)], mode)
     assert found == offsets_of(topic)
@@ -72,7 +80,7 @@ def test_files(
 @pytest.mark.parametrize("mode", MODES)
 def test_a_topic(
     mode: CommitMode,
-    few_kills: int,
+    kills: Callable[[int], int],
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -98,8 +106,8 @@ def test_a_topic(
         return None if is_whole else found
 
     reader = Looks(half_an_epoch)
-    places = places_of(mode, *TOPIC_NAMES)
-    killed_at(made, lane_process, places, few_kills + len(TOPIC_NAMES), seed, lambda: shop.send(90), "--query", "lines")
+    number, send = kills(FEW_KILLS + len(TOPIC_NAMES)), three_epochs(shop, name)
+    killed_at(made, lane_process, places_of(mode, *TOPIC_NAMES), number, seed, send, "--query", "lines")
     reader.stop()
     assert sent() == offsets_of(topic)
     assert target.prepared() == []

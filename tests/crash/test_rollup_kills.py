@@ -1,12 +1,13 @@
 """A lane with rollups, killed at places of its epochs: the groups are those of the rows, for every reader."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from app.config.settings import CommitMode
 from app.failpoint import EARLY_NAMES
-from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import EPOCH_MESSAGES, KILLS, MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of, three_epochs
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -37,18 +38,26 @@ ROLLUPS = (BY_CUSTOMER, BY_NOTE)
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", MODES)
 def test_kills(
-    mode: CommitMode, kills: int, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+    mode: CommitMode,
+    kills: Callable[[int], int],
+    seed: int,
+    lane: MakeLane,
+    lane_process: MakeProcess,
+    target: Target,
+    topic: Topic,
 ) -> None:
     shop = Shop(target, topic, seed)
     target.create(ORDERS)
-    made = lane(mode, epoch={"max_messages": 40}, rollups={one.name: one.prepare(target) for one in ROLLUPS})
+    made = lane(
+        mode, epoch={"max_messages": EPOCH_MESSAGES}, rollups={one.name: one.prepare(target) for one in ROLLUPS}
+    )
 
     def differences() -> list[Any]:
         return [row for one in ROLLUPS if one.is_made(target) for row in one.differences(target)]
 
     with Reader(target, topic) as reader:
         groups = Looks(differences)
-        killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills, seed, lambda: shop.send(90))
+        killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills(KILLS), seed, three_epochs(shop, made.name))
         groups.stop()
         questions(target, topic, exactly_once=made.exactly_once, reader=reader)
     for one in ROLLUPS:

@@ -1,10 +1,12 @@
 """A query whose watermark closes windows, killed in epochs with messages and in those that only move the watermark."""
 
+from collections.abc import Callable
+
 import pytest
 
 from app.config.settings import CommitMode
 from tests.closed_windows import AGGREGATE, QUERY, TIMERS, WAYS, ClosedWindows
-from tests.crash.killing import MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import FEW_KILLS, MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -17,7 +19,7 @@ from tests.queries import Shop
 def test_kills(
     way: str,
     mode: CommitMode,
-    few_kills: int,
+    kills: Callable[[int], int],
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -30,7 +32,7 @@ def test_kills(
     windows.prepare()
     reader = Looks(windows.difference)
     # one epoch of messages, then one without: the second time at a place is in that one
-    killed_at(made, lane_process, places_of(mode), few_kills, seed, lambda: windows.send(35), "--query", QUERY)
+    killed_at(made, lane_process, places_of(mode), kills(FEW_KILLS), seed, lambda: windows.send(35), "--query", QUERY)
     reader.stop()
     assert windows.difference() == []
     assert all(windows.counted())

@@ -87,11 +87,12 @@ class Campaign:
             found += new
         return found
 
-    def check_each(self, pairs: Sequence[Pair]) -> None:
-        """Each by itself, and cut at each of its bytes."""
+    def check_each(self, pairs: Sequence[Pair], step: int = 1) -> None:
+        """Each by itself, and cut at each of its bytes, or at one of `step`."""
         for key, value in pairs:
-            cut = [(key, (value or b"")[:end]) for end in range(len(value or b""))]
-            cut += [((key or b"")[:end], value) for end in range(len(key or b""))]
+            first = self._chance.randrange(step)
+            cut = [(key, (value or b"")[:end]) for end in range(first, len(value or b""), step)]
+            cut += [((key or b"")[:end], value) for end in range(first, len(key or b""), step)]
             for one in [(key, value), *cut]:
                 self._check([one])
 
@@ -181,6 +182,7 @@ def _main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=Path("var/fuzz"))
     parser.add_argument("--unguided", action="store_true", help="twenty seconds of compiling less")
+    parser.add_argument("--step", type=int, default=1, help="cut the corpus at one of so many bytes")
     parser.add_argument("--more", type=int, default=scan.MORE, help="bytes behind the messages")
     parser.add_argument("--only", type=Path, help="a kept input")
     options = parser.parse_args()
@@ -190,7 +192,7 @@ def _main() -> None:
     if options.only:
         campaign.check(pairs)
         return
-    campaign.check_each(corpus())
+    campaign.check_each(corpus(), options.step)
     watched = None if options.unguided else Watched()
     found = campaign.explore(options.seconds, watched)
     if watched is not None:

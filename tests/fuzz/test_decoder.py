@@ -23,6 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MINUTES = os.environ.get("SURELANE_FUZZ_MINUTES")
 SECONDS = 60 * float(MINUTES) if MINUTES else 10
 SEED = os.environ.get("SURELANE_FUZZ_SEED", "1")
+#: an ordinary run cuts at one of so many bytes
+STEP = "5"
 #: for what is done before and after, on a busy machine
 _AROUND_SECONDS = 600
 #: what a campaign of any length goes through: fewer would say that it does not reach the code
@@ -47,7 +49,7 @@ def campaign(folder: Path, *more: str, seconds: float = 0) -> "subprocess.Comple
 @pytest.mark.timeout(SECONDS + _AROUND_SECONDS + 60)
 def test_no_input_leads_it_astray(tmp_path: Path) -> None:
     """With SURELANE_FUZZ_MINUTES for longer, SURELANE_FUZZ_SEED for other inputs."""
-    more = [] if MINUTES else ["--unguided"]
+    more = [] if MINUTES else ["--unguided", "--step", STEP]
     found = campaign(tmp_path, "--seed", SEED, *more, seconds=SECONDS)
     if found.returncode:
         folder = ROOT / "var" / "fuzz"
