@@ -2,12 +2,12 @@
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.crash.cases import matrix, sample
-from tests.crash.killing import FULL_KILLS
+from tests.crash.killing import FULL_KILLS, Kills
 from tests.fix_proxy import Proxy, proxy_to
 from tests.fix_target import TEMPLATE, Target, make_target
 from tools.devstack import Kafka, Postgres, Stack
@@ -41,7 +41,7 @@ def seed(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture
-def kills(pytestconfig: pytest.Config) -> Callable[[int], int]:
+def kills(pytestconfig: pytest.Config) -> Kills:
     """Of a case of `killed_at` that has so many in an ordinary run."""
     is_full = pytestconfig.getoption("--full-matrix", default=False)
     return lambda ordinary: FULL_KILLS if is_full else ordinary

@@ -25,6 +25,9 @@ FULL_KILLS = 100
 TIMEOUT_SECONDS = 6000
 EPOCH_MESSAGES = 40
 
+#: from the kills of a case in an ordinary run to those of this run
+Kills = Callable[[int], int]
+
 
 class Looks:
     """A reader in a thread: `look` returns what no reader may see, or nothing."""

@@ -1,13 +1,23 @@
 """A lane with history and soft delete, killed at places of its epochs: rows, versions and ledger always agree."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from app.config.settings import CommitMode
 from app.failpoint import EARLY_NAMES
-from tests.crash.killing import EPOCH_MESSAGES, KILLS, MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of, three_epochs
+from tests.crash.killing import (
+    EPOCH_MESSAGES,
+    KILLS,
+    MODES,
+    TIMEOUT_SECONDS,
+    Kills,
+    Looks,
+    killed_at,
+    places_of,
+    three_epochs,
+)
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
 from tests.fix_topic import Topic
@@ -28,13 +38,7 @@ DISAGREE = """
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", MODES)
 def test_kills(
-    mode: CommitMode,
-    kills: Callable[[int], int],
-    seed: int,
-    lane: MakeLane,
-    lane_process: MakeProcess,
-    target: Target,
-    topic: Topic,
+    mode: CommitMode, kills: Kills, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
     shop = Shop(target, topic, seed)
     target.create(ORDERS)

@@ -1,11 +1,9 @@
 """A query that is killed at places of its epochs: its table and its state agree, whatever came in between."""
 
-from collections.abc import Callable
-
 import pytest
 
 from app.config.settings import CommitMode
-from tests.crash.killing import EPOCH_MESSAGES, KILLS, TIMEOUT_SECONDS, Looks, killed_at, places_of, three_epochs
+from tests.crash.killing import EPOCH_MESSAGES, KILLS, TIMEOUT_SECONDS, Kills, Looks, killed_at, places_of, three_epochs
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -25,7 +23,7 @@ _CASES = [
 def test_kills(
     query: str,
     mode: CommitMode,
-    kills: Callable[[int], int],
+    kills: Kills,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,

@@ -1,7 +1,6 @@
 """A query whose rows go to files or to a topic, killed at places of its epochs and of its sink: each row once, in
 order, and a reader sees epochs as a whole."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.crash.killing import (
     FEW_KILLS,
     MODES,
     TIMEOUT_SECONDS,
+    Kills,
     Looks,
     killed_at,
     places_of,
@@ -36,7 +36,7 @@ def in_order(found: list[int], mode: CommitMode) -> list[int]:
 @pytest.mark.parametrize("mode", MODES)
 def test_files(
     mode: CommitMode,
-    kills: Callable[[int], int],
+    kills: Kills,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,
@@ -80,7 +80,7 @@ def test_files(
 @pytest.mark.parametrize("mode", MODES)
 def test_a_topic(
     mode: CommitMode,
-    kills: Callable[[int], int],
+    kills: Kills,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,

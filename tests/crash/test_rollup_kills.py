@@ -1,13 +1,22 @@
 """A lane with rollups, killed at places of its epochs: the groups are those of the rows, for every reader."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from app.config.settings import CommitMode
 from app.failpoint import EARLY_NAMES
-from tests.crash.killing import EPOCH_MESSAGES, KILLS, MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of, three_epochs
+from tests.crash.killing import (
+    EPOCH_MESSAGES,
+    KILLS,
+    MODES,
+    TIMEOUT_SECONDS,
+    Kills,
+    Looks,
+    killed_at,
+    places_of,
+    three_epochs,
+)
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -38,13 +47,7 @@ ROLLUPS = (BY_CUSTOMER, BY_NOTE)
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", MODES)
 def test_kills(
-    mode: CommitMode,
-    kills: Callable[[int], int],
-    seed: int,
-    lane: MakeLane,
-    lane_process: MakeProcess,
-    target: Target,
-    topic: Topic,
+    mode: CommitMode, kills: Kills, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
     shop = Shop(target, topic, seed)
     target.create(ORDERS)

@@ -1,12 +1,10 @@
 """A query whose watermark closes windows, killed in epochs with messages and in those that only move the watermark."""
 
-from collections.abc import Callable
-
 import pytest
 
 from app.config.settings import CommitMode
 from tests.closed_windows import AGGREGATE, QUERY, TIMERS, WAYS, ClosedWindows
-from tests.crash.killing import FEW_KILLS, MODES, TIMEOUT_SECONDS, Looks, killed_at, places_of
+from tests.crash.killing import FEW_KILLS, MODES, TIMEOUT_SECONDS, Kills, Looks, killed_at, places_of
 from tests.fix_lane import MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -19,7 +17,7 @@ from tests.queries import Shop
 def test_kills(
     way: str,
     mode: CommitMode,
-    kills: Callable[[int], int],
+    kills: Kills,
     seed: int,
     lane: MakeLane,
     lane_process: MakeProcess,

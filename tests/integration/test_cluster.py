@@ -95,7 +95,7 @@ def test_a_query(cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, ta
     made = lane("two-phase", queries=queries, spark=cluster.spark())
     name = made.of_query("by_minute").name
     process = lane_process(made, arguments=("--query", "by_minute")).start()
-    for round_ in range(2):
+    for round_ in range(3):
         shop.send(60)
         process.until(lambda: set(target.position(name).values()) == {topic.end}, why=f"the end of round {round_}")
         executors = cluster.executors()
@@ -144,7 +144,7 @@ def test_whatever_is_killed(
             for kind in chance.sample(KINDS, len(KINDS)):
                 at, epochs = time.monotonic(), progress.epochs
                 process.until(lambda kind=kind: victims.kill(kind), why=f"a {kind} to kill")
-                process.until(lambda epochs=epochs: progress.epochs >= epochs + 10, why="to go on")
+                process.until(lambda epochs=epochs: progress.epochs >= epochs + 20, why="to go on")
                 process.until(lambda: len(cluster.stage_processes()) == 2, why="another one")
                 process.until(
                     lambda: len(cluster.pythons()) == 6, why="no orphans: two daemons, tasks, stage processes"
