@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crash.cases import matrix, sample
-from tests.crash.killing import FULL_KILLS, Kills
+from tests.crash.killing import Kills
+from tests.fix_lane import MakeProcess
 from tests.fix_proxy import Proxy, proxy_to
 from tests.fix_target import TEMPLATE, Target, make_target
 from tools.devstack import Kafka, Postgres, Stack
@@ -41,10 +42,10 @@ def seed(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture
-def kills(pytestconfig: pytest.Config) -> Kills:
-    """Of a case of `killed_at` that has so many in an ordinary run."""
-    is_full = pytestconfig.getoption("--full-matrix", default=False)
-    return lambda ordinary: FULL_KILLS if is_full else ordinary
+def kills(pytestconfig: pytest.Config, lane_process: MakeProcess, seed: int) -> Kills:
+    """Of a lane or a query that the test has made."""
+    is_full = bool(pytestconfig.getoption("--full-matrix", default=False))
+    return Kills(lane_process, seed, is_full)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -24,9 +25,6 @@ FULL_KILLS = 100
 #: a hundred kills of a query took 2,462 s beside two other cases, on two cores
 TIMEOUT_SECONDS = 6000
 EPOCH_MESSAGES = 40
-
-#: from the kills of a case in an ordinary run to those of this run
-Kills = Callable[[int], int]
 
 
 class Looks:
@@ -75,29 +73,32 @@ def three_epochs(shop: Shop, name: str) -> Callable[[], None]:
     return send
 
 
-def killed_at(
-    made: LaneUnderTest,
-    process: MakeProcess,
-    places: Sequence[str],
-    kills: int,
-    seed: int,
-    send: Callable[[], None],
-    *arguments: str,
-) -> None:
-    """Kill it `kills` times at random: at each of the places once before at any twice. It catches up in the end.
+@dataclass(frozen=True)
+class Kills:
+    """Of a lane or a query, at random moments of `seed`."""
 
-    At the first or the second time at the place: an epoch that was killed before, which the guard then tries in parts,
-    or the one behind it.
-    """
-    chance = random.Random(seed)
-    left: list[str] = []
-    for number in range(kills):
-        left = left or chance.sample(places, len(places))
+    process: MakeProcess
+    seed: int
+    is_full: bool
+
+    def at(
+        self, made: LaneUnderTest, places: Sequence[str], kills: int, send: Callable[[], None], *arguments: str
+    ) -> None:
+        """`kills` of them, or FULL_KILLS: at each of the places once before at any twice. It catches up in the end.
+
+        At the first or the second time at the place: an epoch that was killed before, which the guard then tries in
+        parts, or the one behind it.
+        """
+        chance = random.Random(self.seed)
+        left: list[str] = []
+        number = FULL_KILLS if self.is_full else kills
+        for kill in range(number):
+            left = left or chance.sample(places, len(places))
+            send()
+            place = f"{left.pop()}=kill@{chance.choice((1, 2, 2))}"
+            print(f"kill {kill + 1} of {number}: {place}", flush=True)  # shown with -s
+            killed = self.process(made, failpoint=place, arguments=arguments).start()
+            assert killed.wait() < 0, f"{place}\n{killed.tail()}"
         send()
-        place = f"{left.pop()}=kill@{chance.choice((1, 2, 2))}"
-        print(f"kill {number + 1} of {kills}: {place}", flush=True)  # shown with -s
-        killed = process(made, failpoint=place, arguments=arguments).start()
-        assert killed.wait() < 0, f"{place}\n{killed.tail()}"
-    send()
-    last = process(made, until_caught_up=True, arguments=arguments).start()
-    assert last.wait() == ExitStatus.OK, last.tail()
+        last = self.process(made, until_caught_up=True, arguments=arguments).start()
+        assert last.wait() == ExitStatus.OK, last.tail()

@@ -14,11 +14,10 @@ from tests.crash.killing import (
     TIMEOUT_SECONDS,
     Kills,
     Looks,
-    killed_at,
     places_of,
     three_epochs,
 )
-from tests.fix_lane import MakeLane, MakeProcess
+from tests.fix_lane import MakeLane
 from tests.fix_target import OWNER, Target
 from tests.fix_topic import Topic
 from tests.integration.test_history import BATCH, EVERY_BATCH, FOUND
@@ -37,9 +36,7 @@ DISAGREE = """
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", MODES)
-def test_kills(
-    mode: CommitMode, kills: Kills, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
-) -> None:
+def test_kills(mode: CommitMode, kills: Kills, seed: int, lane: MakeLane, target: Target, topic: Topic) -> None:
     shop = Shop(target, topic, seed)
     target.create(ORDERS)
     target.execute("alter table orders add column deleted_at timestamptz")
@@ -53,7 +50,7 @@ def test_kills(
         return (target.execute(DISAGREE) if is_there else []) or beside_the_ledger(shop, made.name)
 
     reader = Looks(wrong)
-    killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills(KILLS), seed, three_epochs(shop, made.name))
+    kills.at(made, places_of(mode, *EARLY_NAMES), KILLS, three_epochs(shop, made.name))
     reader.stop()
     shop.fill_seen()
     batch = EVERY_BATCH if EVERY[mode] else BATCH

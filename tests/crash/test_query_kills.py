@@ -3,8 +3,8 @@
 import pytest
 
 from app.config.settings import CommitMode
-from tests.crash.killing import EPOCH_MESSAGES, KILLS, TIMEOUT_SECONDS, Kills, Looks, killed_at, places_of, three_epochs
-from tests.fix_lane import MakeLane, MakeProcess
+from tests.crash.killing import EPOCH_MESSAGES, KILLS, TIMEOUT_SECONDS, Kills, Looks, places_of, three_epochs
+from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.queries import QUERIES, Shop
@@ -26,7 +26,6 @@ def test_kills(
     kills: Kills,
     seed: int,
     lane: MakeLane,
-    lane_process: MakeProcess,
     target: Target,
     topic: Topic,
 ) -> None:
@@ -35,7 +34,7 @@ def test_kills(
     made = lane(mode, queries={query: {**QUERIES[query], "max_messages": EPOCH_MESSAGES}})
     name = made.of_query(query).name
     reader = Looks(lambda: shop.half_seen(query, name))
-    killed_at(made, lane_process, places_of(mode), kills(KILLS), seed, three_epochs(shop, name), "--query", query)
+    kills.at(made, places_of(mode), KILLS, three_epochs(shop, name), "--query", query)
     reader.stop()
     assert shop.result(query) == shop.batch(query)
     assert target.prepared() == []

@@ -16,11 +16,10 @@ from tests.crash.killing import (
     TIMEOUT_SECONDS,
     Kills,
     Looks,
-    killed_at,
     places_of,
     three_epochs,
 )
-from tests.fix_lane import MakeLane, MakeProcess
+from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic
 from tests.queries import LINES, Shop
@@ -39,7 +38,6 @@ def test_files(
     kills: Kills,
     seed: int,
     lane: MakeLane,
-    lane_process: MakeProcess,
     target: Target,
     topic: Topic,
     tmp_path: Path,
@@ -67,8 +65,8 @@ def test_files(
         return None if found == offsets_of(topic)[: len(found)] else found
 
     reader = Looks(half_an_epoch)
-    number, send = kills(FEW_KILLS + len(FILES_NAMES)), three_epochs(shop, name)
-    killed_at(made, lane_process, places_of(mode, *FILES_NAMES), number, seed, send, "--query", "lines")
+    places, number = places_of(mode, *FILES_NAMES), FEW_KILLS + len(FILES_NAMES)
+    kills.at(made, places, number, three_epochs(shop, name), "--query", "lines")
     reader.stop()
     found = in_order([row["offset"] for one in epochs(folder) for row in rows_of(one)], mode)
     assert found == offsets_of(topic)
@@ -83,7 +81,6 @@ def test_a_topic(
     kills: Kills,
     seed: int,
     lane: MakeLane,
-    lane_process: MakeProcess,
     target: Target,
     topic: Topic,
     new_topic: NewTopic,
@@ -106,8 +103,8 @@ def test_a_topic(
         return None if is_whole else found
 
     reader = Looks(half_an_epoch)
-    number, send = kills(FEW_KILLS + len(TOPIC_NAMES)), three_epochs(shop, name)
-    killed_at(made, lane_process, places_of(mode, *TOPIC_NAMES), number, seed, send, "--query", "lines")
+    places, number = places_of(mode, *TOPIC_NAMES), FEW_KILLS + len(TOPIC_NAMES)
+    kills.at(made, places, number, three_epochs(shop, name), "--query", "lines")
     reader.stop()
     assert sent() == offsets_of(topic)
     assert target.prepared() == []

@@ -13,11 +13,10 @@ from tests.crash.killing import (
     TIMEOUT_SECONDS,
     Kills,
     Looks,
-    killed_at,
     places_of,
     three_epochs,
 )
-from tests.fix_lane import MakeLane, MakeProcess
+from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.oracle import Reader, questions
@@ -46,9 +45,7 @@ ROLLUPS = (BY_CUSTOMER, BY_NOTE)
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 @pytest.mark.parametrize("mode", MODES)
-def test_kills(
-    mode: CommitMode, kills: Kills, seed: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
-) -> None:
+def test_kills(mode: CommitMode, kills: Kills, seed: int, lane: MakeLane, target: Target, topic: Topic) -> None:
     shop = Shop(target, topic, seed)
     target.create(ORDERS)
     made = lane(
@@ -60,7 +57,7 @@ def test_kills(
 
     with Reader(target, topic) as reader:
         groups = Looks(differences)
-        killed_at(made, lane_process, places_of(mode, *EARLY_NAMES), kills(KILLS), seed, three_epochs(shop, made.name))
+        kills.at(made, places_of(mode, *EARLY_NAMES), KILLS, three_epochs(shop, made.name))
         groups.stop()
         questions(target, topic, exactly_once=made.exactly_once, reader=reader)
     for one in ROLLUPS:

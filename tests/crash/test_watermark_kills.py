@@ -4,8 +4,8 @@ import pytest
 
 from app.config.settings import CommitMode
 from tests.closed_windows import AGGREGATE, QUERY, TIMERS, WAYS, ClosedWindows
-from tests.crash.killing import FEW_KILLS, MODES, TIMEOUT_SECONDS, Kills, Looks, killed_at, places_of
-from tests.fix_lane import MakeLane, MakeProcess
+from tests.crash.killing import FEW_KILLS, MODES, TIMEOUT_SECONDS, Kills, Looks, places_of
+from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
 from tests.queries import Shop
@@ -20,7 +20,6 @@ def test_kills(
     kills: Kills,
     seed: int,
     lane: MakeLane,
-    lane_process: MakeProcess,
     target: Target,
     topic: Topic,
 ) -> None:
@@ -30,7 +29,7 @@ def test_kills(
     windows.prepare()
     reader = Looks(windows.difference)
     # one epoch of messages, then one without: the second time at a place is in that one
-    killed_at(made, lane_process, places_of(mode), kills(FEW_KILLS), seed, lambda: windows.send(35), "--query", QUERY)
+    kills.at(made, places_of(mode), FEW_KILLS, lambda: windows.send(35), "--query", QUERY)
     reader.stop()
     assert windows.difference() == []
     assert all(windows.counted())
