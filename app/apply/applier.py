@@ -1,6 +1,7 @@
 """Sends one epoch's changes to the target, inside the transaction it is given."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -16,7 +17,7 @@ from app.apply.merge import LOOK_UPS, SWALLOWED
 from app.apply.order_plan import ATTEMPTS, OrderPlan, parents_first, runs
 from app.apply.table_plans import TablePlan, TablePlans
 from app.db.joined import later, subtransaction
-from app.db.sql import run
+from app.db.sql import discarded, run
 from app.db.sqlstate import depends_on_order
 from app.epoch import staging_copy
 from app.epoch.epoch_batch import CHANGES, EpochBatch
@@ -82,12 +83,14 @@ class Applier:
         self._shapes.forget()
 
     def apply(
-        self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], *, settle: bool
+        self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], *, is_part: bool = False
     ) -> Applied:
         """Send the changes, in a subtransaction for each plan until the target accepts one; raises the error of the
         last.
 
-        `settle`: check deferred constraints at once, so that another plan may satisfy them.
+        Deferred constraints are checked at once, so that another plan may satisfy them. `is_part`: of an epoch; they
+        are not checked, and where a history keeps one version of an epoch, that of the part is only tried (then
+        `keep_versions`).
         """
         meant = epoch.of_kind(*CHANGES)
         meant = meant[np.isin(epoch.codes[meant], list(shapes))]
@@ -96,7 +99,7 @@ class Applier:
         whole = epoch.completed()
         present = epoch.firsts.keys() | (epoch if whole is None else whole).firsts.keys()
         needed = {index: shape for index, shape in shapes.items() if index in present}
-        plan, applied = self._attempt(connection, epoch, whole, needed, settle)
+        plan, applied = self._attempt(connection, epoch, whole, needed, is_part)
         counts = Counts(
             consumed=len(epoch), applied=applied, compacted=len(meant) - applied, filtered=len(epoch) - len(meant)
         )
@@ -149,7 +152,7 @@ class Applier:
         epoch: EpochBatch,
         whole: EpochBatch | None,
         shapes: dict[int, TablePlan],
-        settle: bool,
+        is_part: bool,
     ) -> tuple[OrderPlan, int]:
         """`whole`: the epoch for the plans that send the last change of each row; None: only the faithful plan is
         possible."""
@@ -159,38 +162,30 @@ class Applier:
 
         def send(plan: OrderPlan) -> int:
             meant = epoch if plan is OrderPlan.FAITHFUL or whole is None else whole
-            return self._send(connection, meant, shapes, plan)
+            if plan is OrderPlan.FAITHFUL:
+                return _send_runs(connection, meant, shapes, runs(meant), is_part)
+            return _send_last(connection, meant, shapes, plan, is_part)
 
-        return _first_accepted(connection, plans, send, settle=settle)
+        return _first_accepted(connection, plans, send, settle=not is_part)
 
-    def _send(self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], plan: OrderPlan) -> int:
-        if plan is OrderPlan.FAITHFUL:
-            return _send_runs(connection, epoch, shapes, runs(epoch))
+    def keep_versions(self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan]) -> None:
+        """Write the versions of an epoch that was applied in parts, where a history keeps one of an epoch."""
+        kept = {index: shape for index, shape in shapes.items() if _keeps_the_last(shape)}
+        kept = {index: shape for index, shape in kept.items() if index in epoch.firsts}
+        if not kept:
+            return
+        whole = epoch.completed()
+        later(connection, LOOK_UPS)
+        if whole is None or _plans_of(epoch, kept) == (OrderPlan.FAITHFUL,):
+            _stage_all(connection, epoch, kept)
+            _keep_versions_in_order(connection, kept.values())
+            staging_copy.clear(connection, {shape.staging.name for shape in kept.values()})
+            return
         filled: set[str] = set()
-        order = _order(shapes, plan)
-        sent = sum(self._send_last(connection, epoch, index, shapes[index], filled) for index in order)
+        for index in _order(kept, OrderPlan.DELETES_FIRST):
+            if _stage_last(connection, whole, index, kept[index], filled):
+                _keep_versions(connection, kept[index])
         staging_copy.clear(connection, filled)
-        return sent
-
-    def _send_last(
-        self, connection: Connection, epoch: EpochBatch, index: int, shape: TablePlan, filled: set[str]
-    ) -> int:
-        """Send those changes of a layout that are the last of their keys; returns their number.
-
-        `filled`: staging tables to clear, all in one round trip at the end. Layouts may share one.
-        """
-        lines = epoch.last_lines[index]
-        if not len(lines):
-            return 0
-        if shape.staging.name in filled:
-            staging_copy.clear(connection, [shape.staging.name])
-        filled.add(shape.staging.name)
-        stamps = epoch.last_stamps[index] if shape.staging.stamps else None
-        sent = staging.copy(connection, shape.staging, lines, stamps=stamps)
-        result = run(connection, _merge(shape))
-        _refuse_swallowed(connection, shape, result.rowcount, sent)
-        _keep_versions(connection, shape)
-        return sent
 
     def _refuse(self, layout: Layout, example: Position) -> None:
         table = layout.source
@@ -225,6 +220,38 @@ def _first_accepted(
     raise AssertionError("the last plan returns or raises")
 
 
+def _send_last(
+    connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], plan: OrderPlan, is_part: bool
+) -> int:
+    """Send the changes that are the last of their keys, in the order of the plan; returns their number."""
+    filled: set[str] = set()
+    total = 0
+    for index in _order(shapes, plan):
+        shape = shapes[index]
+        if sent := _stage_last(connection, epoch, index, shape, filled):
+            result = run(connection, _merge(shape))
+            _refuse_swallowed(connection, shape, result.rowcount, sent)
+            _keep_versions(connection, shape, is_part)
+            total += sent
+    staging_copy.clear(connection, filled)
+    return total
+
+
+def _stage_last(connection: Connection, epoch: EpochBatch, index: int, shape: TablePlan, filled: set[str]) -> int:
+    """Stage those changes of a layout that are the last of their keys; returns their number.
+
+    `filled`: staging tables to clear, all in one round trip at the end. Layouts may share one.
+    """
+    lines = epoch.last_lines[index]
+    if not len(lines):
+        return 0
+    if shape.staging.name in filled:
+        staging_copy.clear(connection, [shape.staging.name])
+    filled.add(shape.staging.name)
+    stamps = epoch.last_stamps[index] if shape.staging.stamps else None
+    return staging.copy(connection, shape.staging, lines, stamps=stamps)
+
+
 def _merge_staged(connection: Connection, order: Sequence[tuple[TablePlan, int]], execute: Execute) -> None:
     """Merge the staged rows, so many for each plan, into the target, and check deferred constraints."""
     statements: list[str] = []
@@ -237,10 +264,18 @@ def _merge_staged(connection: Connection, order: Sequence[tuple[TablePlan, int]]
         _refuse_swallowed(connection, shape, counts[place], rows)
 
 
-def _keep_versions(connection: Connection, shape: TablePlan) -> None:
-    """Write the versions of the merged rows, where they are kept."""
+def _keep_versions(connection: Connection, shape: TablePlan, is_part: bool = False) -> None:
+    """Write the versions of the merged rows, where they are kept; those of a part only try whether they can be."""
     if statements := _versions(shape):
-        run(connection, "; ".join(statements))
+        tried = is_part and _keeps_the_last(shape)
+        with discarded(connection) if tried else nullcontext():
+            run(connection, "; ".join(statements))
+
+
+def _keep_versions_in_order(connection: Connection, shapes: Iterable[TablePlan], is_part: bool = False) -> None:
+    """What was deleted ends before what was written begins."""
+    for shape in sorted(shapes, key=lambda shape: shape.kind is not RowKind.DELETE):
+        _keep_versions(connection, shape, is_part)
 
 
 def _versions(shape: TablePlan) -> Sequence[str]:
@@ -249,6 +284,11 @@ def _versions(shape: TablePlan) -> Sequence[str]:
 
 def _keeps_every_change(shape: TablePlan) -> bool:
     return shape.history is not None and shape.history.every_change
+
+
+def _keeps_the_last(shape: TablePlan) -> bool:
+    """Whether of several changes of a row in an epoch the last one makes a version."""
+    return shape.history is not None and not shape.history.every_change
 
 
 def _order(shapes: Mapping[int, TablePlan], plan: OrderPlan) -> list[int]:
@@ -323,7 +363,11 @@ def _swallowed(what: str) -> TargetMismatch:
 
 
 def _send_runs(
-    connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan], wanted: Iterable[tuple[int, int, int]]
+    connection: Connection,
+    epoch: EpochBatch,
+    shapes: dict[int, TablePlan],
+    wanted: Iterable[tuple[int, int, int]],
+    is_part: bool,
 ) -> int:
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
@@ -340,10 +384,7 @@ def _send_runs(
     ]
     if table := results[-1].scalar_one():
         raise _swallowed(f"{table}: it did not take, or did not give up, a row that it was sent")
-    # what was deleted ends before what was written begins
-    for shape in sorted(shapes.values(), key=lambda shape: shape.kind is not RowKind.DELETE):
-        if not _keeps_every_change(shape):
-            _keep_versions(connection, shape)
+    _keep_versions_in_order(connection, filter(_keeps_the_last, shapes.values()), is_part)
     staging_copy.clear(connection, {shape.staging.name for shape in shapes.values()})
     return sent
 

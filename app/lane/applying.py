@@ -48,7 +48,7 @@ class EpochApplication:
         if suspects and len(sending.epoch):
             return self._in_parts(cut_rows(sending.epoch.rows, suspects))
         sending.guard.cover(sending.number, self.span, AttemptStage.APPLY)
-        whole = sending.attempt(everything, settle=True)
+        whole = sending.attempt(everything, is_part=False)
         return whole if isinstance(whole, Applied) else self._in_parts(self._split(everything))
 
     def _in_parts(self, parts: list[Rows]) -> Applied:

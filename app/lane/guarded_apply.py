@@ -52,14 +52,18 @@ class GuardedApply:
             self.connection.execute(_WAIT)
         return self.guard.control_passed(suspect)
 
-    def attempt(self, rows: Rows, *, settle: bool = False) -> Applied | Exception:
+    def attempt(self, rows: Rows, *, is_part: bool = True) -> Applied | Exception:
         """Apply the rows. Returns the target's error, with all undone, when a message may be its cause."""
 
         def send() -> Applied:
             with self.connection.begin_nested():
-                return self.applier.apply(self.connection, self.skips.rest(*rows), self.shapes, settle=settle)
+                return self.applier.apply(self.connection, self.skips.rest(*rows), self.shapes, is_part=is_part)
 
         return unless_refused(send)
+
+    def keep_versions(self) -> None:
+        """The versions of what was applied in parts."""
+        self.applier.keep_versions(self.connection, self.skips.rest(0, len(self.epoch)), self.shapes)
 
     def check_order(self, ordinal: int, error: Exception) -> None:
         """Raises ComesEarly where this message, which was refused, may depend on one that is still unread."""

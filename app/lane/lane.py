@@ -17,7 +17,7 @@ from app import failpoint
 from app.align.commit_order import ComesEarly
 from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
-from app.apply.order_plan import FALLBACKS
+from app.apply.order_plan import FALLBACKS, OrderPlan
 from app.apply.table_plans import TablePlan
 from app.db.sqlstate import check_alive, check_kept, sqlstate, translated, unless_refused
 from app.dispatch.lane_stage import LaneStage, StagedSpan
@@ -421,6 +421,8 @@ class Lane:
         )
         applied = EpochApplication(sending, span).run()
         self._guard.written(number, span)
+        if applied.plan is OrderPlan.NARROWED:
+            sending.keep_versions()
         if skips.condemned:
             self._applier.forget()
         self._keeping.end(self._connection, number, skips, shapes)

@@ -231,7 +231,7 @@ class QuarantineReleases:
         self._guard.begin(GENESIS, _span([release]), AttemptStage.APPLY)
         try:
             with connection.begin_nested():
-                self._applier.apply(connection, ready.epoch, ready.shapes, settle=True)
+                self._applier.apply(connection, ready.epoch, ready.shapes)
         except (DBAPIError, psycopg2.Error) as error:
             if verdict_of(error) is Verdict.RETRY:
                 raise

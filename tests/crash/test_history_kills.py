@@ -25,7 +25,7 @@ from tests.queries import ORDERS, Shop
 
 SOFT_DELETE = {"public.orders": {"column": "deleted_at"}}
 #: whether each change makes a version
-EVERY = {CommitMode.AT_LEAST_ONCE: True, CommitMode.LEDGER: False, CommitMode.TWO_PHASE: True}
+EVERY = {CommitMode.AT_LEAST_ONCE: True, CommitMode.LEDGER: True, CommitMode.TWO_PHASE: False}
 #: one statement, one snapshot
 DISAGREE = """
     select coalesce(t.id, h.id) from (select id, amount from orders where deleted_at is null) t

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from app.apply.order_plan import OrderPlan
+from app.config.on_skip import OnSkip
 from app.config.settings import CommitMode
 from app.errors import TargetMismatch
 from tests import messages as m
@@ -65,6 +66,37 @@ def test_versions(mode: CommitMode, target: Target, bare_lane: MakeBareLane) -> 
     assert [row[:3] for row in versions(target)[4:]] == [(2, "again", 6), (7, "b", 9), (8, "x", 11)]
     open_ones = target.execute("select id from reports.flat_history where valid_to is null")
     assert open_ones == [(8,)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_epoch_in_parts(mode: CommitMode, target: Target, bare_lane: MakeBareLane) -> None:
+    """A refused message has the epoch applied in parts: of several changes still the last one makes a version."""
+    target.create(FLAT)
+    target.execute("alter table flat add check (v <> 'never')")
+    lane = bare_lane(mode=mode, on_skip=OnSkip.CONTINUE, tables=HISTORY)
+    lane.apply([flat(1), flat(2), flat(3)])  # 0 to 2
+    changes = [d.update(FLAT, {"id": 1, "v": "a"}), d.delete(FLAT, {"id": 2, "v": "x"}), flat(9, "never")]  # 3 to 5
+    changes += [flat(2, "again"), d.update(FLAT, {"id": 1, "v": "b"}), flat(4), d.delete(FLAT, {"id": 4, "v": "x"})]
+    record = lane.apply([*changes, d.delete(FLAT, {"id": 3, "v": "x"})])  # 6 to 10
+    assert (record.plan, record.counts.quarantined) == (OrderPlan.NARROWED, 1)
+    expected = [(1, "x", 0, 7), (2, "x", 1, 6), (3, "x", 2, 10), (2, "again", 6, None), (1, "b", 7, None)]
+    assert versions(target) == expected
+    lane.reopen_without_report()
+    lane.replay()
+    assert versions(target) == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_version_that_is_refused(mode: CommitMode, target: Target, bare_lane: MakeBareLane) -> None:
+    """By a constraint of the history: its message is skipped, and the rest is applied."""
+    target.create(FLAT)
+    lane = bare_lane(mode=mode, on_skip=OnSkip.CONTINUE, tables=HISTORY)
+    lane.apply([flat(1)])  # 0
+    target.execute("alter table reports.flat_history add check (v <> 'never')")
+    record = lane.apply([flat(2), flat(3, "never"), d.update(FLAT, {"id": 1, "v": "y"})])  # 1 to 3
+    assert (record.plan, record.counts.quarantined) == (OrderPlan.NARROWED, 1)
+    assert versions(target) == [(1, "x", 0, 3), (2, "x", 1, None), (1, "y", 3, None)]
+    assert target.execute("select id from flat order by 1") == [(1,), (2,)]
 
 
 @pytest.mark.parametrize("mode", MODES)
