@@ -97,9 +97,7 @@ class Applier:
         if not len(meant):
             return Applied(counts=Counts(consumed=len(epoch), filtered=len(epoch)), plan=OrderPlan.NONE)
         whole = epoch.completed()
-        present = epoch.firsts.keys() | (epoch if whole is None else whole).firsts.keys()
-        needed = {index: shape for index, shape in shapes.items() if index in present}
-        plan, applied = self._attempt(connection, epoch, whole, needed, is_part)
+        plan, applied = self._attempt(connection, epoch, whole, _needed(epoch, whole, shapes), is_part)
         counts = Counts(
             consumed=len(epoch), applied=applied, compacted=len(meant) - applied, filtered=len(epoch) - len(meant)
         )
@@ -161,20 +159,18 @@ class Applier:
         plans = (OrderPlan.FAITHFUL,) if is_faithful else _plans_of(epoch, shapes)
 
         def send(plan: OrderPlan) -> int:
-            meant = epoch if plan is OrderPlan.FAITHFUL or whole is None else whole
-            if plan is OrderPlan.FAITHFUL:
-                return _send_runs(connection, meant, shapes, runs(meant), is_part)
-            return _send_last(connection, meant, shapes, plan, is_part)
+            if plan is OrderPlan.FAITHFUL or whole is None:
+                return _send_runs(connection, epoch, shapes, is_part)
+            return _send_last(connection, whole, shapes, plan, is_part)
 
         return _first_accepted(connection, plans, send, settle=not is_part)
 
     def keep_versions(self, connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan]) -> None:
         """Write the versions of an epoch that was applied in parts, where a history keeps one of an epoch."""
-        kept = {index: shape for index, shape in shapes.items() if _keeps_the_last(shape)}
-        kept = {index: shape for index, shape in kept.items() if index in epoch.firsts}
-        if not kept:
+        if not any(_keeps_the_last(shape) for shape in shapes.values()):
             return
         whole = epoch.completed()
+        kept = {index: shape for index, shape in _needed(epoch, whole, shapes).items() if _keeps_the_last(shape)}
         later(connection, LOOK_UPS)
         if whole is None or _plans_of(epoch, kept) == (OrderPlan.FAITHFUL,):
             _stage_all(connection, epoch, kept)
@@ -291,6 +287,12 @@ def _keeps_the_last(shape: TablePlan) -> bool:
     return shape.history is not None and not shape.history.every_change
 
 
+def _needed(epoch: EpochBatch, whole: EpochBatch | None, shapes: Mapping[int, TablePlan]) -> dict[int, TablePlan]:
+    """Plans of the layouts that rows have, as they were read and, in `whole`, as they are completed."""
+    present = epoch.firsts.keys() | (epoch if whole is None else whole).firsts.keys()
+    return {index: shape for index, shape in shapes.items() if index in present}
+
+
 def _order(shapes: Mapping[int, TablePlan], plan: OrderPlan) -> list[int]:
     """The layouts in the order of the plan: parents are written before their children, and deleted after them."""
     deletes = [index for index, shape in shapes.items() if shape.kind is RowKind.DELETE]
@@ -366,14 +368,13 @@ def _send_runs(
     connection: Connection,
     epoch: EpochBatch,
     shapes: dict[int, TablePlan],
-    wanted: Iterable[tuple[int, int, int]],
     is_part: bool,
 ) -> int:
     """Stage every change with its ordinal, then send the runs in order."""
     sent = _stage_all(connection, epoch, shapes)
-    runs = [(shapes[layout], (first, last)) for layout, first, last in wanted if layout in shapes]
+    meant = [(shapes[layout], (first, last)) for layout, first, last in runs(epoch) if layout in shapes]
     statements: list[str] = []
-    for shape, ordinals in _truncates_in_order(runs):
+    for shape, ordinals in _truncates_in_order(meant):
         statements.append(_rekey(epoch, shapes, shape, ordinals[0]) or _checked(shape, ordinals))
         if shape.history is not None and _keeps_every_change(shape):
             statements += shape.history.statements(ordinals)

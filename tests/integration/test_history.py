@@ -135,6 +135,22 @@ def test_a_value_that_the_message_leaves_out_is_in_the_version(target: Target, b
     assert found == [("a", "L"), ("b", "L")]
 
 
+def test_patches_that_together_are_as_one_that_was_skipped(target: Target, bare_lane: MakeBareLane) -> None:
+    """In an epoch in parts the version of their row is written, too."""
+    wide = Table("wide", {"id": m.INT, "v": m.TEXT, "a": m.TEXT, "b": m.TEXT, "c": m.TEXT})
+    target.create(wide)
+    target.execute("alter table wide add check (v <> 'never')")
+    lane = bare_lane(on_skip=OnSkip.CONTINUE, tables={"history": {"public.wide": {"table": "reports.wide_history"}}})
+    lane.apply([d.create(wide, {"id": number, "v": "x", "a": "A", "b": "B", "c": "C"}) for number in (1, 2)])  # 0, 1
+    only_a, only_b = {"a": "a", "b": LEFT_OUT, "c": LEFT_OUT}, {"a": LEFT_OUT, "b": "b", "c": LEFT_OUT}
+    changes = [d.update(wide, {"id": 1, "v": "y", **only_a}), d.update(wide, {"id": 1, "v": "z", **only_b})]  # 2, 3
+    record = lane.apply([*changes, d.update(wide, {"id": 2, "v": "never", "a": "a", "b": "b", "c": LEFT_OUT})])  # 4
+    assert (record.plan, record.counts.quarantined) == (OrderPlan.NARROWED, 1)
+    found = target.execute("select id, v, a, b, c, opened_offset, closed_offset from reports.wide_history order by 6")
+    first, second = (1, "x", "A", "B", "C", 0, 3), (2, "x", "A", "B", "C", 1, None)
+    assert [tuple(row) for row in found] == [first, second, (1, "z", "a", "b", "C", 3, None)]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_rows_that_stay(mode: CommitMode, target: Target, bare_lane: MakeBareLane) -> None:
     target.create(FLAT)
