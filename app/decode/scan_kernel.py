@@ -687,10 +687,9 @@ def scan(
 
 
 def compiled() -> Any:
-    """`scan` as a C function: call its `address` with the addresses of arrays. Takes seconds where numba's cache does
-    not have it."""
+    """`scan` as a C function: call its `address` with the addresses of arrays. Takes ten seconds."""
     byte, short, long = types.CPointer(types.uint8), types.CPointer(types.int32), types.CPointer(types.int64)
     read = (byte, long, long, byte, long, long)
     written = (byte, short, byte, short, byte, long, byte, long, byte, long)
     signature = types.int64(types.int64, *read, *written, long, long, types.int64)
-    return numba.cfunc(signature, cache=True, error_model="numpy")(scan)
+    return numba.cfunc(signature, error_model="numpy")(scan)

@@ -2,21 +2,24 @@
 
     python -m app.decode.scan_loader    compiles it unless that was done: ten seconds, once
 
-The compiler (numba) keeps its result in the project's cache, for any processor of this architecture. Loading it takes
-half a second and 100 MB, too much for a lane with a message now and then: a decoder requests it after a number of
-messages, and decodes in Python until it is loaded.
+The project's cache keeps the machine code, for any processor of this architecture: LLVM alone loads it, in 40 ms and
+with 50 MB. With the compiler (numba) that would be half a second in which Python runs nothing else, and 100 MB. That is
+still too much for a lane with a message now and then: a decoder requests it after a number of messages, and decodes in
+Python until it is loaded.
 """
 
 import ctypes
+import hashlib
+import json
 import os
-import shutil
+import platform
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ import pyarrow as pa
 
 from app.cache import cache_dir
 from app.model.arrow import Indices
+from app.model.row_layout import SEPARATOR
 
 #: signature of `app.decode.scan_kernel.scan`: two numbers, and arrays between them
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 18, ctypes.c_int64)
@@ -51,15 +55,26 @@ class Scanned:
     are_read: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
+@dataclass(frozen=True)
+class Code:
+    """Machine code of `app.decode.scan_kernel.scan` in this process."""
+
+    address: int
+    #: bytes that it reads and writes beyond the data
+    more: int
+    #: length of its array for a message's origin
+    origin: int
+    #: owns what is at the address
+    owner: object
+
+
 class Scanner:
     """The compiled functions. Any number of threads may scan at once; Python runs meanwhile."""
 
-    def __init__(self, compiled: Any, more: int, origin: int) -> None:
-        """`compiled`: result of `app.decode.scan_kernel.compiled`; `more`: bytes that it reads and writes beyond the
-        data; `origin`: length of its array for a message's origin."""
-        self._more, self._origin = bytes(more), origin
-        self._compiled = compiled  # keeps alive what is at its address
-        self._call = _FUNCTION(compiled.address)
+    def __init__(self, code: Code) -> None:
+        self._more, self._origin = bytes(code.more), code.origin
+        self._code = code
+        self._call = _FUNCTION(code.address)
 
     def scan(self, messages: Sequence[bytes | memoryview | None], keys: Sequence[bytes | None]) -> Scanned | None:
         """Take what can be taken of these messages, a delete only with a key; None where all are left: too long
@@ -104,32 +119,71 @@ def loading() -> Future[Scanner]:
 
 
 def load() -> Scanner:
-    """Load the compiled code, or compile it. Raises OSError where it cannot be kept anywhere."""
+    """Load the compiled code, or compile it."""
+    return Scanner(code())
+
+
+def code() -> Code:
+    """The code that the cache has, or else compile it, and keep it there if that may be written."""
+    path = file()
+    kept = _read(path)
+    if kept is None:
+        kept = _compiled()
+        with suppress(OSError):
+            _write(path, *kept)
+    return _linked(*kept)
+
+
+def file() -> Path:
+    """Where the cache has the code: a name of its own for each source and compiler, and for each architecture."""
+    source = Path(__file__).with_name("scan_kernel.py").read_bytes()
+    made_by = f"{version('numba')} {version('llvmlite')} {platform.machine()} {SEPARATOR}"
+    return cache_dir() / "compiled" / f"scan-{hashlib.sha256(source + made_by.encode()).hexdigest()[:16]}.o"
+
+
+def _compiled() -> tuple[dict[str, Any], bytes]:
+    """What has to be known of it (name of the function, `Code.more`, `Code.origin`), and an object file."""
     import numba  # takes half a second
 
-    with _folder(cache_dir() / "compiled") as folder:
-        config: Any = numba.config
-        config.CACHE_DIR = str(folder)
-        # what an image has compiled has to run wherever the image does
-        config.CPU_NAME, config.CPU_FEATURES = "generic", ""
-        from app.decode import scan_kernel as scan
+    # what an image has compiled has to run wherever the image does
+    config: Any = numba.config
+    config.CPU_NAME, config.CPU_FEATURES = "generic", ""
+    from app.decode import scan_kernel as scan
 
-        return Scanner(scan.compiled(), scan.MORE, scan.ORIGIN)
+    compiled = scan.compiled()
+    made = compiled._library._get_compiled_object()  # numba has no public function for it
+    return {"name": compiled.native_name, "more": scan.MORE, "origin": scan.ORIGIN}, made
 
 
-@contextmanager
-def _folder(kept: Path) -> Iterator[Path]:
-    """A writable folder with what is `kept`: numba loads nothing from one that it may not write to, such as an
-    image's."""
-    with suppress(OSError):
-        kept.mkdir(parents=True, exist_ok=True)
-    if os.access(kept, os.W_OK):
-        yield kept
-        return
-    with tempfile.TemporaryDirectory(prefix="surelane-compiled-") as copied:
-        if kept.is_dir():
-            shutil.copytree(kept, copied, dirs_exist_ok=True, copy_function=shutil.copyfile)
-        yield Path(copied)
+def _linked(about: dict[str, Any], made: bytes) -> Code:
+    """Link it into this process. What numba's wrapper would call for an exception is not there: `scan` raises none."""
+    from llvmlite import binding  # takes 40 ms
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    machine = binding.Target.from_default_triple().create_target_machine()
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    engine.add_object_file(binding.ObjectFileRef.from_data(made))
+    engine.finalize_object()
+    return Code(engine.get_function_address(about["name"]), about["more"], about["origin"], engine)
+
+
+def _write(path: Path, about: dict[str, Any], made: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = json.dumps({**about, "sha256": hashlib.sha256(made).hexdigest()}).encode()
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_bytes(head + b"\n" + made)
+    new.rename(path)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], bytes] | None:
+    """What `_write` wrote; None where it is missing, or not whole."""
+    try:
+        head, _, made = path.read_bytes().partition(b"\n")
+        about = json.loads(head)
+    except (OSError, ValueError):
+        return None
+    return (about, made) if about.pop("sha256", None) == hashlib.sha256(made).hexdigest() else None
 
 
 def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[np.ndarray, Indices, Indices]:
@@ -152,7 +206,7 @@ def _texts(data: np.ndarray, ends: np.ndarray) -> list[str]:
 
 
 def _main() -> None:
-    if not any((cache_dir() / "compiled").glob("**/*.nbc")):
+    if _read(file()) is None:
         print("surelane: compiling what decodes (once; takes ten seconds)", file=sys.stderr, flush=True)
     load()
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from app.decode import scan_kernel as scan
 from app.decode.debezium import DebeziumJson
-from app.decode.scan_loader import load
+from app.decode.scan_loader import code
 from app.kafka.spans import Batch
 from app.model.offsets import TopicPartition
 from tests.fuzz.guarded import GuardedScanner
@@ -64,9 +64,8 @@ class Campaign:
         """`more`: bytes behind the messages; fewer than the code promises to need are for tests of this."""
         folder.mkdir(parents=True, exist_ok=True)
         self._chance, self._trace = random.Random(seed), Trace(folder / "input.jsonl")
-        load()  # settles how numba compiles
-        compiled = scan.compiled()
-        self._scanners = [GuardedScanner(compiled, (what * more)[:more], scan.ORIGIN) for what in _BEHINDS]
+        compiled = code()
+        self._scanners = [GuardedScanner(compiled, (what * more)[:more]) for what in _BEHINDS]
         self.messages = self.batches = 0
 
     @property

@@ -7,11 +7,12 @@ code only reads may not be written; what it writes is junk before.
 import ctypes
 import mmap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from app.decode.scan_loader import Scanned, Scanner
+from app.decode.scan_loader import Code, Scanned, Scanner
 
 _JUNK = 0xA5
 #: of the arrays that compiled code gets, those that it only reads come first
@@ -45,9 +46,9 @@ class Region:
 class GuardedScanner(Scanner):
     """See above. Not safe for several threads at once."""
 
-    def __init__(self, compiled: Any, more: bytes, origin: int) -> None:
+    def __init__(self, code: Code, more: bytes) -> None:
         """`more`: what lies behind the messages; the code promises to work with any bytes there."""
-        super().__init__(compiled, len(more), origin)
+        super().__init__(replace(code, more=len(more)))
         self._more = more
         self._regions: list[Region] = []
         #: messages that were not left

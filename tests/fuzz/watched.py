@@ -18,7 +18,7 @@ from llvmlite import binding
 
 from app.cache import cache_dir
 from app.decode import scan_kernel as scan
-from app.decode.scan_loader import Scanner
+from app.decode.scan_loader import Code, Scanner
 from tests.fuzz.mutations import Pair
 
 #: counters that the code may have
@@ -85,7 +85,8 @@ class Watched:
         self._marks = np.zeros(MOST_MARKS, np.uint8)
         binding.add_symbol(_SYMBOL, self._marks.ctypes.data)
         module, self.ways = _module()
-        self._scanner = Scanner(module.compiled(), scan.MORE, scan.ORIGIN)
+        compiled = module.compiled()
+        self._scanner = Scanner(Code(compiled.address, scan.MORE, scan.ORIGIN, compiled))
         #: of each way the magnitudes of the numbers of times that it was gone, a bit each
         self._reached = np.zeros(MOST_MARKS, np.uint8)
 

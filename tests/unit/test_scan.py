@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -243,3 +245,18 @@ def test_where_the_cache_cannot_be_written_it_is_compiled_elsewhere(
     found = scanner.load().scan(values, [b""] * len(values))
     assert found is not None
     assert found.lines.to_pylist() == [json.loads(value)["after"]["id"].__str__() + "\n" for value in values]
+
+
+def test_a_damaged_file_is_replaced_and_loaded_without_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanner.load()
+    whole = scanner.file().read_bytes()
+    monkeypatch.setenv("SURELANE_CACHE", str(tmp_path))
+    damaged = scanner.file()
+    damaged.parent.mkdir()
+    damaged.write_bytes(whole[:-1])
+    scanner.load()
+    code = "import sys; from app.decode.scan_loader import load; load(); print('numba' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
