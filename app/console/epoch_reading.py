@@ -7,8 +7,9 @@ from sqlalchemy import Row
 
 from app.apply.order_plan import FALLBACKS, OrderPlan
 from app.cli.rendering import Document
+from app.config.settings import Settings
 from app.console.epoch_log import LaneLog
-from app.console.epoch_times import checkpoint_times
+from app.console.epoch_times import NO_TIMES, checkpoint_times
 from app.console.generation_reading import generation_document, shown_generations, state_of, with_ends
 from app.console.parameters import PAGE_LINES, NoSuchThing, Parameters
 from app.console.served_lanes import ServedLane
@@ -84,10 +85,16 @@ def epoch(lane: ServedLane, asked: Parameters) -> Document:
         "last_message": row.last_message,
         "read": row.read_position,
         "generation_row": generation_document(generations[0]) if generations else None,
-        "checkpoint": checkpoint_times(lane.settings.checkpoint, key.epoch, checkpoint),
+        "checkpoint": _checkpoint_times(lane.settings, key.epoch, checkpoint),
         "older": f"{older[0].generation}.{older[0].epoch}" if older else None,
         "newer": None if newer is None else f"{newer.generation}.{newer.epoch}",
     }
+
+
+def _checkpoint_times(settings: Settings, epoch: int, checkpoint: str | None) -> Document:
+    if settings.goes_ahead:
+        return NO_TIMES | {"trouble": "the lane goes ahead of its checkpoint, and numbers its epochs by itself"}
+    return checkpoint_times(settings.checkpoint, epoch, checkpoint)
 
 
 def _epoch(row: Row[Any]) -> Document:

@@ -7,23 +7,25 @@ from app.errors import Diverged, EnvironmentMissing
 from app.model.utc import utc_time
 from app.spark.local import LocalCheckpoint, local_folder
 
+#: where they are not known
+NO_TIMES: dict[str, Any] = {"planned_at": None, "decided_at": None}
+
 
 def checkpoint_times(location: str, epoch: int, checkpoint: str | None) -> dict[str, Any]:
     """`planned_at` and `decided_at`; `trouble`: why they are not known. `checkpoint`: id of the one that the epoch ran
     on."""
-    unknown: dict[str, Any] = {"planned_at": None, "decided_at": None}
     folder = local_folder(location)
     if folder is None:
-        return unknown | {"trouble": f"the checkpoint {location} is not on a disk of this machine"}
+        return NO_TIMES | {"trouble": f"the checkpoint {location} is not on a disk of this machine"}
     try:
         identity = LocalCheckpoint(folder).identity()
         if identity is None:
-            return unknown | {"trouble": f"there is no checkpoint at {location} on this machine"}
+            return NO_TIMES | {"trouble": f"there is no checkpoint at {location} on this machine"}
         if identity.checkpoint != checkpoint:
-            return unknown | {"trouble": "the epoch ran on another checkpoint than the present one"}
+            return NO_TIMES | {"trouble": "the epoch ran on another checkpoint than the present one"}
         planned, decided = (_time(folder / kind / str(epoch)) for kind in ("offsets", "commits"))
     except (Diverged, EnvironmentMissing, OSError) as error:
-        return unknown | {"trouble": error.message if isinstance(error, Diverged | EnvironmentMissing) else str(error)}
+        return NO_TIMES | {"trouble": error.message if isinstance(error, Diverged | EnvironmentMissing) else str(error)}
     trouble = None if planned or decided else "Spark has removed the epoch's entries: it keeps the newest ones"
     return {"planned_at": planned, "decided_at": decided, "trouble": trouble}
 

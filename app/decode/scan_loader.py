@@ -183,7 +183,8 @@ def _read(path: Path) -> tuple[dict[str, Any], bytes] | None:
         about = json.loads(head)
     except (OSError, ValueError):
         return None
-    return (about, made) if about.pop("sha256", None) == hashlib.sha256(made).hexdigest() else None
+    is_whole = isinstance(about, dict) and about.pop("sha256", None) == hashlib.sha256(made).hexdigest()
+    return (about, made) if is_whole else None
 
 
 def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[np.ndarray, Indices, Indices]:

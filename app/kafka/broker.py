@@ -23,7 +23,14 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as KafkaPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
 
 from app.config.settings import SourceSettings, StartAt
 from app.errors import ConfigInvalid, EnvironmentMissing, LogTruncated, OffsetMissing, Unreachable
@@ -43,6 +50,7 @@ LOOK_BACK_OFFSETS = 16
 #: between the first two requests for the new leader; then longer
 ELECTION_LOOK_SECONDS = 0.1
 _T = TypeVar("_T")
+_Futures = dict[KafkaPartition, "concurrent.futures.Future[ListOffsetsResultInfo]"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,18 +114,17 @@ class Broker:
         """The configured topics; raises EnvironmentMissing when one does not exist (yet)."""
         names = self._names(self._existing())
         futures = self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_SECONDS)
-        found = {name: self._answer(future) for name, future in futures.items()}
-        return {name: TopicInfo(topic_id=str(t.topic_id), partitions=len(t.partitions)) for name, t in found.items()}
+        return {name: _info(self._answer(future)) for name, future in futures.items()}
 
-    def ask_identity(self, names: Iterable[str]) -> Callable[[], tuple[str, dict[str, str]]]:
-        """Request cluster id and topic ids now; the result waits for the answer. It raises Unreachable without one, and
+    def ask_identity(self, names: Iterable[str]) -> Callable[[], tuple[str, dict[str, TopicInfo]]]:
+        """Request cluster id and topics now; the result waits for the answer. It raises Unreachable without one, and
         EnvironmentMissing for a topic that is gone."""
         cluster = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS)
         topics = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_SECONDS)
 
-        def answer() -> tuple[str, dict[str, str]]:
-            ids = {name: str(self._answer(future).topic_id) for name, future in topics.items()}
-            return str(self._answer(cluster).cluster_id), ids
+        def answer() -> tuple[str, dict[str, TopicInfo]]:
+            found = {name: _info(self._answer(future)) for name, future in topics.items()}
+            return str(self._answer(cluster).cluster_id), found
 
         return answer
 
@@ -135,6 +142,18 @@ class Broker:
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Next offset of each partition."""
         return self._offsets(sorted(partitions), OffsetSpec.latest())  # pyright: ignore[reportArgumentType]
+
+    def ask_ends(self, partitions: Iterable[TopicPartition]) -> Callable[[], dict[TopicPartition, int]]:
+        """Request the next offset of each partition now; the result waits for the answer, as `ends` does."""
+        wanted = sorted(partitions)
+        futures = self._request(wanted, OffsetSpec.latest())  # pyright: ignore[reportArgumentType]
+
+        def answer() -> dict[TopicPartition, int]:
+            if any(_moved(future.exception()) for future in futures.values()):
+                return self.ends(wanted)
+            return self._answers(futures)
+
+        return answer
 
     def offsets_at(self, timestamp_ms: int) -> Offsets:
         """For every partition the first message with this timestamp or a later one; its end, where there is none."""
@@ -268,17 +287,23 @@ class Broker:
         again."""
         end, pause = time.monotonic() + REQUEST_TIMEOUT_SECONDS, 0.0
         while True:
-            futures = self._admin.list_offsets(
-                {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
-                isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=REQUEST_TIMEOUT_SECONDS,
-            )
+            futures = self._request(partitions, spec)
             if not any(_moved(future.exception()) for future in futures.values()) or time.monotonic() + pause > end:
                 break
             time.sleep(pause)
             pause = min(2 * pause, 1.0) or ELECTION_LOOK_SECONDS
             if self._lacks({tp.topic for tp in partitions}):
                 break  # a deleted topic gets no leader
+        return self._answers(futures)
+
+    def _request(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> "_Futures":
+        return self._admin.list_offsets(
+            {KafkaPartition(tp.topic, tp.partition): spec for tp in partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=REQUEST_TIMEOUT_SECONDS,
+        )
+
+    def _answers(self, futures: "_Futures") -> dict[TopicPartition, int]:
         return {TopicPartition(tp.topic, tp.partition): self._answer(future).offset for tp, future in futures.items()}
 
     def _lacks(self, topics: set[str]) -> bool:
@@ -328,6 +353,10 @@ def raw(message: Message) -> RawMessage:
         timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp_ms,
         leader_epoch=message.leader_epoch(),
     )
+
+
+def _info(found: TopicDescription) -> TopicInfo:
+    return TopicInfo(topic_id=str(found.topic_id), partitions=len(found.partitions))
 
 
 def _moved(error: BaseException | None) -> bool:

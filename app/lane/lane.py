@@ -145,6 +145,11 @@ class Lane:
         """The end of what was read, where the next epoch has to start."""
         return self._last.read
 
+    @property
+    def next_number(self) -> int:
+        """Behind that of the ledger's newest epoch."""
+        return self._last.epoch + 1
+
     def process_epoch(self, number: int, planned: Span, source: EpochRows, stage: Stager | None = None) -> None:
         """Apply one epoch. When this returns it is pre-committed; when this raises nothing of it is left.
 

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, desc, exists, func, literal, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 
+from app.config.settings import CommitMode
 from app.db.joined import later
 from app.db.prepared import gids
 from app.db.sql import literal as quoted_text
@@ -294,6 +295,16 @@ class Ledger:
         table = self._tables.generation
         rows = connection.execute(select(table.c.generation, table.c.checkpoint).where(table.c.lane == self.lane))
         return {row.generation: row.checkpoint for row in rows}
+
+    def goes_ahead(self, connection: Connection, generation: int, checkpoint: str) -> bool:
+        """Whether this generation ran on this checkpoint, and its epochs were decided by the target alone."""
+        table = self._tables.generation
+        row = connection.execute(
+            select(table.c.checkpoint, table.c.delivery).where(
+                table.c.lane == self.lane, table.c.generation == generation
+            )
+        ).first()
+        return row is not None and row.checkpoint == checkpoint and row.delivery != CommitMode.TWO_PHASE.value
 
     def lane_row(self, connection: Connection) -> Row[Any] | None:
         """The lane's row (generation, cluster_id)."""

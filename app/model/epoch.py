@@ -19,7 +19,8 @@ class EpochRecord:
     lane: str
     #: generation of the lane that applied the epoch
     generation: int
-    #: Spark's batch id within the generation's checkpoint; GENESIS for the start row
+    #: Spark's batch id within the generation's checkpoint, or, where the lane goes ahead of that, its own number;
+    #: GENESIS for the start row
     epoch: int
     #: the applied messages
     span: Span

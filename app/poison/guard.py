@@ -438,7 +438,9 @@ class Guard:
     ) -> Suspect:
         """Record a failure of the span; its suspect replaces wider ones that contain it. `finish`: see
         `Attempts.suspect`."""
-        known = self.suspect(span, stage) or Suspect(stage=stage, span=span)
+        smaller = self._planned_smaller(span, stage)
+        known = self.suspect(span, stage) or max(smaller, key=lambda one: one.attempts, default=None)
+        known = replace(known or Suspect(stage=stage, span=span), span=span)
         wider = [one for one in self._suspects if one.stage in (AttemptStage.EPOCH, stage) and contains(one.span, span)]
         suspect = replace(
             known,
@@ -455,10 +457,11 @@ class Guard:
         )
         self._lost.fail()
         self._attempts.suspect(suspect, self._lost.seconds, finish=finish)
-        for one in wider:
+        gone = [*wider, *smaller]
+        for one in gone:
             if (one.stage, one.span) != (suspect.stage, suspect.span):
                 self._attempts.clear_suspect(one)
-        self._suspects = [one for one in self._suspects if one not in wider] + [suspect]
+        self._suspects = [one for one in self._suspects if one not in gone] + [suspect]
         self._update_metrics()
         log.warning(
             "suspected",
@@ -473,6 +476,14 @@ class Guard:
             sqlstate=failure.sqlstate,
         )
         return suspect
+
+    def _planned_smaller(self, span: Span, stage: AttemptStage) -> list[Suspect]:
+        """Suspects that are whole epochs, and began where this one begins: a lane that went ahead of the checkpoint has
+        its next epoch planned anew, with what has come since."""
+        if stage is not AttemptStage.EPOCH:
+            return []
+        whole = (one for one in self._suspects if one.stage is AttemptStage.EPOCH)
+        return [one for one in whole if one.span.start == span.start and contains(span, one.span) and one.span != span]
 
     def _forget(self, position: Offsets) -> None:
         """Delete the suspects before `position`."""

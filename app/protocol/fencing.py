@@ -22,7 +22,7 @@ from app.ledger.stop_orders import StopOrders
 from app.ledger.store import FROM_LEDGER, Claim, Ledger
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.gid import configured
-from app.model.offsets import Offsets, TopicPartition
+from app.model.offsets import Offsets, Span, TopicPartition
 from app.protocol.participant import Participant
 from app.protocol.start_table import Planned, Start, decide, settle
 from app.protocol.target_participant import PreparedTarget
@@ -138,7 +138,10 @@ def open_writers(
             lane=name,
         )
     if identity is None or any(start in (Start.RESUME, Start.FIRST) for start in how.values()):
-        if not checkpoint.is_empty():
+        if identity is not None and planned is not None and _has_gone_ahead(writers, identity):
+            log.info("checkpoint begun anew: the lane has gone ahead of it")
+            checkpoint.delete()
+        elif not checkpoint.is_empty():
             log.warning("checkpoint put aside", moved_to=checkpoint.archive())
         identity = checkpoint.create(name, Offsets.of(ends))
         failpoint.reach("start-checkpoint")
@@ -225,6 +228,17 @@ def _has_applied(writer: Writer) -> bool:
     return last is not None and last.epoch != GENESIS
 
 
+def _has_gone_ahead(writers: Sequence[Writer], identity: CheckpointIdentity) -> bool:
+    """Whether the ledger's newest row is of an epoch that this checkpoint need not have planned."""
+    if len(writers) > 1 or writers[0].partition is not None or writers[0].others:
+        return False
+    (writer,) = writers
+    connection = _open(writer)
+    with translated(f"lane {writer.name}: reading the ledger"), connection.begin():
+        last = writer.ledger.last(connection)
+        return last is not None and writer.ledger.goes_ahead(connection, last.generation, identity.checkpoint)
+
+
 def _planned(checkpoint: Checkpoint) -> Planned | None:
     epoch = checkpoint.last_planned()
     if epoch is None:
@@ -245,8 +259,16 @@ def _last(writer: Writer) -> EpochRecord | None:
 
 
 def _decide(writer: Writer, planned: Planned | None) -> Start:
-    last = _last(writer)
-    return decide(writer.name, _mine(writer, planned), last.read if last else None)
+    last, mine = _last(writer), _mine(writer, planned)
+    start = decide(writer.name, mine, last.read if last else None)
+    if start is Start.SKIP and mine is not None and last is not None and _is_part(last.span, mine.span):
+        return Start.RESUME  # a lane that was ahead has applied what is before it in an epoch of its own
+    return start
+
+
+def _is_part(applied: Span, planned: Span) -> bool:
+    """Whether the newest applied epoch begins behind the begin of the planned one."""
+    return any(offset > planned.start.get(tp, 0) for tp, offset in applied.start.items())
 
 
 def _ledger_end(

@@ -75,6 +75,11 @@ class Checkpoint(Entries):
         self._rename(self._root, self._path(target))
         return target
 
+    def delete(self) -> None:
+        """Delete the whole checkpoint. Killed at any point it leaves one that is whole, or none, and perhaps files
+        beside it."""
+        self._fs.delete(self._path(self.archive()), True)
+
     def _names(self, folder: str) -> list[str]:
         path = self._child(folder)
         if not self._fs.exists(path):

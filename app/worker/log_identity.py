@@ -1,11 +1,11 @@
 """Compares Kafka with the ledger: the pinned topics before each epoch is recorded, and the last applied message before
 the first epoch."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from app.db.sqlstate import translated
-from app.kafka.broker import Broker
+from app.kafka.broker import Broker, TopicInfo
 from app.ledger.pins import check_pins
 from app.model.last import LastMessage, LastMessages
 from app.model.offsets import Span, TopicPartition
@@ -13,8 +13,8 @@ from app.recover.rewritten import check_not_rewritten
 from app.source.messages import TaskMessages
 from app.worker.lane_writer import LaneWriter
 
-#: waits for the cluster id and the id of each topic
-Answer = Callable[[], tuple[str, dict[str, str]]]
+#: waits for the cluster id and each topic
+Answer = Callable[[], tuple[str, dict[str, TopicInfo]]]
 
 
 class LogIdentity:
@@ -28,15 +28,23 @@ class LogIdentity:
         self._lane, self._cluster, self._topics = lane, cluster, dict(topics)
         #: the last identified message of each partition
         self._known: dict[TopicPartition, LastMessage] = {}
+        #: partitions of each topic, by the last answer
+        self._sizes: dict[str, int] = {}
 
     def of(self, planned: Span) -> "Asked":
         names = sorted({tp.topic for tp in planned.end})
         return Asked(lambda: self._broker.ask_identity(names), self._compare, self._last, self._follow)
 
-    def _compare(self, cluster: str, topics: Mapping[str, str]) -> None:
+    def has_more(self, partitions: Collection[TopicPartition]) -> bool:
+        """Whether the last answer had more partitions than these."""
+        return sum(self._sizes.values()) > len(partitions)
+
+    def _compare(self, cluster: str, topics: Mapping[str, TopicInfo]) -> None:
         """Raises TopicChanged; pins a new topic when it is first seen."""
-        check_pins(self._lane, (self._cluster, cluster), self._topics, topics)
-        self._topics.update(topics)
+        ids = {name: info.topic_id for name, info in topics.items()}
+        check_pins(self._lane, (self._cluster, cluster), self._topics, ids)
+        self._topics.update(ids)
+        self._sizes.update({name: info.partitions for name, info in topics.items()})
 
     def _follow(self, span: Span, found: LastMessages) -> None:
         """Raises LogTruncated where the message before the span has changed since it was read: a log that lost its end
@@ -61,7 +69,7 @@ class Asked:
     about them. Several lanes may wait for the answer concurrently."""
 
     _request: Callable[[], Answer]
-    _compare: Callable[[str, Mapping[str, str]], None]
+    _compare: Callable[[str, Mapping[str, TopicInfo]], None]
     _last: Callable[[TopicPartition, int, int], LastMessage | None]
     _follow: Callable[[Span, LastMessages], None]
     _answer: Answer | None = None

@@ -309,6 +309,9 @@ class QueryRun(SparkRun):
         else:
             self._records_state = False
 
+    def _go_ahead(self) -> None:
+        """Do nothing: the rows of an epoch are Spark's."""
+
     def _between_epochs(self) -> None:
         """Show the figures of the state; end what reads the archive, at its end."""
         if self._archive is not None and self._has_read(self._archive):

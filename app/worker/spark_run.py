@@ -128,6 +128,10 @@ class SparkRun(ABC):
     def _process(self, rows: DataFrame | None, number: int) -> None:
         """Process an epoch, with the lock."""
 
+    @abstractmethod
+    def _go_ahead(self) -> None:
+        """Called once an epoch has passed, before Spark completes it."""
+
     def _check_tables(self) -> None:
         """Raise where the tables are not those that the lanes have opened."""
         if self._monitor is not None and self._monitor.stop_because is not None:
@@ -229,6 +233,7 @@ class SparkRun(ABC):
                 pass  # held between the gate and the lock
             self.epochs += 1
             self._watcher.notice()
+            self._go_ahead()
         except BaseException as error:  # noqa: BLE001  # raised by the thread that watches the query
             self._error = error
             return f"{type(error).__name__}: {error}"
@@ -246,6 +251,8 @@ class SparkRun(ABC):
                 if error is not None:
                     raise error
                 return True
+            if self._error is not None:  # of another thread: the lanes have to be opened anew
+                raise self._error
             if not may_begin:
                 raise StopRequested
             if self._is_held():
@@ -253,7 +260,8 @@ class SparkRun(ABC):
             self._check_tables()
             self._in_epoch.set()
             self._begun_last = number
-            self._process(rows, number)
+            if (error := self._failure(rows, number)) is not None:
+                raise error
             return True
 
     def _begin_early(self, number: int) -> None:
@@ -262,22 +270,22 @@ class SparkRun(ABC):
         if not self._writing.acquire(blocking=False):  # begun, or a release is under way
             return
         try:
-            if number <= self._begun_last or not self._gate.is_open:
+            if number <= self._begun_last or self._error is not None or not self._gate.is_open:
                 return
             self._check_tables()
             self._in_epoch.set()
             self._begun_last = number
-            self._early = number, self._failure(number)
+            self._early = number, self._failure(None, number)
             failpoint.reach("done-early")
         except Exception as error:  # noqa: BLE001  # raised again when Spark calls
             log.debug("not begun early", epoch=number, because=str(error))
         finally:
             self._writing.release()
 
-    def _failure(self, number: int) -> BaseException | None:
-        """Process an epoch; returns what it failed with."""
+    def _failure(self, rows: DataFrame | None, number: int) -> BaseException | None:
+        """Process an epoch; returns what it failed with, which is known to other threads once they have the lock."""
         try:
-            self._process(None, number)
+            self._process(rows, number)
         except BaseException as error:  # noqa: BLE001  # raised by the thread that watches the query
             self._error = error
             return error

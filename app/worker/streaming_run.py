@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.dispatch.lane_stage import StagedSpan
 from app.dispatch.pool import Pool
-from app.errors import Contended, MessagesGone, Refused
+from app.errors import Contended, EnvironmentMissing, MessagesGone, Refused, Unreachable
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
 from app.ledger.shadow_copies import ShadowCopies, in_copy
@@ -23,6 +23,7 @@ from app.metrics.health import Health
 from app.metrics.lane_metrics import AllMetrics
 from app.model.arrow import compute
 from app.model.death import Death
+from app.model.last import LastMessages
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.protocol.committer import Committer
 from app.protocol.fencing import open_writers
@@ -35,6 +36,7 @@ from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
 from app.worker.epoch_forecast import EpochForecast
 from app.worker.epoch_source import EpochSource
+from app.worker.going_ahead import AheadStep, GoingAhead
 from app.worker.lane_factory import (
     add_writers,
     check_total,
@@ -50,6 +52,10 @@ from app.worker.periodic_savepoints import PeriodicSavepoints
 from app.worker.planned_epochs import PlannedEpochs
 from app.worker.spark_run import STOP_WAIT_SECONDS, OnEpoch, SparkRun, StopRequested
 from app.worker.stored_message_decoder import StoredMessages
+from app.worker.unplanned import Unplanned, rest
+
+#: longest time that an epoch of Spark stays open while the lane goes ahead: Spark makes no plans meanwhile
+OPEN_SECONDS = 5.0
 
 
 class StreamingRun(SparkRun):
@@ -80,6 +86,11 @@ class StreamingRun(SparkRun):
         self._closing.callback(self._lanes.close)
         self._closing.callback(self._messages.read_nothing)
         self._planned: PlannedEpochs | None = None
+        self._unplanned = Unplanned(self._broker, settings.lane)
+        self._goes_ahead = settings.goes_ahead
+        self._ahead: GoingAhead | None = None
+        #: the end of what Spark has planned
+        self._planned_end = Offsets()
         #: schema that the lanes write in place of the configured ones
         self._copy_schema: str | None = None
 
@@ -107,12 +118,16 @@ class StreamingRun(SparkRun):
         while True:
             query = self._start_query(start, until_caught_up=until_caught_up)
             self._notice_planned()
+            self._begin_ahead()
             self._say_running()
             self._watch(query, monitor)
             self._pending.finish(STOP_WAIT_SECONDS)
             waits = any(lane.waits(goal) for lane in self._lanes)
             if self._stop.is_set() or not (self._size.is_off or waits):
                 break
+        if self._ahead is not None:
+            self._ahead.stop()
+            self._ahead.check()
         self._release()
         self.say("stopped")
 
@@ -124,6 +139,8 @@ class StreamingRun(SparkRun):
         return start_query(self._spark, self._settings, start, each, most=most, until_caught_up=until_caught_up)
 
     def _between_epochs(self) -> None:
+        if self._ahead is not None:
+            self._ahead.check()  # Spark may have nothing to call the lane with
         self._release()
 
     def _make_savepoints(self) -> None:
@@ -266,6 +283,14 @@ class StreamingRun(SparkRun):
         span = self._checkpoint.written.span(number)
         if not span.goes_on:
             raise MessagesGone.of(f"from {span.start} on, where Kafka ends at {span.end}", lane=self._settings.lane)
+        if (lane := self._lanes.total) is not None and self._goes_ahead:
+            self._planned_end = span.end
+            span = rest(span, lane.read)
+            if not span.size:
+                return
+        self._apply_span(span, self._numbered(number))
+
+    def _apply_span(self, span: Span, number: int) -> None:
         self._gate.begin(span.size)
         request = self._identity.of(span)
 
@@ -281,13 +306,64 @@ class StreamingRun(SparkRun):
         else:
             self._process_partitions(number, self._lanes.parts(span), _once(planned), request)
 
+    def _numbered(self, number: int) -> int:
+        """The number of the lane's next epoch. `number`: Spark's."""
+        lane = self._lanes.total
+        return number if lane is None or not self._goes_ahead else lane.next_number
+
+    def _go_ahead(self) -> None:
+        if self._ahead is not None and not self._stop.is_set():
+            self._ahead.follow(0 if self._is_far_ahead() else OPEN_SECONDS)
+
+    def _is_far_ahead(self) -> bool:
+        """Whether Spark needs more than one epoch to plan what is applied: it would have to plan all that before the
+        lane could leave anything to it."""
+        lane = self._lanes.total
+        return lane is not None and Span(start=self._planned_end, end=lane.read).size > self._size.messages
+
+    def _step_ahead(self) -> AheadStep:
+        """Apply what Kafka has behind what the lane has read."""
+        lane = self._lanes.total
+        if lane is None or self._stop.is_set() or self._size.is_off or lane.wants_release or self._is_suspicious():
+            return AheadStep.LEFT
+        try:
+            found = self._unplanned.span(lane.read)
+        except (Unreachable, EnvironmentMissing):
+            return AheadStep.LEFT  # Spark asks by itself
+        if found.size > self._size.messages or self._identity.has_more(lane.read):
+            return AheadStep.LEFT
+        if not found.size:
+            return AheadStep.NOTHING
+        with self._writing:
+            if self._error is not None or not self._gate.is_open:
+                return AheadStep.LEFT
+            span = rest(found, lane.read)  # an epoch of Spark may have come in between
+            try:
+                self._check_tables()
+                if span.size:
+                    self._apply_span(span, lane.next_number)
+            except StopRequested:
+                return AheadStep.LEFT
+            except BaseException as error:
+                self._error = error
+                raise
+        if self._ahead is not None and self._is_far_ahead():
+            self._ahead.let_go()
+        return AheadStep.APPLIED
+
     def _source(self, planned: Callable[[], pa.Table], request: Asked) -> EpochSource:
         def part(span: Span) -> pa.Table:
             rows = self._messages.part(span)
             request.ask()
             return rows
 
-        return EpochSource(planned, part, self._broker.messages, request.identified)
+        def identified(span: Span) -> LastMessages:
+            found = request.identified(span)
+            if self._goes_ahead:
+                self._unplanned.ask(span.end)  # answered when the epoch is committed
+            return found
+
+        return EpochSource(planned, part, self._broker.messages, identified)
 
     def _stager(self, lane: Lane, planned: Span, request: Asked) -> Stager | None:
         """Takes staged spans of one epoch, and requests the spans of the next ones."""
@@ -312,6 +388,11 @@ class StreamingRun(SparkRun):
             self._planned = PlannedEpochs(self._entries("offsets"), self._begin_early, partial(is_gone, self._spark))
             self._closing.callback(self._planned.stop)
             self._planned.start()
+
+    def _begin_ahead(self) -> None:
+        if self._ahead is None and self._goes_ahead and not self._until_caught_up:
+            self._ahead = GoingAhead(self._step_ahead, partial(is_gone, self._spark))
+            self._closing.callback(self._ahead.stop)
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
         """Request the first epoch's staging while Spark plans that epoch."""

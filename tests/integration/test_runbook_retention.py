@@ -112,7 +112,7 @@ def test_only_the_checkpoint_asks_for_it(
     """The target has the last epoch, its entry is lost, and Kafka has not its messages: another page leads out."""
     target.create(COUNTER)
     topic.send(counters(0, EPOCH))
-    made = operator(lane(CommitMode.LEDGER))
+    made = operator(lane(CommitMode.TWO_PHASE))
     made.lane.run_until_caught_up()
     made.lane.checkpoint_files.forget_commit(0)
     forget(kafka, topic.name, EPOCH - 1)
@@ -122,6 +122,20 @@ def test_only_the_checkpoint_asks_for_it(
     page = "checkpoint-lost.md"
     assert printed(refused.value.hint) == wanted(page, STOPPED)
     assert made.statuses(page, STOPPED, n=str(EPOCH)) == [0, 0, 0]
+    made.questions()
+
+
+def test_a_lane_that_goes_ahead_does_not_ask_for_it(
+    lane: MakeLane, operator: MakeOperator, target: Target, topic: Topic, kafka: Kafka
+) -> None:
+    target.create(COUNTER)
+    topic.send(counters(0, EPOCH))
+    made = operator(lane(CommitMode.LEDGER))
+    made.lane.run_until_caught_up()
+    made.lane.checkpoint_files.forget_commit(0)
+    forget(kafka, topic.name, EPOCH - 1)
+    topic.send(counters(EPOCH, EPOCH))
+    made.lane.run_until_caught_up()
     made.questions()
 
 

@@ -62,6 +62,26 @@ def test_three_keys_are_enough(tmp_path: Path) -> None:
     assert settings.epoch.max_messages == 100_000
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", False),
+        ("commit: ledger", True),
+        ("delivery: at-least-once", True),
+        ("commit: ledger\narchive: {path: /archive}", False),
+        ("commit: ledger\nepoch: {trigger: 1 second}", False),
+        ("commit: ledger\nlimits: {messages_per_second: 1000}", False),
+        ("commit: ledger\nepoch: {trigger: 0 milliseconds}", True),
+    ],
+)
+def test_which_lanes_go_ahead_of_the_checkpoint(more: str, expected: bool) -> None:
+    assert loaded(SMALL + more).goes_ahead is expected
+    by_partition = with_source("topics: [shop.cdc], order: partition")
+    if "commit" in more or "delivery" in more:
+        assert not loaded(by_partition + more).goes_ahead
+        assert not loaded(with_source('topic_pattern: "shop-.*"') + more).goes_ahead
+
+
 def test_the_url_takes_the_driver_we_use() -> None:
     url = loaded(SMALL).target.url
     assert url.drivername == "postgresql+psycopg2"

@@ -3,9 +3,10 @@
     sent ... offsets/N ...... settle, guard, stage, prepare, apply, identify, pre-commit ... commits/N ...... visible
      |-gathered-|-- plan --|                                                     |-entry-|-- commit, finish --|
 
-A lane that commits in one phase is visible after its pre-commit; then there is no `entry` and no `commit`. Steps, their
-begin and visibility are in the `epoch` lines of the log; the files' times are those of their last change. Spark deletes
-old files, so they are read each second.
+A lane that commits in one phase goes ahead of the checkpoint, and is visible after its pre-commit: `gathered` lasts
+until the epoch begins, and there is no `plan`, `entry` or `commit`. Steps, their begin and visibility are in the
+`epoch` lines of the log; the files' times are those of their last change. Spark deletes old files, so they are read
+each second.
 """
 
 import time
@@ -90,7 +91,9 @@ def budget(
     """Median milliseconds by part, in order, over the epochs whose files were seen."""
     found: dict[str, list[float]] = {}
     for epoch in epochs:
-        begun, entered = offsets.get(epoch.number), commits.get(epoch.number)
+        is_planned = COMMIT in epoch.steps
+        begun = offsets.get(epoch.number) if is_planned else epoch.began
+        entered = commits.get(epoch.number) if is_planned else epoch.at
         sent = sent_at[max(0, epoch.end - 1 - epoch.messages) : epoch.end - 1]
         if begun is None or entered is None or not len(sent):
             continue
