@@ -187,3 +187,9 @@ def new_topic(kafka: Kafka) -> NewTopic:
 def topic(new_topic: NewTopic) -> Topic:
     """A fresh topic with one partition."""
     return new_topic()
+
+
+def sending_until(topic: Topic, message: Callable[[int], Message], is_done: Callable[[], bool]) -> Callable[[], bool]:
+    """A condition that sends one more message with each look. `message` makes it from a number that is new."""
+    numbers = itertools.count(1000 + len(topic.sent))
+    return lambda: is_done() or not topic.send([message(next(numbers))])

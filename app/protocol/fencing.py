@@ -233,9 +233,8 @@ def _has_gone_ahead(writers: Sequence[Writer], identity: CheckpointIdentity) -> 
     if len(writers) > 1 or writers[0].partition is not None or writers[0].others:
         return False
     (writer,) = writers
-    connection = _open(writer)
+    last, connection = _last(writer), _open(writer)
     with translated(f"lane {writer.name}: reading the ledger"), connection.begin():
-        last = writer.ledger.last(connection)
         return last is not None and writer.ledger.goes_ahead(connection, last.generation, identity.checkpoint)
 
 

@@ -285,10 +285,10 @@ class StreamingRun(SparkRun):
             raise MessagesGone.of(f"from {span.start} on, where Kafka ends at {span.end}", lane=self._settings.lane)
         if (lane := self._lanes.total) is not None and self._goes_ahead:
             self._planned_end = span.end
-            span = rest(span, lane.read)
+            span, number = rest(span, lane.read), lane.next_number
             if not span.size:
                 return
-        self._apply_span(span, self._numbered(number))
+        self._apply_span(span, number)
 
     def _apply_span(self, span: Span, number: int) -> None:
         self._gate.begin(span.size)
@@ -305,11 +305,6 @@ class StreamingRun(SparkRun):
             lane.process_epoch(number, span, self._source(planned, request), self._stager(lane, span, request))
         else:
             self._process_partitions(number, self._lanes.parts(span), _once(planned), request)
-
-    def _numbered(self, number: int) -> int:
-        """The number of the lane's next epoch. `number`: Spark's."""
-        lane = self._lanes.total
-        return number if lane is None or not self._goes_ahead else lane.next_number
 
     def _go_ahead(self) -> None:
         if self._ahead is not None and not self._stop.is_set():
@@ -359,7 +354,7 @@ class StreamingRun(SparkRun):
 
         def identified(span: Span) -> LastMessages:
             found = request.identified(span)
-            if self._goes_ahead:
+            if self._ahead is not None:
                 self._unplanned.ask(span.end)  # answered when the epoch is committed
             return found
 

@@ -1,6 +1,5 @@
 """An epoch begins as soon as Spark has planned it, and is pre-committed before Spark calls the lane with it."""
 
-import itertools
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from app.failpoint import EARLY_NAMES
 from app.model.gid import Gid
 from tests.fix_lane import STOP_SECONDS, Hold, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
-from tests.fix_topic import Topic
+from tests.fix_topic import Topic, sending_until
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import questions
 from tests.waiting import eventually
@@ -43,12 +42,6 @@ def begun(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> Lan
     return made
 
 
-def sending_until(topic: Topic, is_done: Callable[[], bool]) -> Callable[[], bool]:
-    """A condition that sends one more message with each look."""
-    numbers = itertools.count(2)
-    return lambda: is_done() or not topic.send([row(next(numbers))])
-
-
 def entries(made: LaneUnderTest, folder: str) -> set[int]:
     place = Path(made.settings.checkpoint.removeprefix("file://"))
     return {int(one.name) for one in place.rglob(f"{folder}/*") if one.name.isdecimal()}
@@ -61,7 +54,7 @@ def test_it_is_applied_while_spark_plans(
     made = begun(mode, lane, target, topic)
     held = hold(EARLY)
     made.start()
-    eventually(sending_until(topic, held.file.exists), why="an epoch is begun early")
+    eventually(sending_until(topic, row, held.file.exists), why="an epoch is begun early")
     (planned,) = entries(made, "offsets") - entries(made, "commits")
     prepared = [gid.epoch for one in target.prepared() if (gid := Gid.parse(one)) is not None]
     last = target.ledger()
@@ -85,7 +78,7 @@ def test_a_kill_before_spark_calls(
 ) -> None:
     made = begun(mode, lane, target, topic)
     process = lane_process(made, failpoint=f"{EARLY}=kill@3").start()
-    eventually(sending_until(topic, lambda: not process.alive), why="an epoch is begun early")
+    eventually(sending_until(topic, row, lambda: not process.alive), why="an epoch is begun early")
     assert process.wait() == -signal.SIGKILL
     last = lane_process(made, until_caught_up=True).start()
     assert last.wait() == ExitStatus.OK, last.tail()
@@ -101,7 +94,7 @@ def test_spark_never_calls(
     made = begun(mode, lane, target, topic)
     file = tmp_path / EARLY
     process = lane_process(made, failpoint=f"{EARLY}=wait:{tmp_path}").start()
-    process.until(sending_until(topic, file.exists), why="an epoch is begun early")
+    process.until(sending_until(topic, row, file.exists), why="an epoch is begun early")
     assert process.jvm is not None
     process.jvm.kill()
     (before,) = target.execute(GENERATION)
@@ -116,7 +109,7 @@ def test_spark_never_calls(
         last = target.ledger()
         return last is not None and last.generation > before.generation
 
-    process.until(sending_until(topic, lambda: released(is_next)), why="another worker applies messages")
+    process.until(sending_until(topic, row, lambda: released(is_next)), why="another worker applies messages")
     process.until(lambda: released(lambda: made.caught_up(topic)), why="the lane goes on")
     process.terminate()
     eventually(lambda: released(lambda: not process.alive), STOP_SECONDS, "its end")

@@ -2,7 +2,7 @@
 
 import itertools
 import signal
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from app.errors import ConfigInvalid, ExitStatus
 from app.spark.local import LocalCheckpoint
 from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
-from tests.fix_topic import NewTopic, Topic
+from tests.fix_topic import NewTopic, Topic, sending_until
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import questions
 from tests.waiting import eventually
@@ -37,14 +37,17 @@ def is_ahead(made: LaneUnderTest, target: Target, by: int = AHEAD) -> bool:
     return last is not None and last.epoch >= planned + by
 
 
-def sending_until(topic: Topic, is_done: Callable[[], bool]) -> Callable[[], bool]:
-    """A condition that sends one more message with each look."""
-    numbers = itertools.count(1000 + len(topic.sent))
-    return lambda: is_done() or not topic.send([row(next(numbers))])
-
-
 def go_ahead(made: LaneUnderTest, target: Target, topic: Topic) -> None:
-    eventually(sending_until(topic, lambda: is_ahead(made, target)), why="the lane goes ahead of the checkpoint")
+    eventually(sending_until(topic, row, lambda: is_ahead(made, target)), why="the lane goes ahead of the checkpoint")
+
+
+def ahead(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic, **config: Any) -> LaneUnderTest:
+    """A lane that runs, and has gone ahead of its checkpoint."""
+    target.create(FLAT)
+    made = lane(mode, **config)
+    made.start()
+    go_ahead(made, target, topic)
+    return made
 
 
 def left_over(made: LaneUnderTest) -> list[str]:
@@ -71,10 +74,7 @@ def test_it_goes_ahead_and_starts_again(mode: CommitMode, lane: MakeLane, target
 @modes
 def test_two_phase_follows_the_checkpoint(lane: MakeLane, target: Target, topic: Topic, mode: CommitMode) -> None:
     """A lane that was ahead goes on in two phases, and the other way round."""
-    target.create(FLAT)
-    made = lane(mode)
-    made.start()
-    go_ahead(made, target, topic)
+    made = ahead(mode, lane, target, topic)
     made.stop()
     two_phase = made.changed(delivery="exactly-once", commit="two-phase")
     two_phase.start()
@@ -104,7 +104,7 @@ def test_a_kill_ahead(
     target.create(FLAT)
     made = lane(mode)
     process = lane_process(made, failpoint=f"{place}=kill@30").start()
-    eventually(sending_until(topic, lambda: not process.alive), why=f"the kill at {place}")
+    eventually(sending_until(topic, row, lambda: not process.alive), why=f"the kill at {place}")
     assert process.wait() == -signal.SIGKILL
     assert is_ahead(made, target), "it was ahead"
     last = lane_process(made, until_caught_up=True).start()
@@ -133,11 +133,8 @@ def test_a_message_that_is_refused(mode: CommitMode, lane: MakeLane, target: Tar
 
 @modes
 def test_two_topics(mode: CommitMode, lane: MakeLane, target: Target, new_topic: NewTopic) -> None:
-    target.create(FLAT)
     topics = new_topic(), new_topic()
-    made = lane(mode, topics=topics)
-    made.start()
-    go_ahead(made, target, topics[0])
+    made = ahead(mode, lane, target, topics[0], topics=topics)
     for number in range(50):
         topics[number % 2].send([row(number, "b")])
     go_ahead(made, target, topics[1])
@@ -148,10 +145,7 @@ def test_two_topics(mode: CommitMode, lane: MakeLane, target: Target, new_topic:
 
 @modes
 def test_an_aborted_and_a_committed_transaction(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
-    target.create(FLAT)
-    made = lane(mode)
-    made.start()
-    go_ahead(made, target, topic)
+    made = ahead(mode, lane, target, topic)
     for number in range(20):
         topic.send_transaction([row(number, "aborted")], abort=True)
         topic.send_transaction([row(number, "b")])
@@ -163,10 +157,7 @@ def test_an_aborted_and_a_committed_transaction(mode: CommitMode, lane: MakeLane
 @modes
 def test_spark_is_never_far_behind(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
     """It plans few messages at a time: else it had to plan all that is applied before a backlog could be left to it."""
-    target.create(FLAT)
-    made = lane(mode, epoch={"max_messages": 10})
-    made.start()
-    go_ahead(made, target, topic)
+    made = ahead(mode, lane, target, topic, epoch={"max_messages": 10})
     files, numbers = LocalCheckpoint(made.checkpoint), itertools.count(10_000)
 
     def applied() -> int:
@@ -189,12 +180,9 @@ def test_spark_is_never_far_behind(mode: CommitMode, lane: MakeLane, target: Tar
 
 @modes
 def test_a_partition_that_is_new(mode: CommitMode, lane: MakeLane, target: Target, topic: Topic) -> None:
-    target.create(FLAT)
-    made = lane(mode)
-    made.start()
-    go_ahead(made, target, topic)
+    made = ahead(mode, lane, target, topic)
     topic.add_partitions(2)
-    eventually(sending_until(topic, lambda: made.error is not None), why="the lane has found it")
+    eventually(sending_until(topic, row, lambda: made.error is not None), why="the lane has found it")
     assert isinstance(made.error, ConfigInvalid)
     last = target.ledger()
     assert last is not None

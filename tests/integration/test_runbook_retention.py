@@ -106,17 +106,22 @@ def test_what_may_be_in_a_prepared_transaction_is_no_gap(
     assert target.execute("select from surelane.gap") == []
 
 
+def lose_entry(made: Operator, topic: Topic, kafka: Kafka) -> None:
+    """The target has an epoch, its entry is lost, and Kafka has not its messages, but others behind them."""
+    topic.send(counters(0, EPOCH))
+    made.lane.run_until_caught_up()
+    made.lane.checkpoint_files.forget_commit(0)
+    forget(kafka, topic.name, EPOCH - 1)
+    topic.send(counters(EPOCH, EPOCH))
+
+
 def test_only_the_checkpoint_asks_for_it(
     lane: MakeLane, operator: MakeOperator, target: Target, topic: Topic, kafka: Kafka
 ) -> None:
     """The target has the last epoch, its entry is lost, and Kafka has not its messages: another page leads out."""
     target.create(COUNTER)
-    topic.send(counters(0, EPOCH))
     made = operator(lane(CommitMode.TWO_PHASE))
-    made.lane.run_until_caught_up()
-    made.lane.checkpoint_files.forget_commit(0)
-    forget(kafka, topic.name, EPOCH - 1)
-    topic.send(counters(EPOCH, EPOCH))
+    lose_entry(made, topic, kafka)
     with pytest.raises(Diverged, match="The target needs none of them") as refused:
         made.lane.run_until_caught_up()
     page = "checkpoint-lost.md"
@@ -129,12 +134,8 @@ def test_a_lane_that_goes_ahead_does_not_ask_for_it(
     lane: MakeLane, operator: MakeOperator, target: Target, topic: Topic, kafka: Kafka
 ) -> None:
     target.create(COUNTER)
-    topic.send(counters(0, EPOCH))
     made = operator(lane(CommitMode.LEDGER))
-    made.lane.run_until_caught_up()
-    made.lane.checkpoint_files.forget_commit(0)
-    forget(kafka, topic.name, EPOCH - 1)
-    topic.send(counters(EPOCH, EPOCH))
+    lose_entry(made, topic, kafka)
     made.lane.run_until_caught_up()
     made.questions()
 
