@@ -186,13 +186,12 @@ class Lane:
         or to be replayed."""
         if not self._releasing.wanted.is_set():
             return
-        self._stage_nothing()
         with (
             recorded_failures(self._guard, self.name),
             translated(f"lane {self.name}: releasing", discreet=self._guard.discreet),
         ):
             check_kept(self._connection, f"lane {self.name}: releasing")
-            self._releasing.run(self._connection)
+            self._releasing.run(self._connection, self._stage_nothing)
         self._guard.passed(self.position)
 
     @property

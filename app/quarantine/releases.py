@@ -98,9 +98,9 @@ class QuarantineReleases:
         self._generation, self._ledger, self._quarantine, self._keeping = generation, ledger, quarantine, keeping
         self._applier, self._guard, self._decode = applier, guard, decode
 
-    def run(self, connection: Connection) -> None:
+    def run(self, connection: Connection, before: Callable[[], None] = lambda: None) -> None:
         """Take up pauses of tables, and release at most RELEASES_AT_ONCE requested entries; of a table that is resumed
-        all: from then on its changes are applied again."""
+        all: from then on its changes are applied again. `before` is called where there is anything to decode."""
         self.wanted.clear()
         paused = self._keeping.paused
         if paused is not None:
@@ -108,12 +108,12 @@ class QuarantineReleases:
                 self._ledger.hold(connection, self._generation)
                 paused.take_up(connection)
                 paused.request_releases(connection)
-        self._some(connection)
+        self._some(connection, before)
         if paused is None or not paused.resumed:
             return
         while self._has_requests(connection):
             failpoint.reach("table-resume")
-            self._some(connection)
+            self._some(connection, before)
         names = [one.name for one in paused.resumed]
         with connection.begin():
             self._ledger.hold(connection, self._generation)
@@ -124,11 +124,12 @@ class QuarantineReleases:
         with connection.begin():
             return self._quarantine.has_requests(connection)
 
-    def _some(self, connection: Connection) -> None:
+    def _some(self, connection: Connection, before: Callable[[], None]) -> None:
         with connection.begin():
             requests = self._quarantine.requested(connection)
         if not requests:
             return
+        before()
         if len(requests) == RELEASES_AT_ONCE:
             self.wanted.set()  # there may be more
         self._applier.forget()  # the target may have been repaired

@@ -21,13 +21,13 @@ from app.decode.debezium import WORTH_COMPILING
 from app.dispatch import lane_stage
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.dispatch.lending import Lending
-from app.dispatch.pool import Pool
+from app.dispatch.pool import Pool, StageAttempt
 from app.model.message import RawMessage
 from app.model.offsets import Position, Span, TopicPartition
 from app.model.row_layout import SEPARATOR, Layout, RowKind
 from app.source import waiting
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
-from app.stage.request import Clearing, KnownTerms, Request, Tables, ranges_of
+from app.stage.request import Clearing, KnownTerms, Range, Request, Tables, ranges_of
 from app.stage.request import Table as RequestTable
 from app.stage.stager import ArrangedSpan, StageConfig, Stager
 from tests.fix_lane import MODES, LaneProcess, MakeLane, MakeProcess
@@ -198,6 +198,25 @@ def test_no_process_connects(lane: MakeLane, target: Target, topic: Topic, monke
         assert made.running
     made.give_up()
     made.run_until_caught_up()
+    questions(target, topic)
+
+
+def test_each_span_is_staged_once(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the first one, which is asked for while Spark plans it: the lane looks for requested releases in between."""
+    begun: list[tuple[Range, ...]] = []
+    begin = Pool.begin
+
+    def noticed(self: Pool, name: str, ranges: tuple[Range, ...], *others: Any) -> StageAttempt:
+        begun.append(ranges)
+        return begin(self, name, ranges, *others)
+
+    monkeypatch.setattr(Pool, "begin", noticed)
+    target.create(FLAT)
+    topic.send(changes_of_few(FLAT, random.Random(5), 600))
+    lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES}).run_until_caught_up()
+    assert len(begun) == len(set(begun)) == 600 // EPOCH_MESSAGES
     questions(target, topic)
 
 
