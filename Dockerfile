@@ -73,6 +73,7 @@ COPY ops/postgres ops/postgres
 ARG CLASS_ARCHIVE=1
 RUN mkdir -p cache/classes \
     && venv/bin/python -m app.decode.scan_loader \
+    && venv/bin/python -m app.kafka.gather \
     && if [ "${CLASS_ARCHIVE}" = 1 ]; then \
         venv/bin/python -m app.spark.class_archive && rm cache/classes/*.lock && ls cache/classes/*.jsa; \
     fi \

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from app.decode import scan_loader as scanner
 from app.decode.debezium import DebeziumJson
-from app.kafka.spans import Batch
+from app.kafka.packed_bytes import ROOM_BYTES, PackedBytes
+from app.kafka.spans import ListBatch
 from app.model.offsets import TopicPartition
 from tests.messages import Message
 
@@ -29,4 +31,12 @@ def decode(request: pytest.FixtureRequest) -> Decoded:
 def decoded_here(decoder: DebeziumJson, messages: Sequence[Message]) -> pa.Table:
     """What a decoder makes of messages."""
     keys, values = [one.key for one in messages], [one.value for one in messages]
-    return decoder.decode([Batch(TopicPartition(TOPIC, 0), list(range(len(messages))), keys, values)])
+    return decoder.decode([ListBatch(TopicPartition(TOPIC, 0), list(range(len(messages))), keys, values)])
+
+
+def packed(parts: Sequence[bytes | None]) -> PackedBytes:
+    """The parts as a block has them."""
+    texts = [part or b"" for part in parts]
+    ends = np.cumsum([0, *map(len, texts)])
+    data = np.frombuffer(b"".join(texts) + b"x" * ROOM_BYTES, np.uint8)
+    return PackedBytes(data, ends, np.array([part is not None for part in parts], np.bool_))

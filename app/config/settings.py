@@ -220,7 +220,7 @@ class SourceSettings(_Section):
     topic_pattern: Annotated[str, AfterValidator(values.topic_pattern)] | None = None
     start: Annotated[StartAt | Offsets, BeforeValidator(values.start)] = StartAt.EARLIEST
     format: Format = Format.DEBEZIUM_JSON
-    #: whether compiled code decodes ordinary messages, once there are enough of them
+    #: whether compiled code reads and decodes ordinary messages, once there are enough of them
     compiled: bool = True
     order: Order = Order.TOTAL
     modes: Modes = DEFAULT_MODES

@@ -16,7 +16,8 @@ import structlog
 from app.config.settings import SourceSettings
 from app.decode import scan_loader as scanner
 from app.decode.scan_loader import Scanned, Scanner
-from app.kafka.spans import Batch
+from app.kafka.batch import Batch
+from app.kafka.packed_bytes import PackedBytes
 from app.model.arrow import Indices, compute
 from app.model.row_layout import SEPARATOR, RowKind
 from app.model.rows import MOST_TS_MS, SCHEMA, TRANSACTION
@@ -207,7 +208,7 @@ class DebeziumJson:
             "partition": pa.repeat(pa.scalar(batch.tp.partition, pa.int32()), count),
             "offset": pa.array(batch.offsets, pa.int64()),
             "layout": layouts.dictionary_decode(),
-            "key": pa.array(batch.keys, pa.binary()).view(pa.string()),  # its bytes, unchecked
+            "key": _binary(batch.keys).view(pa.string()),  # its bytes, unchecked
             **columns.together(scanned, left),
         }
         content["ts_ms"] = _times(content["ts_ms"])
@@ -216,7 +217,7 @@ class DebeziumJson:
     def _scanned(self, batch: Batch) -> Scanned | None:
         """What the compiled code takes of a batch, with the layout numbers of this decoder; None: nothing."""
         scanner = self._compiled(len(batch.offsets))
-        if scanner is None or not batch.offsets:
+        if scanner is None or not len(batch.offsets):
             return None
         schemas, bodies, keys = [""], batch.values, batch.keys
         # all of a topic's messages have an envelope, or none; others are left
@@ -386,6 +387,10 @@ class DebeziumJson:
         if not isinstance(reported, dict) or not isinstance(reported.get("id"), str):
             return None
         return {"id": _transaction_id(reported["id"]), "place": _long(reported.get("total_order")), "parts": None}
+
+
+def _binary(texts: Sequence[bytes | None]) -> pa.Array:
+    return texts.arrow() if isinstance(texts, PackedBytes) else pa.array(texts, pa.binary())
 
 
 def _times(milliseconds: pa.Array) -> pa.Array:

@@ -6,7 +6,7 @@ from typing import Protocol, Self
 import pyarrow as pa
 
 from app.config.settings import SourceSettings
-from app.kafka.spans import Batch
+from app.kafka.batch import Batch
 from app.model.row_layout import RowKind
 
 

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from app.decode.decoder import Decoder
 from app.errors import JobFailed, SurelaneError
-from app.kafka.spans import Batch
+from app.kafka.batch import Batch
+from app.kafka.spans import ListBatch
 from app.model.message import RawMessage
 
 #: the user's SQL: takes decoded rows, and the messages that they come from
@@ -44,12 +45,12 @@ class Decoding:
         return self.rows(as_batches(messages))
 
 
-def as_batches(messages: Sequence[RawMessage]) -> list[Batch]:
+def as_batches(messages: Sequence[RawMessage]) -> list[ListBatch]:
     """The messages in their order; neighbours of one partition share a batch."""
-    batches: list[Batch] = []
+    batches: list[ListBatch] = []
     for one in messages:
         if not batches or batches[-1].tp != one.position.tp:
-            batches.append(Batch(one.position.tp))
+            batches.append(ListBatch(one.position.tp))
         batch = batches[-1]
         batch.offsets.append(one.position.offset)
         batch.keys.append(one.key)

@@ -2,32 +2,24 @@
 
     python -m app.decode.scan_loader    compiles it unless that was done: ten seconds, once
 
-The project's cache keeps the machine code, for any processor of this architecture: LLVM alone loads it, in 40 ms and
-with 50 MB. With the compiler (numba) that would be half a second in which Python runs nothing else, and 100 MB. That is
-still too much for a lane with a message now and then: a decoder requests it after a number of messages, and decodes in
-Python until it is loaded.
+Loading it (`app.machine_code`) is too much for a lane with a message now and then: a decoder requests it after a number
+of messages, and decodes in Python until it is loaded.
 """
 
 import ctypes
-import hashlib
-import json
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from app.cache import cache_dir
+from app.kafka.packed_bytes import ROOM_BYTES, PackedBytes
+from app.machine_code import Compiled, Kernel
 from app.model.arrow import Indices
 from app.model.row_layout import SEPARATOR
 
@@ -125,70 +117,24 @@ def load() -> Scanner:
 
 def code() -> Code:
     """The code that the cache has, or else compile it, and keep it there if that may be written."""
-    path = file()
-    kept = _read(path)
-    if kept is None:
-        kept = _compiled()
-        with suppress(OSError):
-            _write(path, *kept)
-    return _linked(*kept)
+    found = KERNEL.load()
+    return Code(found.address, found.about["more"], found.about["origin"], found.owner)
 
 
-def file() -> Path:
-    """Where the cache has the code: a name of its own for each source and compiler, and for each architecture."""
-    source = Path(__file__).with_name("scan_kernel.py").read_bytes()
-    made_by = f"{version('numba')} {version('llvmlite')} {platform.machine()} {SEPARATOR}"
-    return cache_dir() / "compiled" / f"scan-{hashlib.sha256(source + made_by.encode()).hexdigest()[:16]}.o"
+def _compiled() -> Compiled:
+    from app.decode import scan_kernel as scan  # it imports numba
+
+    return scan.compiled(), {"more": scan.MORE, "origin": scan.ORIGIN}
 
 
-def _compiled() -> tuple[dict[str, Any], bytes]:
-    """What has to be known of it (name of the function, `Code.more`, `Code.origin`), and an object file."""
-    import numba  # takes half a second
-
-    # what an image has compiled has to run wherever the image does
-    config: Any = numba.config
-    config.CPU_NAME, config.CPU_FEATURES = "generic", ""
-    from app.decode import scan_kernel as scan
-
-    compiled = scan.compiled()
-    made = compiled._library._get_compiled_object()  # numba has no public function for it
-    return {"name": compiled.native_name, "more": scan.MORE, "origin": scan.ORIGIN}, made
-
-
-def _linked(about: dict[str, Any], made: bytes) -> Code:
-    """Link it into this process. What numba's wrapper would call for an exception is not there: `scan` raises none."""
-    from llvmlite import binding  # takes 40 ms
-
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine()
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    engine.add_object_file(binding.ObjectFileRef.from_data(made))
-    engine.finalize_object()
-    return Code(engine.get_function_address(about["name"]), about["more"], about["origin"], engine)
-
-
-def _write(path: Path, about: dict[str, Any], made: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    head = json.dumps({**about, "sha256": hashlib.sha256(made).hexdigest()}).encode()
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    new.write_bytes(head + b"\n" + made)
-    new.rename(path)
-
-
-def _read(path: Path) -> tuple[dict[str, Any], bytes] | None:
-    """What `_write` wrote; None where it is missing, or not whole."""
-    try:
-        head, _, made = path.read_bytes().partition(b"\n")
-        about = json.loads(head)
-    except (OSError, ValueError):
-        return None
-    is_whole = isinstance(about, dict) and about.pop("sha256", None) == hashlib.sha256(made).hexdigest()
-    return (about, made) if is_whole else None
+KERNEL = Kernel("scan", Path(__file__).with_name("scan_kernel.py"), _compiled, SEPARATOR)
 
 
 def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[np.ndarray, Indices, Indices]:
     """All parts in one array, with `more` behind them; where each part begins and ends. None is an empty part."""
+    if isinstance(parts, PackedBytes):
+        assert len(more) <= ROOM_BYTES, "it has as many bytes behind it"
+        return parts.places()
     _, places, data = pa.array([*parts, more], pa.large_binary()).buffers()
     ends = np.frombuffer(places, np.int64)[: len(parts) + 1]
     return np.frombuffer(data, np.uint8), ends[:-1], ends[1:]
@@ -207,7 +153,7 @@ def _texts(data: np.ndarray, ends: np.ndarray) -> list[str]:
 
 
 def _main() -> None:
-    if _read(file()) is None:
+    if not KERNEL.is_kept():
         print("surelane: compiling what decodes (once; takes ten seconds)", file=sys.stderr, flush=True)
     load()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from app.archive.file import blocks
 from app.config.settings import SourceSettings
 from app.kafka.broker import raw
-from app.kafka.spans import WholeBatch
+from app.kafka.spans import SpanReader, WholeBatch
 from app.model.activity import Activity
 from app.stage.failure import or_failed
 from app.stage.readers import Readers
@@ -20,7 +20,7 @@ class Archiving:
         self, source: SourceSettings, is_cancelled: Callable[[], bool], doing: Callable[[Activity], None]
     ) -> None:
         """`is_cancelled`: whether to stop waiting for messages; `doing` gets each activity before it begins."""
-        self._readers, self._doing = Readers(source, WholeBatch, is_cancelled), doing
+        self._readers, self._doing = Readers(lambda: SpanReader(source, WholeBatch, is_cancelled)), doing
 
     def kept(self, request: Keep) -> Kept | Failed:
         """Every message of the span. Errors are returned as `Failed`."""

@@ -4,42 +4,51 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from app.config.settings import SourceSettings
-from app.kafka.spans import Batch, SpanReader
-from app.model.offsets import Offsets, TopicPartition
+from app.kafka.exact_reader import ExactReader
+from app.model.offsets import Offsets, Span
 from app.stage.request import Keep, Request
 
 #: lanes that have a consumer at the same time; the least recently used one is closed
 READERS = 16
-B = TypeVar("B", bound=Batch)
+B = TypeVar("B")
 
 
 class Readers(Generic[B]):
     """Used by one thread."""
 
     def __init__(
-        self, source: SourceSettings, batch: Callable[[TopicPartition], B], is_cancelled: Callable[[], bool]
+        self,
+        make: Callable[[], ExactReader[B]],
+        other: Callable[[ExactReader[B], Span], ExactReader[B] | None] = lambda *_: None,
     ) -> None:
-        """`batch` makes a partition's empty batch; `is_cancelled`: whether to stop waiting for messages."""
-        self._source, self._batch, self._is_cancelled = source, batch, is_cancelled
-        self._readers: OrderedDict[str, SpanReader[B]] = OrderedDict()
+        """`make`: makes a reader; `other`: another one to go on with, where it is better for this span."""
+        self._make, self._other = make, other
+        self._readers: OrderedDict[str, ExactReader[B]] = OrderedDict()
 
-    def get(self, lane: str) -> SpanReader[B] | None:
+    def get(self, lane: str) -> ExactReader[B] | None:
         """The lane's reader, None where it has none."""
         return self._readers.get(lane)
 
-    def of(self, request: Request | Keep, start: Offsets) -> SpanReader[B]:
+    def of(self, request: Request | Keep, start: Offsets) -> ExactReader[B]:
         """The lane's reader; a new one begins at `start`."""
-        reader = self._readers.get(request.lane)
+        lane = request.lane
+        reader = self._readers.get(lane)
         if reader is None:
-            reader = self._readers[request.lane] = SpanReader(self._source, self._batch, self._is_cancelled)
-            reader.go_to(start, {tp: term for tp, term in request.terms.items() if tp in start})
-            if len(self._readers) > READERS:
-                self._readers.popitem(last=False)[1].close()
-        self._readers.move_to_end(request.lane)
+            reader = self._begun(self._make(), request, start)
+        if (other := self._other(reader, Span(start=start, end=request.span.end))) is not None:
+            reader.close()
+            reader = self._begun(other, request, start)
+        self._readers.move_to_end(lane)
+        while len(self._readers) > READERS:
+            self._readers.popitem(last=False)[1].close()
         return reader
 
     def close(self) -> None:
         """Close the connections."""
         for reader in self._readers.values():
             reader.close()
+
+    def _begun(self, reader: ExactReader[B], request: Request | Keep, start: Offsets) -> ExactReader[B]:
+        reader.go_to(start, {tp: term for tp, term in request.terms.items() if tp in start})
+        self._readers[request.lane] = reader
+        return reader

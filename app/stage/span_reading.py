@@ -4,11 +4,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
+import structlog
 
-from app.config.settings import SourceSettings
+from app.config.settings import SecurityProtocol, SourceSettings
 from app.decode.decoding import Decoding, as_batches
+from app.kafka.batch import Batch
+from app.kafka.block_reader import BlockReader
 from app.kafka.broker import Broker
-from app.kafka.spans import Batch
+from app.kafka.exact_reader import ExactReader
+from app.kafka.gather import loaded
+from app.kafka.spans import SpanReader
 from app.model.activity import Activity
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span
@@ -17,6 +22,10 @@ from app.stage.readers import READERS, Readers
 from app.stage.receipt import Last
 from app.stage.request import Request
 
+log = structlog.get_logger()
+
+#: messages of a span that is worth loading compiled code for
+WORTH_BLOCKS = 10_000
 #: messages that are decoded at once: so many fit into the processor's cache
 _PIECE = 2_000
 
@@ -45,7 +54,9 @@ class SpanReading:
         """`is_cancelled`: whether to stop waiting for messages; `doing` gets each activity before it begins."""
         self._source, self._decoding = source, decoding
         self._doing, self._has_function = doing, has_function
-        self._readers = Readers(source, Batch, is_cancelled)
+        self._is_cancelled = is_cancelled
+        self._readers = Readers[Batch](self._plain, self._other)
+        self._takes_blocks = source.compiled and source.security.protocol is not SecurityProtocol.MSK_IAM
         self._held: dict[str, _Held] = {}
         self._broker: Broker | None = None
 
@@ -111,6 +122,22 @@ class SpanReading:
             for tp, one in found.items()
             if one is not None
         )
+
+    def _plain(self) -> ExactReader[Batch]:
+        return SpanReader(self._source, is_unwanted=self._is_cancelled)
+
+    def _other(self, reader: ExactReader[Batch], span: Span) -> ExactReader[Batch] | None:
+        """A reader of blocks from the first long span on, as long as the lane has one partition."""
+        if isinstance(reader, BlockReader):
+            return self._plain() if len(span.end) > 1 else None
+        if not self._takes_blocks or len(span.end) > 1 or span.size < WORTH_BLOCKS:
+            return None
+        try:
+            return BlockReader(self._source, loaded(), self._is_cancelled)
+        except Exception as error:  # noqa: BLE001  # of the compiled code, or of librdkafka
+            self._takes_blocks = False
+            log.warning("messages are read one by one, slower", because=f"{type(error).__name__}: {error}")
+            return None
 
     def _take_held(self, request: Request) -> _Held | None:
         held, span = self._held.pop(request.lane, None), request.span

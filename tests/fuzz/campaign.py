@@ -25,7 +25,7 @@ import pyarrow as pa
 from app.decode import scan_kernel as scan
 from app.decode.debezium import DebeziumJson
 from app.decode.scan_loader import code
-from app.kafka.spans import Batch
+from app.kafka.spans import ListBatch
 from app.model.offsets import TopicPartition
 from tests.fuzz.guarded import GuardedScanner
 from tests.fuzz.mutations import Pair, as_line, as_pair, corpus, mutated, seeds
@@ -165,7 +165,7 @@ def _by_python(pairs: Sequence[Pair]) -> pa.Table:
 
 def _decoded(decoder: DebeziumJson, pairs: Sequence[Pair]) -> pa.Table:
     keys, values = [key for key, _ in pairs], [value for _, value in pairs]
-    return decoder.decode([Batch(TopicPartition("t", 0), list(range(len(pairs))), keys, values)])
+    return decoder.decode([ListBatch(TopicPartition("t", 0), list(range(len(pairs))), keys, values)])
 
 
 def _shown(rows: pa.Table) -> list[str]:

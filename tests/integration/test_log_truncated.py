@@ -2,7 +2,7 @@
 
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -11,7 +11,11 @@ from confluent_kafka import KafkaException
 
 from app.config.settings import CommitMode, SourceSettings
 from app.errors import ExitStatus, LogTruncated, Unreachable
+from app.kafka import gather
+from app.kafka.batch import Batch
+from app.kafka.block_reader import BlockReader
 from app.kafka.broker import Broker
+from app.kafka.exact_reader import ExactReader
 from app.kafka.spans import SpanReader
 from app.model.last import LastMessage, from_nested
 from app.model.offsets import Offsets, Position, Span, TopicPartition
@@ -149,19 +153,22 @@ def test_lost_while_the_lane_runs(log: Log, lane: MakeLane, target: Target, topi
     assert target.position() == position
 
 
-def read_again(reader: SpanReader, span: Span) -> None:
+def read_again(reader: ExactReader[Batch], span: Span) -> None:
     """Once more where there was no answer for 30 s, as a lane does."""
     with suppress(Unreachable):
         reader.read(span)
     reader.read(span)
 
 
-def test_a_consumer_with_a_leader_epoch(log: Log, topic: Topic) -> None:
+@pytest.mark.parametrize("make", [SpanReader, lambda source: BlockReader(source, gather.loaded())])
+def test_a_consumer_with_a_leader_epoch(
+    make: Callable[[SourceSettings], ExactReader[Batch]], log: Log, topic: Topic
+) -> None:
     """It does not read on behind what was lost, whether it begins there or has read until there."""
     tp, end = TopicPartition(topic.name, 0), KEPT + LOST
     source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
     here, before = Offsets.of({tp: end}), Offsets.of({tp: 0})
-    with closing(SpanReader(source)) as running, closing(SpanReader(source)) as started:
+    with closing(make(source)) as running, closing(make(source)) as started:
         running.read(Span(start=before, end=here))
         read = running.last(tp, end)
         assert read is not None

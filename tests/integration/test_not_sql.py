@@ -22,7 +22,7 @@ from app.db.prepared import end
 from app.db.sql import run
 from app.decode.debezium import DebeziumJson
 from app.errors import SurelaneError
-from app.kafka.spans import Batch
+from app.kafka.spans import ListBatch
 from tests import messages as m
 from tests.commands import Ended
 from tests.fix_bare_lane import BareLane, MakeBareLane
@@ -100,7 +100,7 @@ def fuzzed(bare_lane: MakeBareLane, target: Target, monkeypatch: pytest.MonkeyPa
     """A lane that takes any table, and decodes as the service does; a bystander has to be whole at the end."""
 
     def by_driver(sent: Sequence[Sent]) -> pa.Table:
-        batches = [Batch(one.tp, [one.position.offset], [one.message.key], [one.message.value]) for one in sent]
+        batches = [ListBatch(one.tp, [one.position.offset], [one.message.key], [one.message.value]) for one in sent]
         return DebeziumJson().decode(batches)
 
     monkeypatch.setattr(tests.fix_bare_lane, "decoded", by_driver)

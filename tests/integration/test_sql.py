@@ -12,7 +12,7 @@ from app.decode import scan_loader as scanner
 from app.decode.debezium import DebeziumJson
 from app.decode.decoding import Decoding
 from app.errors import ConfigInvalid, TargetMismatch
-from app.kafka.spans import Batch
+from app.kafka.spans import ListBatch
 from app.model.offsets import TopicPartition
 from app.model.row_layout import Layout, RowKind
 from app.transform.sql import Sql
@@ -49,7 +49,7 @@ def _rewritten(
     """As a stage process does, which gets the rules by pickle."""
     rules = pickle.loads(pickle.dumps(rules_of(spark, sql)))  # its own
     keys, values = [one.key for one in messages], [one.value for one in messages]
-    batch = Batch(TopicPartition(TOPIC, 0), list(range(len(messages))), keys, values)
+    batch = ListBatch(TopicPartition(TOPIC, 0), list(range(len(messages))), keys, values)
     return Decoding(decoder, sql=Sql(rules, decoder.gone)).decoded([batch])
 
 

@@ -5,7 +5,8 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -17,18 +18,23 @@ from app.apply.rules import TargetRules
 from app.apply.table_plans import TablePlans
 from app.config.settings import SourceSettings
 from app.db.engine import make_engine
-from app.decode.debezium import WORTH_COMPILING
+from app.decode.debezium import WORTH_COMPILING, DebeziumJson
+from app.decode.decoding import Decoding
 from app.dispatch import lane_stage
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.dispatch.lending import Lending
 from app.dispatch.pool import Pool, StageAttempt
+from app.kafka.block_reader import BlockReader
+from app.kafka.spans import ListBatch, SpanReader
 from app.model.message import RawMessage
-from app.model.offsets import Position, Span, TopicPartition
+from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.row_layout import SEPARATOR, Layout, RowKind
 from app.source import waiting
+from app.stage import span_reading
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Range, Request, Tables, ranges_of
 from app.stage.request import Table as RequestTable
+from app.stage.span_reading import SpanReading
 from app.stage.stager import ArrangedSpan, StageConfig, Stager
 from tests.fix_lane import MODES, LaneProcess, MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
@@ -220,6 +226,48 @@ def test_each_span_is_staged_once(
     questions(target, topic)
 
 
+def test_long_spans_are_read_in_blocks(new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as there is one partition; the messages are the same whichever reader has them."""
+    topic, d = new_topic(2), Debezium()
+    made: list[str] = []
+
+    class Blocks(BlockReader):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append("blocks")
+
+    class Messages(SpanReader[ListBatch]):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            made.append("messages")
+
+    for name, one in (("WORTH_BLOCKS", 100), ("BlockReader", Blocks), ("SpanReader", Messages)):
+        monkeypatch.setattr(span_reading, name, one)
+    monkeypatch.setattr(topic, "partitions", 1)
+    topic.send([d.create(FLAT, {"id": key, "v": "a"}) for key in range(400)])
+    one, other = TopicPartition(topic.name, 0), TopicPartition(topic.name, 1)
+    source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
+
+    def read(span: Span, lane: str = "a") -> list[int]:
+        request = Request(1, lane, ranges_of(span, KnownTerms()), {})
+        rows = reading.rows(request)
+        assert [last.offset + 1 for last in reading.lasts(request, span.end)] == [span.end[one]]
+        return rows["offset"].to_pylist()
+
+    decoding = Decoding(DebeziumJson())
+    with closing(SpanReading(source, decoding, lambda: False, lambda _: None, has_function=False)) as reading:
+        assert read(Span.of(one, 0, 50)) == [*range(50)]
+        assert read(Span.of(one, 50, 200)) == [*range(50, 200)]
+        assert read(Span.of(one, 200, 210)) == [*range(200, 210)]
+        assert made == ["messages", "blocks"]
+        both = Span(start=Offsets.of({one: 210, other: 0}), end=Offsets.of({one: 400, other: 0}))
+        assert read(both) == [*range(210, 400)]
+        assert made == ["messages", "blocks", "messages"]
+        monkeypatch.setattr(span_reading, "loaded", partial(_raise, OSError("no space left")))
+        assert read(Span.of(one, 0, 200), "b") == [*range(200)]
+        assert made == ["messages", "blocks", "messages", "messages"]
+
+
 def test_the_archive_waits_for_no_span_ahead(lane: MakeLane, target: Target, topic: Topic) -> None:
     """One process, and an epoch with an archive; the span behind it waits for a table that the lane learns at its
     turn."""
@@ -229,6 +277,10 @@ def test_the_archive_waits_for_no_span_ahead(lane: MakeLane, target: Target, top
     topic.send([d.create(table, {"id": key, "v": "a"}) for table in tables for key in range(10)])
     made.run_until_caught_up()
     questions(target, topic, archive=made.archive)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 class Desk:

@@ -121,10 +121,13 @@ def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> Non
     assert f"-- Dumped by pg_dump version {CLIENT}." in docker(*start, *words)
 
 
-def test_what_decodes_is_compiled(image: str) -> None:
+@pytest.mark.parametrize(
+    "loads", ["from app.decode.scan_loader import load", "from app.kafka.gather import loaded as load"]
+)
+def test_what_decodes_is_compiled(loads: str, image: str) -> None:
     """For any processor, and found there by a user who may not write to it."""
     start = ("run", "--rm", "--entrypoint", "python", image)
-    output = docker(*start, "-c", "import sys; from app.decode.scan_loader import load; load(); print(*sys.modules)")
+    output = docker(*start, "-c", f"import sys; {loads}; load(); print(*sys.modules)")
     assert "llvmlite" in output.split()
     assert "numba" not in output.split()
 

@@ -20,6 +20,8 @@ STATE = {
     ("app/credentials/passwords.py", "_asking"),
     ("app/decode/scan_loader.py", "loading"),
     ("app/failpoint.py", "_reached"),
+    ("app/kafka/block_consumer.py", "_library"),
+    ("app/kafka/gather.py", "loaded"),
     ("app/metrics/families.py", "_by_registry"),
     ("app/metrics/families.py", "_lock"),
     ("app/query/staged_results.py", "_engines"),

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -18,8 +19,10 @@ from app.config.settings import SourceSettings
 from app.decode import scan_loader as scanner
 from app.decode.debezium import WORTH_COMPILING, DebeziumJson
 from app.decode.scan_loader import Scanner
-from app.kafka.spans import Batch
+from app.kafka.block_reader import BlockBatch
+from app.kafka.spans import ListBatch
 from app.model.offsets import TopicPartition
+from tests.fix_decode import packed
 from tests.messages import FIRST_TS_MS
 from tools.bench.tables import BEGIN_MICROS
 from tools.bench.workload import Kind, Workload, key_of, value_of
@@ -117,7 +120,7 @@ def decoded(
     decoder: DebeziumJson, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
 ) -> pa.Table:
     keys = [b'{"id":1}'] * len(values) if keys is None else list(keys)
-    return decoder.decode([Batch(TopicPartition("t", 0), list(range(len(values))), list(keys), list(values))])
+    return decoder.decode([ListBatch(TopicPartition("t", 0), list(range(len(values))), list(keys), list(values))])
 
 
 def change(after: str, **others: str) -> bytes:
@@ -168,7 +171,7 @@ def test_a_workload_is_taken(compiled: Scanner, kind: Kind) -> None:
     found = compiled.scan([one.encode() if isinstance(one, str) else one for one in values], keys)
     assert found is not None
     assert found.layouts.min() == 0
-    batch = Batch(
+    batch = ListBatch(
         TopicPartition("t", 0),
         list(range(len(made))),
         [*keys],
@@ -176,6 +179,10 @@ def test_a_workload_is_taken(compiled: Scanner, kind: Kind) -> None:
     )
     one, other = DebeziumJson(scanner=compiled), DebeziumJson(worth_compiling=None)
     assert one.decode([batch]).equals(other.decode([batch]))
+    batch.keys, batch.values = ([None, *parts[1:-1], b""] for parts in (batch.keys, batch.values))
+    block = BlockBatch(batch.tp, np.array(batch.offsets), packed(batch.keys), packed(batch.values))
+    for decoder in (DebeziumJson(scanner=compiled), DebeziumJson(worth_compiling=None)):
+        assert decoder.decode([block]).equals(other.decode([batch]))
 
 
 def test_layouts_are_distinguished(compiled: Scanner) -> None:
@@ -251,9 +258,9 @@ def test_a_damaged_file_is_replaced_and_loaded_without_the_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scanner.load()
-    whole = scanner.file().read_bytes()
+    whole = scanner.KERNEL.file().read_bytes()
     monkeypatch.setenv("SURELANE_CACHE", str(tmp_path))
-    damaged = scanner.file()
+    damaged = scanner.KERNEL.file()
     damaged.parent.mkdir()
     damaged.write_bytes(whole[:-1])
     scanner.load()

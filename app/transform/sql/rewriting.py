@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.config.table_rules import TableRules
-from app.kafka.spans import Batch
+from app.kafka.batch import Batch
 from app.model.arrow import compute, single
 from app.model.row_layout import SEPARATOR, Layout, RowKind
 from app.model.rows import SCHEMA
