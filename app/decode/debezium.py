@@ -20,7 +20,7 @@ from app.kafka.batch import Batch
 from app.kafka.packed_bytes import PackedBytes
 from app.model.arrow import Indices, compute
 from app.model.row_layout import SEPARATOR, RowKind
-from app.model.rows import MOST_TS_MS, SCHEMA, TRANSACTION
+from app.model.rows import MOST_TS_MS, NO_ROWS, SCHEMA, TRANSACTION
 
 log = structlog.get_logger()
 
@@ -171,7 +171,7 @@ class DebeziumJson:
         """One row for each message, as in `app.model.rows`; never raises for what a message contains."""
         if max(len(self._texts), len(self._scanned_codes)) > _MOST_LAYOUTS:
             self._forget()
-        return pa.concat_tables([SCHEMA.empty_table(), *map(self._batch, batches)])
+        return pa.concat_tables([NO_ROWS, *map(self._batch, batches)])
 
     def gone(self, key: bytes | None, value: bytes | None, *, enveloped: bool) -> tuple[RowKind, tuple[str, ...], str]:
         """The delete of the row that a change wrote: kind, columns, line. FILTERED: the row was new."""
