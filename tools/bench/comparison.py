@@ -58,6 +58,9 @@ def run(wanted: Wanted) -> bool:
 
 def _tasks(wanted: Wanted, up: Servers) -> Iterator[Task]:
     filled = [_prepared(up, wanted, kind, count) for kind in wanted.workloads for count in wanted.messages]
+    for one in filter(None, filled):
+        say(f"reading {one.topic} through, so that the broker is warm")
+        warm_up.read_through(up, one)
     if LATENCY in wanted.measures:
         say(f"warming the broker up, {warm_up.SECONDS:g} s")
         say(f"{warm_up.warm_up(up):,} messages")

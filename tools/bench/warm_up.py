@@ -1,19 +1,22 @@
 """Warms the broker up: its JVM was just started, and compiles what it runs often for minutes, on the same processors.
 
 Without it the systems that are measured first share the processors with that. Each request that a steady load makes is
-made some ten thousand times: produce, fetch, and the question for a partition's end.
+made some ten thousand times: produce, fetch, and the question for a partition's end. A backlog is read through.
 """
 
 import time
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tools.bench.backlog import Backlog
 from tools.bench.servers import Servers
 
 TOPIC = "bench.warm-up"
 SECONDS = 45.0
 _VALUE = b"x" * 800
 _WAIT_SECONDS = 10.0
+#: how often a backlog is read, and messages of one call
+_READS, _AT_ONCE = 2, 10_000
 
 
 def warm_up(servers: Servers) -> int:
@@ -34,3 +37,19 @@ def warm_up(servers: Servers) -> int:
     finally:
         consumer.close()
     return passed
+
+
+def read_through(servers: Servers, filled: Backlog) -> None:
+    """Read the whole backlog, as a program does that makes nothing of it. Raises RuntimeError where it ends early."""
+    consumer = Consumer({"bootstrap.servers": servers.bootstrap, "group.id": TOPIC, "enable.auto.commit": False})
+    try:
+        for _ in range(_READS):
+            consumer.assign([TopicPartition(filled.topic, 0, 0)])
+            left = filled.messages
+            while left > 0:
+                found = consumer.consume(min(left, _AT_ONCE), timeout=_WAIT_SECONDS)
+                if not found:
+                    raise RuntimeError(f"topic {filled.topic} has {left:,} messages less than it should")
+                left -= len(found)
+    finally:
+        consumer.close()
