@@ -44,6 +44,9 @@ KEEP_BYTES = 64 << 20
 UNLOCKED_MS = 50
 #: bytes of a row up to which Postgres keeps its values inline, as many as a page takes: it is read once, soon
 INLINE_BYTES = 8160
+#: of a staging table: its space is given back by `app.apply.staging_vacuum` and TRUNCATE, and no plan depends on its
+#: statistics
+_NO_AUTOVACUUM = "autovacuum_enabled = off, toast.autovacuum_enabled = off"
 #: columns whose values Postgres would compress first; the target's columns do that
 _TOASTED = text("""
     select attname from pg_attribute where attrelid = to_regclass(:name) and attnum > 0 and attstorage = 'x'
@@ -145,9 +148,8 @@ def create(
     ordinal = quoted(free(ORDINAL, taken))
     stamps = {quoted(free(name, taken)): kind for name, kind in STAMPS.items()} if stamped else {}
     columns = ", ".join([f"{ordinal} bigint", *(f"{name} {kind}" for name, kind in stamps.items()), *columns])
-    run(
-        connection, f"create unlogged table if not exists {name} ({columns}) with (toast_tuple_target = {INLINE_BYTES})"
-    )
+    options = f"toast_tuple_target = {INLINE_BYTES}, {_NO_AUTOVACUUM}"
+    run(connection, f"create unlogged table if not exists {name} ({columns}) with ({options})")
     if toasted := connection.execute(_TOASTED, {"name": name}).scalars().all():
         external = ", ".join(f"alter column {quoted(column)} set storage external" for column in toasted)
         run(connection, f"alter table {name} {external}")

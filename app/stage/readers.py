@@ -16,13 +16,9 @@ B = TypeVar("B")
 class Readers(Generic[B]):
     """Used by one thread."""
 
-    def __init__(
-        self,
-        make: Callable[[], ExactReader[B]],
-        other: Callable[[ExactReader[B], Span], ExactReader[B] | None] = lambda *_: None,
-    ) -> None:
-        """`make`: makes a reader; `other`: another one to go on with, where it is better for this span."""
-        self._make, self._other = make, other
+    def __init__(self, choose: Callable[[ExactReader[B] | None, Span], ExactReader[B]]) -> None:
+        """`choose`: the reader for a span, given the one that the lane has: that one, or a new one."""
+        self._choose = choose
         self._readers: OrderedDict[str, ExactReader[B]] = OrderedDict()
 
     def get(self, lane: str) -> ExactReader[B] | None:
@@ -32,12 +28,12 @@ class Readers(Generic[B]):
     def of(self, request: Request | Keep, start: Offsets) -> ExactReader[B]:
         """The lane's reader; a new one begins at `start`."""
         lane = request.lane
-        reader = self._readers.get(lane)
-        if reader is None:
-            reader = self._begun(self._make(), request, start)
-        if (other := self._other(reader, Span(start=start, end=request.span.end))) is not None:
-            reader.close()
-            reader = self._begun(other, request, start)
+        before = self._readers.get(lane)
+        reader = self._readers[lane] = self._choose(before, Span(start=start, end=request.span.end))
+        if reader is not before:
+            reader.go_to(start, {tp: term for tp, term in request.terms.items() if tp in start})
+            if before is not None:
+                before.close()
         self._readers.move_to_end(lane)
         while len(self._readers) > READERS:
             self._readers.popitem(last=False)[1].close()
@@ -47,8 +43,3 @@ class Readers(Generic[B]):
         """Close the connections."""
         for reader in self._readers.values():
             reader.close()
-
-    def _begun(self, reader: ExactReader[B], request: Request | Keep, start: Offsets) -> ExactReader[B]:
-        reader.go_to(start, {tp: term for tp, term in request.terms.items() if tp in start})
-        self._readers[request.lane] = reader
-        return reader

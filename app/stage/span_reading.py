@@ -55,7 +55,7 @@ class SpanReading:
         self._source, self._decoding = source, decoding
         self._doing, self._has_function = doing, has_function
         self._is_cancelled = is_cancelled
-        self._readers = Readers[Batch](self._plain, self._other)
+        self._readers = Readers(self._reader)
         self._takes_blocks = source.compiled and source.security.protocol is not SecurityProtocol.MSK_IAM
         self._held: dict[str, _Held] = {}
         self._broker: Broker | None = None
@@ -123,14 +123,20 @@ class SpanReading:
             if one is not None
         )
 
-    def _plain(self) -> ExactReader[Batch]:
-        return SpanReader(self._source, is_unwanted=self._is_cancelled)
-
-    def _other(self, reader: ExactReader[Batch], span: Span) -> ExactReader[Batch] | None:
+    def _reader(self, reader: ExactReader[Batch] | None, span: Span) -> ExactReader[Batch]:
         """A reader of blocks from the first long span on, as long as the lane has one partition."""
-        if isinstance(reader, BlockReader):
-            return self._plain() if len(span.end) > 1 else None
-        if not self._takes_blocks or len(span.end) > 1 or span.size < WORTH_BLOCKS:
+        is_single = len(span.end) == 1
+        if isinstance(reader, BlockReader) and is_single:
+            return reader
+        if is_single and span.size >= WORTH_BLOCKS and (found := self._block_reader()) is not None:
+            return found
+        if reader is None or isinstance(reader, BlockReader):
+            return SpanReader(self._source, is_unwanted=self._is_cancelled)
+        return reader
+
+    def _block_reader(self) -> BlockReader | None:
+        """None where blocks are not read."""
+        if not self._takes_blocks:
             return None
         try:
             return BlockReader(self._source, loaded(), self._is_cancelled)
