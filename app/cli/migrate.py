@@ -10,7 +10,8 @@ from app.cli.rendering import Document, show
 from app.config.loader import load
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
-from app.ledger import migrations as ledger
+from app.ledger.migrations import upgrade
+from app.ledger.revision import current
 from app.poison.guard_database import guard_engine
 
 app = typer.Typer(add_completion=False)
@@ -41,9 +42,9 @@ def migrated_text(document: Document) -> Iterator[str]:
 
 def _upgraded(engine: Engine, schema: str, where: str) -> Document:
     with translated(f"migrating schema {schema} of {where}"):
-        before = ledger.current(engine, schema)
-        ledger.upgrade(engine, schema)
-        return {"before": before, "after": ledger.current(engine, schema)}
+        before = current(engine, schema)
+        upgrade(engine, schema)
+        return {"before": before, "after": current(engine, schema)}
 
 
 def _revisions(migrated: Document) -> str:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
-from app.ledger.migrations import check_revision
+from app.ledger.revision import check_revision
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.errors import TopicChanged
 from app.kafka.broker import Broker
-from app.ledger.migrations import check_revision
+from app.ledger.revision import check_revision
 from app.ledger.store import Ledger
 from app.model.counts import Counts
 from app.model.offsets import Offsets

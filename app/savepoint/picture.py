@@ -16,8 +16,8 @@ from app.config.settings import Settings, SnapshotDriver
 from app.db.sqlstate import translated
 from app.errors import Refused
 from app.installation import version
-from app.ledger.migrations import current_revision
 from app.ledger.query_states import QueryStates
+from app.ledger.revision import current_revision
 from app.ledger.store import Ledger
 from app.model.last import nested
 from app.model.state_store import StateStore

@@ -21,6 +21,7 @@ from app.db.sqlstate import translated
 from app.errors import EnvironmentMissing, Refused
 from app.installation import version
 from app.ledger import migrations
+from app.ledger.revision import current
 from app.poison.guard_database import guard_engine
 from app.savepoint.compatibility import blocking_text, compare
 from app.savepoint.fingerprint import items
@@ -109,9 +110,9 @@ def upgrade(
     schema, target = settings.target.db_schema, settings.target
     engine = make_engine(target.url, target.owner_role, "surelane upgrade")
     with translated(f"migrating schema {schema} of the target"):
-        before = migrations.current(engine, schema)
+        before = current(engine, schema)
         migrations.upgrade(engine, schema)
-        after = migrations.current(engine, schema)
+        after = current(engine, schema)
     if settings.guard.url is not None:
         with translated(f"migrating schema {schema} of the guard's database"):
             migrations.upgrade(guard_engine(settings, "surelane upgrade"), schema)

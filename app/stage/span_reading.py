@@ -125,7 +125,7 @@ class SpanReading:
 
     def _reader(self, reader: ExactReader[Batch] | None, span: Span) -> ExactReader[Batch]:
         """A reader of blocks from the first long span on, as long as the lane has one partition."""
-        is_single = len(span.end) == 1
+        is_single = len(span.start) == len(span.end) == 1
         if isinstance(reader, BlockReader) and is_single:
             return reader
         if is_single and span.size >= WORTH_BLOCKS and (found := self._block_reader()) is not None:

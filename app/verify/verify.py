@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from app.db.engine import make_engine
 from app.db.sqlstate import translated
 from app.errors import Refused
-from app.ledger.migrations import check_revision
+from app.ledger.revision import check_revision
 from app.verify.compare import Comparer
 from app.verify.outcome_document import KEPT_KEYS, outcome_document
 from app.verify.pair import Pair

@@ -13,7 +13,7 @@ from app.cli.guard_view import guard_text
 from app.cli.rendering import show
 from app.config.loader import load
 from app.errors import ExitStatus
-from app.ledger.migrations import head
+from app.ledger.revision import head
 from app.model.offsets import Offsets, Span, TopicPartition
 from app.poison.attempts import Attempt, Attempts, AttemptStage, Suspect
 from tests.commands import Ended

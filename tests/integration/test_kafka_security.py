@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,6 +17,8 @@ from pyspark.sql import SparkSession
 import app.credentials.aws
 from app.config.settings import DeadLetterSettings, SecurityProtocol, SecuritySettings, Settings, SourceSettings
 from app.errors import ConfigInvalid, EnvironmentMissing, Unreachable
+from app.kafka import gather
+from app.kafka.block_reader import BlockReader
 from app.kafka.broker import Broker
 from app.kafka.client import client_config
 from app.kafka.dead_letter_producer import DeadLetterTopic
@@ -69,6 +72,16 @@ def test_a_lane_drains_a_topic(name: str, secured: Secured, lane: MakeLane, targ
     made = lane("two-phase", source=way(secured, name), topics=(topic,))
     made.run_until_caught_up()
     questions(target, topic)
+
+
+@pytest.mark.parametrize("name", ["tls", "scram", "mtls", "mtls-locked"])
+def test_messages_come_in_blocks(name: str, secured: Secured, topic: Topic) -> None:
+    """By librdkafka's own functions, with the same configuration."""
+    topic.send([Debezium().create(FLAT, {"id": number, "v": "x"}) for number in range(50)])
+    source = SourceSettings(**way(secured, name), topics=(topic.name,))
+    with closing(BlockReader(source, gather.loaded())) as reader:
+        found = reader.read(Span.of(TopicPartition(topic.name, 0), 0, 50))
+    assert [value for batch in found for value in batch.values] == [sent.message.value for sent in topic.sent]
 
 
 def test_an_encrypted_key(secured: Secured, topic: Topic) -> None:

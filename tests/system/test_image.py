@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app.errors import ExitStatus
-from app.ledger.migrations import head
+from app.ledger.revision import head
 from tests.fix_console import Client
 from tests.fix_container import RunContainer, docker
 from tests.fix_http import Http

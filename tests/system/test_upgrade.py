@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from app.errors import ExitStatus
-from app.ledger.migrations import head
+from app.ledger.revision import head
 from app.savepoint.folder import SavepointFolder
 from app.snapshot.snapshot_directory import MAX_NAME_CHARACTERS
 from tests.commands import Ended

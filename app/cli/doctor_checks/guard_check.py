@@ -11,7 +11,7 @@ from app.config.settings import Settings
 from app.db.direct import check_direct
 from app.db.sqlstate import translated
 from app.errors import SurelaneError, Unreachable
-from app.ledger import migrations as migrate
+from app.ledger import revision as revisions
 from app.poison.guard_database import guard_engine
 from app.poison.guard_tables import AttemptTables
 
@@ -55,7 +55,7 @@ def _own(connection: Connection, schema: str) -> list[Finding]:
     writable = privileges(connection, schema)
     if writable.level is Level.FAULT:
         return [writable]
-    revision = migrate.current_revision(connection, schema)
+    revision = revisions.current_revision(connection, schema)
     return [migrations(revision, schema), own_schema(connection, schema) if revision is None else writable]
 
 
@@ -63,7 +63,7 @@ def privileges(connection: Connection, schema: str) -> Finding:
     """Whether the existing tables of the guard may be read and written."""
     user = connection.exec_driver_sql("select current_user").scalar_one()
     tables = AttemptTables.in_schema(schema)
-    names = [tables.attempt.name, tables.suspect.name, migrate.VERSION_TABLE]
+    names = [tables.attempt.name, tables.suspect.name, revisions.VERSION_TABLE]
     rows = connection.execute(_MISSING, {"schema": schema, "tables": names}).all()
     if not rows:
         return ok(_CHECK, f"{user} may write what it needs in {schema}")

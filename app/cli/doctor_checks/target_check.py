@@ -15,7 +15,7 @@ from app.db.engine import make_engine
 from app.db.prepared import slots
 from app.db.sqlstate import translated
 from app.errors import SurelaneError
-from app.ledger import migrations as migrate
+from app.ledger import revision as revisions
 from app.ledger.store import Ledger
 from app.model.offsets import Offsets
 
@@ -62,7 +62,7 @@ def ledger_position(settings: Settings) -> Offsets | None:
     schema, engine = settings.target.db_schema, _engine(settings, settings.target.owner_role)
     try:
         with translated("reading the ledger"), engine.connect() as connection:
-            if migrate.current_revision(connection, schema) is None:
+            if revisions.current_revision(connection, schema) is None:
                 return None
             last = Ledger(schema, settings.lane).last(connection)
     except SurelaneError:
@@ -76,7 +76,7 @@ def _engine(settings: Settings, role: str | None) -> Engine:
 
 def _as_the_lane(connection: Connection, settings: Settings) -> list[Finding]:
     schema = settings.target.db_schema
-    revision = migrate.current_revision(connection, schema)
+    revision = revisions.current_revision(connection, schema)
     findings = [migrations(revision, schema), own_schema(connection, schema), *search_path(connection, schema)]
     findings += superuser(connection)
     findings.append(timeouts(connection))
@@ -118,7 +118,7 @@ def owner_role(connection: Connection, settings: Settings) -> list[Finding]:
 
 def migrations(revision: str | None, schema: str) -> Finding:
     """Whether Surelane's schema has this version's revision."""
-    if found := migrate.trouble(revision, schema):
+    if found := revisions.trouble(revision, schema):
         return fault("migrations", *found)
     return ok("migrations", f"schema {schema} is at revision {revision}")
 
