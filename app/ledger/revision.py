@@ -1,4 +1,4 @@
-"""The revision of the ledger's schema, and that of this version of Surelane; without Alembic: each start looks at it."""
+"""The revision of the ledger's schema and of this version of Surelane; without Alembic: each start looks at it."""
 
 from pathlib import Path
 

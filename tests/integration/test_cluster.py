@@ -92,7 +92,8 @@ def test_a_query(cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, ta
     shop.prepare()
     cluster.start(workers=2, cores=1)
     queries = {"by_minute": {**QUERIES["by_minute"], "max_messages": 40}}
-    made = lane("two-phase", queries=queries, spark=cluster.spark())
+    patience = {"message_timeout": "300 seconds"}  # on a busy machine an executor takes half a minute to come back
+    made = lane("two-phase", queries=queries, spark=cluster.spark(), guard=patience)
     name = made.of_query("by_minute").name
     process = lane_process(made, arguments=("--query", "by_minute")).start()
     for round_ in range(3):
