@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 
 from app.apply.rules import TargetRules
 from app.apply.table_plans import TablePlans
-from app.config.settings import SourceSettings
+from app.config.settings import CommitMode, SourceSettings
 from app.db.engine import make_engine
 from app.decode.debezium import WORTH_COMPILING, DebeziumJson
 from app.decode.decoding import Decoding
@@ -34,7 +34,7 @@ from app.stage import span_reading
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Range, Request, Tables, ranges_of
 from app.stage.request import Table as RequestTable
-from app.stage.span_reading import SpanReading
+from app.stage.span_reading import WORTH_BLOCKS, SpanReading
 from app.stage.stager import ArrangedSpan, StageConfig, Stager
 from tests.fix_lane import MODES, LaneProcess, MakeLane, MakeProcess
 from tests.fix_target import OWNER, Target
@@ -165,6 +165,34 @@ def test_tasks_that_are_killed_at_random(
         eventually(lambda: len(_pythons(process)) >= 3, why="another process that stages")
         assert process.stop() == 0
     assert killed >= 6
+    questions(target, topic, reader=reader)
+    assert not target.execute("select * from surelane.quarantine")
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.value)
+def test_a_backlog_that_is_read_in_blocks_by_processes_that_are_killed(
+    mode: CommitMode, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    """Stage processes, and the lane with all that belongs to it."""
+    target.create(FLAT)
+    chance, made = random.Random(11), lane(mode, epoch={"max_messages": WORTH_BLOCKS}, stage={"tasks": 1})
+    with Reader(target, topic) as reader:
+        process = lane_process(made).start()
+        for round_ in range(4):
+            topic.send(changes_of_few(FLAT, chance, 3 * WORTH_BLOCKS))
+            goal = 3 * WORTH_BLOCKS * round_ + chance.randrange(2 * WORTH_BLOCKS)
+            process.until(lambda goal=goal: sum(target.position().values()) >= goal, why=f"offset {goal}")
+            victims = eventually(lambda: _pythons(process), why="processes of tasks")
+            if round_ % 2:
+                process.kill()
+                before = len(process.events("start"))
+                process.start()
+                process.until(lambda before=before: len(process.events("start")) > before, why="its next start")
+            else:
+                with suppress(psutil.NoSuchProcess):
+                    chance.choice(victims).kill()
+        process.until(lambda: made.caught_up(topic), why="all of it")
+        assert process.stop() == 0
     questions(target, topic, reader=reader)
     assert not target.execute("select * from surelane.quarantine")
 
