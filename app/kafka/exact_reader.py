@@ -75,10 +75,11 @@ class ExactReader(ABC, Generic[B_co]):
         try:
             return self._read(span)
         except KafkaException as error:
-            self._at.clear()
-            raise self._meaning(error.args[0]) from error
-        except SurelaneError:
+            meaning = self._meaning(error.args[0])
             self._at.clear()  # its position is unknown: the next read sets it
+            raise meaning from error
+        except SurelaneError:
+            self._at.clear()
             raise
 
     @abstractmethod
