@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,9 +55,12 @@ class Kernel:
                 _write(path, *kept)
         return _linked(*kept)
 
-    def is_kept(self) -> bool:
-        """Whether the cache has it, whole."""
-        return _read(self.file()) is not None
+    def install(self, what: str) -> None:
+        """Compile it unless the cache has it, whole, and load it. `what`: it, and how long that takes, for the person
+        who waits."""
+        if _read(self.file()) is None:
+            print(f"surelane: compiling {what}", file=sys.stderr, flush=True)
+        self.load()
 
     def file(self) -> Path:
         """Where the cache has the code: a name of its own for each source and compiler, and for each architecture."""

@@ -7,7 +7,6 @@ of messages, and decodes in Python until it is loaded.
 """
 
 import ctypes
-import sys
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.kafka.packed_bytes import ROOM_BYTES, PackedBytes
-from app.machine_code import Compiled, Kernel
+from app.machine_code import Compiled, Kernel, MachineCode
 from app.model.arrow import Indices
 from app.model.row_layout import SEPARATOR
 
@@ -47,24 +46,13 @@ class Scanned:
     are_read: np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 
-@dataclass(frozen=True)
-class Code:
-    """Machine code of `app.decode.scan_kernel.scan` in this process."""
-
-    address: int
-    #: bytes that it reads and writes beyond the data
-    more: int
-    #: length of its array for a message's origin
-    origin: int
-    #: owns what is at the address
-    owner: object
-
-
 class Scanner:
     """The compiled functions. Any number of threads may scan at once; Python runs meanwhile."""
 
-    def __init__(self, code: Code) -> None:
-        self._more, self._origin = bytes(code.more), code.origin
+    def __init__(self, code: MachineCode) -> None:
+        """`code.about`: `more`, bytes that it reads and writes beyond the data; `origin`, length of its array for a
+        message's origin."""
+        self._more, self._origin = bytes(code.about["more"]), code.about["origin"]
         self._code = code
         self._call = _FUNCTION(code.address)
 
@@ -112,13 +100,7 @@ def loading() -> Future[Scanner]:
 
 def load() -> Scanner:
     """Load the compiled code, or compile it."""
-    return Scanner(code())
-
-
-def code() -> Code:
-    """The code that the cache has, or else compile it, and keep it there if that may be written."""
-    found = KERNEL.load()
-    return Code(found.address, found.about["more"], found.about["origin"], found.owner)
+    return Scanner(KERNEL.load())
 
 
 def _compiled() -> Compiled:
@@ -152,11 +134,5 @@ def _texts(data: np.ndarray, ends: np.ndarray) -> list[str]:
     return [whole[begin:end].decode() for begin, end in pairwise([0, *places])]
 
 
-def _main() -> None:
-    if not KERNEL.is_kept():
-        print("surelane: compiling what decodes (once; takes ten seconds)", file=sys.stderr, flush=True)
-    load()
-
-
 if __name__ == "__main__":
-    _main()
+    KERNEL.install("what decodes (once; takes ten seconds)")

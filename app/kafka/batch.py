@@ -1,8 +1,10 @@
 """Messages of one partition as the decoder gets them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from app.kafka.packed_bytes import PackedBytes
 from app.model.arrow import Indices
 from app.model.offsets import TopicPartition
 
@@ -18,3 +20,13 @@ class Batch(Protocol):
     def keys(self) -> Sequence[bytes | None]: ...
     @property
     def values(self) -> Sequence[bytes | None]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class BlockBatch:
+    """A `Batch` without an object for each message."""
+
+    tp: TopicPartition
+    offsets: Indices
+    keys: PackedBytes
+    values: PackedBytes

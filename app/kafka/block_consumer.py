@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, cimpl
 
-from app.kafka.gather import Gather, Gathered
+from app.kafka.batch import BlockBatch
+from app.kafka.gather import Gather
 from app.model.arrow import Indices
 from app.model.last import LastMessage
 from app.model.offsets import TopicPartition
@@ -70,15 +72,6 @@ class MessageStruct(ctypes.Structure):
     )
 
 
-@dataclass(frozen=True, eq=False)
-class MessageBlock:
-    """Messages of one partition, in their order."""
-
-    messages: Gathered
-    #: identifies the last of them
-    last: LastMessage
-
-
 @dataclass(frozen=True)
 class Event:
     """What comes beside messages."""
@@ -91,12 +84,12 @@ class Event:
 class BlockConsumer:
     """Used by one thread at a time."""
 
-    def __init__(self, config: Mapping[str, str], gather: Gather, complain: Callable[[str], None]) -> None:
-        """`complain` gets what librdkafka says about its connections. Raises KafkaException for a configuration that it
+    def __init__(self, config: Mapping[str, str], gather: Gather, complain: Callable[[KafkaError], None]) -> None:
+        """`complain` gets the errors of connections. Raises KafkaException for a configuration that it
         does not take."""
         self._lib, self._gather = _library(), gather
         self._destroy = ctypes.cast(self._lib.message_destroy, c_void_p).value or 0
-        self._complain = _ON_ERROR(lambda _, __, reason, ___: complain((reason or b"").decode(errors="replace")))
+        self._complain = _ON_ERROR(lambda _, code, reason, __: complain(_error(code, reason)))
         #: addresses of messages that are not taken yet
         self._fetched: Indices = np.empty(0, np.int64)
         self._client = self._made(config)
@@ -139,14 +132,15 @@ class BlockConsumer:
         self._fetched = found
         return count, event
 
-    def take(self, end: int) -> MessageBlock | None:
-        """What was fetched, up to this offset; None where that is nothing."""
+    def take(self, tp: TopicPartition, end: int) -> tuple[BlockBatch, LastMessage] | None:
+        """What was fetched of the partition, up to this offset, and what identifies the last message of it; None where
+        that is nothing."""
         found, before = self._fetched, bisect_left(self._fetched, end, key=_offset)
         if not before:
             return None
         found, self._fetched = found[:before], found[before:]
         last = self._identity(int(found[-1]))
-        return MessageBlock(self._gather.take(found, self._destroy), last)
+        return self._gather.take(tp, found, self._destroy), last
 
     @property
     def has_more(self) -> bool:
@@ -173,7 +167,7 @@ class BlockConsumer:
             if message.error == KafkaError._PARTITION_EOF:
                 end = message.offset
             elif error is None:
-                error = KafkaError(message.error, (self._lib.message_errstr(at) or b"").decode(errors="replace"))
+                error = _error(message.error, self._lib.message_errstr(at))
             self._lib.message_destroy(at)
         return np.array(kept, np.int64), Event(end, error)
 
@@ -213,31 +207,27 @@ class BlockConsumer:
 
     def _check(self, code: int) -> None:
         if code:
-            raise KafkaException(KafkaError(code, self._lib.err2str(code).decode()))
+            raise KafkaException(_error(code, self._lib.err2str(code)))
 
 
 def _offset(at: int) -> int:
     return MessageStruct.from_address(int(at)).offset
 
 
+def _error(code: int, text: bytes | None) -> KafkaError:
+    return KafkaError(code, (text or b"").decode(errors="replace"))
+
+
 def _refused(text: bytes) -> KafkaException:
-    return KafkaException(KafkaError(KafkaError._INVALID_ARG, text.decode(errors="replace")))
-
-
-class _Library:
-    """The functions of librdkafka, without their prefix. Python runs while one is called."""
-
-    def __init__(self) -> None:
-        library = ctypes.CDLL(cimpl.__file__)  # its dependency
-        for name, (result, *arguments) in _FUNCTIONS.items():
-            function = library[f"rd_kafka_{name}"]
-            function.restype, function.argtypes = result, arguments
-            setattr(self, name, function)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
+    return KafkaException(_error(KafkaError._INVALID_ARG, text))
 
 
 @cache
 def _library() -> Any:
-    return _Library()
+    """The functions of librdkafka, without their prefix. Python runs while one is called."""
+    library, found = ctypes.CDLL(cimpl.__file__), SimpleNamespace()  # it is that module's dependency
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        function = library[f"rd_kafka_{name}"]
+        function.restype, function.argtypes = result, arguments
+        setattr(found, name, function)
+    return found

@@ -1,5 +1,6 @@
 """Exact spans of topics, one after the other: what is common to the ways in which their messages are taken."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
@@ -9,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from app.config.settings import SourceSettings
 from app.errors import LogTruncated, MessagesGone, SurelaneError, Unreachable
 from app.kafka.client import client_config
-from app.kafka.error_codes import GONE, TRUNCATED, unreachable
+from app.kafka.error_codes import GONE, TRUNCATED, Complaint, unreachable
 from app.kafka.librdkafka import ASSIGNED
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Span, TopicPartition
@@ -42,8 +43,7 @@ class ExactReader(ABC, Generic[B_co]):
         """`is_unwanted`: called again and again while a read waits for messages, which gives up when it is true."""
         self._is_unwanted = is_unwanted
         self._servers = source.bootstrap_servers
-        #: librdkafka's last error
-        self._complaint = ""
+        self._complaint = Complaint()
         group = {"group.id": f"surelane-{id(self):x}", "log_level": "0"}
         self._config: dict[str, Any] = {**client_config(source), **_OPTIONS, **group}
         #: the next offset that the consumer will return
@@ -109,9 +109,13 @@ class ExactReader(ABC, Generic[B_co]):
         if self._is_unwanted():
             raise self._unreachable("the lane no longer waits for it")
 
-    def _silent(self, partitions: Iterable[TopicPartition]) -> Unreachable:
-        """The error for messages that should exist and do not come."""
-        return self._unreachable(f"no message within {STALL_SECONDS:g} s of {sorted(map(str, partitions))}")
+    def _heard(self, before: float, partitions: Iterable[TopicPartition], *, came: bool) -> float:
+        """Monotonic time at which messages came last: now, or `before`. Raises Unreachable where that is too long ago
+        for messages that should exist."""
+        now = time.monotonic()
+        if not came and now - before > STALL_SECONDS:
+            raise self._unreachable(f"no message within {STALL_SECONDS:g} s of {sorted(map(str, partitions))}")
+        return now if came else before
 
     def _meaning(self, error: KafkaError | None, tp: TopicPartition | None = None) -> SurelaneError:
         if error is not None and error.code() == TRUNCATED:
@@ -131,4 +135,4 @@ class ExactReader(ABC, Generic[B_co]):
         return MessagesGone.of(error.str()) if is_deleted else LogTruncated.of(error.str())
 
     def _unreachable(self, what: str) -> Unreachable:
-        return unreachable(self._servers, what, self._complaint)
+        return unreachable(self._servers, what, self._complaint.text)

@@ -4,31 +4,19 @@ python -m app.kafka.gather    compiles it unless that was done
 """
 
 import ctypes
-import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from app.kafka.batch import BlockBatch
 from app.kafka.packed_bytes import HAS_KEY, HAS_VALUE, ROOM_BYTES, PackedBytes
 from app.machine_code import Compiled, Kernel
 from app.model.arrow import Indices
+from app.model.offsets import TopicPartition
 
 #: signature of `app.kafka.gather_kernel.gather`
 _FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_void_p] * 6)
-
-
-@dataclass(frozen=True, eq=False)
-class Gathered:
-    """Messages of one partition, in their order."""
-
-    offsets: Indices
-    keys: PackedBytes
-    values: PackedBytes
-
-    def __len__(self) -> int:
-        return len(self.offsets)
 
 
 class Gather:
@@ -43,7 +31,7 @@ class Gather:
         ends = np.empty(len(messages) + 1, np.int64)
         return self._sizes(messages, ends, ends)
 
-    def take(self, messages: Indices, destroy: int) -> Gathered:
+    def take(self, tp: TopicPartition, messages: Indices, destroy: int) -> BlockBatch:
         """Copy the messages at these addresses, none of which is an error, and give each to the function at
         `destroy`."""
         count = len(messages)
@@ -54,7 +42,7 @@ class Gather:
         arrays = (values, value_ends, keys, key_ends, offsets, are_there)
         self._call(count, messages.ctypes.data, destroy, *(array.ctypes.data for array in arrays))
         has_key, has_value = (are_there & bit != 0 for bit in (HAS_KEY, HAS_VALUE))
-        return Gathered(offsets, PackedBytes(keys, key_ends, has_key), PackedBytes(values, value_ends, has_value))
+        return BlockBatch(tp, offsets, PackedBytes(keys, key_ends, has_key), PackedBytes(values, value_ends, has_value))
 
     def _sizes(self, messages: Indices, value_ends: Indices, key_ends: Indices) -> int:
         ends = value_ends.ctypes.data, key_ends.ctypes.data
@@ -76,11 +64,5 @@ def _compiled() -> Compiled:
 KERNEL = Kernel("gather", Path(__file__).with_name("gather_kernel.py"), _compiled, f"{HAS_VALUE} {HAS_KEY}")
 
 
-def _main() -> None:
-    if not KERNEL.is_kept():
-        print("surelane: compiling what gathers messages (once; takes two seconds)", file=sys.stderr, flush=True)
-    loaded()
-
-
 if __name__ == "__main__":
-    _main()
+    KERNEL.install("what gathers messages (once; takes two seconds)")

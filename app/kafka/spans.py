@@ -76,7 +76,7 @@ class SpanReader(ExactReader[B]):
         messages, which gives up when it is true."""
         super().__init__(source, is_unwanted)
         self._batch = batch
-        self._consumer = Consumer({**self._config, "error_cb": self._complain})
+        self._consumer = Consumer({**self._config, "error_cb": self._complaint.note})
         #: returned already, but behind the requested span
         self._left: dict[TopicPartition, list[Message]] = {}
 
@@ -109,10 +109,7 @@ class SpanReader(ExactReader[B]):
             self._check_wanted()
             missing = sum(end[tp] - self._at[tp] for tp in open_)
             messages = self._consumer.consume(min(missing, AT_ONCE), WAIT_SECONDS)
-            if messages:
-                heard_at = time.monotonic()
-            elif time.monotonic() - heard_at > STALL_SECONDS:
-                raise self._silent(open_)
+            heard_at = self._heard(heard_at, open_, came=bool(messages))
             self._take(messages, batches, end)
             open_ = {tp for tp in open_ if max(self._at[tp], self._ends.get(tp, 0)) < end[tp]}
         for tp in batches:
@@ -163,6 +160,3 @@ class SpanReader(ExactReader[B]):
     def _low(self, tp: TopicPartition) -> int:
         low, _ = self._consumer.get_watermark_offsets(KafkaPartition(*tp), timeout=STALL_SECONDS, cached=False)
         return low
-
-    def _complain(self, error: KafkaError) -> None:
-        self._complaint = error.str()

@@ -98,7 +98,7 @@ class QuarantineReleases:
         self._generation, self._ledger, self._quarantine, self._keeping = generation, ledger, quarantine, keeping
         self._applier, self._guard, self._decode = applier, guard, decode
 
-    def run(self, connection: Connection, before: Callable[[], None] = lambda: None) -> None:
+    def run(self, connection: Connection, before: Callable[[], None]) -> None:
         """Take up pauses of tables, and release at most RELEASES_AT_ONCE requested entries; of a table that is resumed
         all: from then on its changes are applied again. `before` is called where there is anything to decode."""
         self.wanted.clear()

@@ -1,25 +1,16 @@
 """Reads whole messages from Kafka a second time, for the archive. The driver writes the archive's files."""
 
 from collections.abc import Callable
-from functools import partial
 
 from app.archive.file import blocks
 from app.config.settings import SourceSettings
 from app.kafka.broker import raw
-from app.kafka.exact_reader import ExactReader
 from app.kafka.spans import SpanReader, WholeBatch
 from app.model.activity import Activity
-from app.model.offsets import Span
 from app.stage.failure import or_failed
 from app.stage.readers import Readers
 from app.stage.receipt import Failed, Kept
 from app.stage.request import Keep
-
-
-def _reader(
-    source: SourceSettings, is_cancelled: Callable[[], bool], reader: ExactReader[WholeBatch] | None, _: Span
-) -> ExactReader[WholeBatch]:
-    return reader or SpanReader(source, WholeBatch, is_cancelled)
 
 
 class Archiving:
@@ -29,7 +20,8 @@ class Archiving:
         self, source: SourceSettings, is_cancelled: Callable[[], bool], doing: Callable[[Activity], None]
     ) -> None:
         """`is_cancelled`: whether to stop waiting for messages; `doing` gets each activity before it begins."""
-        self._readers, self._doing = Readers(partial(_reader, source, is_cancelled)), doing
+        self._readers = Readers[WholeBatch](lambda reader, _: reader or SpanReader(source, WholeBatch, is_cancelled))
+        self._doing = doing
 
     def kept(self, request: Keep) -> Kept | Failed:
         """Every message of the span. Errors are returned as `Failed`."""

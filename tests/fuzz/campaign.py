@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from app.decode import scan_kernel as scan
 from app.decode.debezium import DebeziumJson
-from app.decode.scan_loader import code
+from app.decode.scan_loader import KERNEL
 from app.kafka.spans import ListBatch
 from app.model.offsets import TopicPartition
 from tests.fuzz.guarded import GuardedScanner
@@ -64,7 +64,7 @@ class Campaign:
         """`more`: bytes behind the messages; fewer than the code promises to need are for tests of this."""
         folder.mkdir(parents=True, exist_ok=True)
         self._chance, self._trace = random.Random(seed), Trace(folder / "input.jsonl")
-        compiled = code()
+        compiled = KERNEL.load()
         self._scanners = [GuardedScanner(compiled, (what * more)[:more]) for what in _BEHINDS]
         self.messages = self.batches = 0
 

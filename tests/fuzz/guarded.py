@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from app.decode.scan_loader import Code, Scanned, Scanner
+from app.decode.scan_loader import Scanned, Scanner
+from app.machine_code import MachineCode
 
 _JUNK = 0xA5
 #: of the arrays that compiled code gets, those that it only reads come first
@@ -46,9 +47,9 @@ class Region:
 class GuardedScanner(Scanner):
     """See above. Not safe for several threads at once."""
 
-    def __init__(self, code: Code, more: bytes) -> None:
+    def __init__(self, code: MachineCode, more: bytes) -> None:
         """`more`: what lies behind the messages; the code promises to work with any bytes there."""
-        super().__init__(replace(code, more=len(more)))
+        super().__init__(replace(code, about={**code.about, "more": len(more)}))
         self._more = more
         self._regions: list[Region] = []
         #: messages that were not left

@@ -18,7 +18,8 @@ from llvmlite import binding
 
 from app.cache import cache_dir
 from app.decode import scan_kernel as scan
-from app.decode.scan_loader import Code, Scanner
+from app.decode.scan_loader import Scanner
+from app.machine_code import MachineCode
 from tests.fuzz.mutations import Pair
 
 #: counters that the code may have
@@ -86,7 +87,7 @@ class Watched:
         binding.add_symbol(_SYMBOL, self._marks.ctypes.data)
         module, self.ways = _module()
         compiled = module.compiled()
-        self._scanner = Scanner(Code(compiled.address, scan.MORE, scan.ORIGIN, compiled))
+        self._scanner = Scanner(MachineCode(compiled.address, {"more": scan.MORE, "origin": scan.ORIGIN}, compiled))
         #: of each way the magnitudes of the numbers of times that it was gone, a bit each
         self._reached = np.zeros(MOST_MARKS, np.uint8)
 

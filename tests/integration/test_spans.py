@@ -190,8 +190,7 @@ def test_an_address_where_nothing_answers(
     make: Callable[..., ExactReader[Batch]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error has librdkafka's reason."""
-    for way in ("spans", "block_reader"):
-        monkeypatch.setattr(f"app.kafka.{way}.STALL_SECONDS", 3.0)
+    monkeypatch.setattr("app.kafka.exact_reader.STALL_SECONDS", 3.0)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"

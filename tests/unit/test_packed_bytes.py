@@ -10,6 +10,7 @@ import pytest
 
 from app.kafka import gather
 from app.kafka.block_consumer import MessageStruct
+from app.model.offsets import TopicPartition
 from tests.fix_decode import packed
 
 PARTS: Sequence[bytes | None] = (b"one", None, b"", b"\xff\x00", b"x" * 5000, None)
@@ -46,7 +47,7 @@ def test_messages_are_copied_and_given_back_once(seed: int) -> None:
     addresses = np.array([ctypes.addressof(one) for one in structs], np.int64)
     given: list[int] = []
     destroy = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda at: given.append(at))
-    found = gather.loaded().take(addresses, ctypes.cast(destroy, ctypes.c_void_p).value or 0)
+    found = gather.loaded().take(TopicPartition("t", 3), addresses, ctypes.cast(destroy, ctypes.c_void_p).value or 0)
     assert found.offsets.tolist() == [7 * index for index in range(len(pairs))]
     assert list(zip(found.keys, found.values, strict=True)) == pairs
     assert given == addresses.tolist()

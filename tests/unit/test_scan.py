@@ -19,7 +19,7 @@ from app.config.settings import SourceSettings
 from app.decode import scan_loader as scanner
 from app.decode.debezium import WORTH_COMPILING, DebeziumJson
 from app.decode.scan_loader import Scanner
-from app.kafka.block_reader import BlockBatch
+from app.kafka.batch import BlockBatch
 from app.kafka.spans import ListBatch
 from app.model.offsets import TopicPartition
 from tests.fix_decode import packed

@@ -23,7 +23,7 @@ def warm_up(servers: Servers) -> int:
     """Returns how many messages went through."""
     servers.empty_topic(TOPIC)
     producer = Producer({"bootstrap.servers": servers.bootstrap, "linger.ms": 0})
-    consumer = Consumer({"bootstrap.servers": servers.bootstrap, "group.id": TOPIC, "enable.auto.commit": False})
+    consumer = _consumer(servers)
     place, passed, until = TopicPartition(TOPIC, 0, 0), 0, time.monotonic() + SECONDS
     try:
         consumer.assign([place])
@@ -31,7 +31,7 @@ def warm_up(servers: Servers) -> int:
             producer.produce(TOPIC, _VALUE, partition=0)
             producer.poll(0)
             consumer.get_watermark_offsets(place, timeout=_WAIT_SECONDS)
-            passed += sum(message.error() is None for message in consumer.consume(100, timeout=0))
+            passed += _consumed(consumer, 100, 0)
         if not passed or producer.flush(_WAIT_SECONDS):
             raise RuntimeError(f"no message of topic {TOPIC} came through")
     finally:
@@ -41,15 +41,23 @@ def warm_up(servers: Servers) -> int:
 
 def read_through(servers: Servers, filled: Backlog) -> None:
     """Read the whole backlog, as a program does that makes nothing of it. Raises RuntimeError where it ends early."""
-    consumer = Consumer({"bootstrap.servers": servers.bootstrap, "group.id": TOPIC, "enable.auto.commit": False})
+    consumer = _consumer(servers)
     try:
         for _ in range(_READS):
             consumer.assign([TopicPartition(filled.topic, 0, 0)])
             left = filled.messages
             while left > 0:
-                found = consumer.consume(min(left, _AT_ONCE), timeout=_WAIT_SECONDS)
-                if not found:
+                if not (found := _consumed(consumer, min(left, _AT_ONCE), _WAIT_SECONDS)):
                     raise RuntimeError(f"topic {filled.topic} has {left:,} messages less than it should")
-                left -= len(found)
+                left -= found
     finally:
         consumer.close()
+
+
+def _consumer(servers: Servers) -> Consumer:
+    return Consumer({"bootstrap.servers": servers.bootstrap, "group.id": TOPIC, "enable.auto.commit": False})
+
+
+def _consumed(consumer: Consumer, limit: int, wait_seconds: float) -> int:
+    """How many messages came."""
+    return sum(message.error() is None for message in consumer.consume(limit, timeout=wait_seconds))
