@@ -39,15 +39,15 @@ class Merge:
         self._updated = [field for field in self._fields if not field.column.is_counted]
 
     def upsert(self, ordinals: Range | None = None) -> str:
-        """Write the staged rows into the target: all, in the order of their keys, or an ordinal range, in that order.
+        """Write the staged rows into the target: all, as they were staged, or an ordinal range, in that order.
 
-        Neighbours in the index are written together. MERGE looks up existing rows before it writes, where INSERT ... ON
-        CONFLICT locks each of them: half the time. It fails (SQLSTATE 23505) where two staged keys are equal, or
-        another session inserts the row meanwhile.
+        They are staged in the order of their keys, so neighbours in the index are written together, and nothing is
+        sorted. MERGE looks up existing rows before it writes, where INSERT ... ON CONFLICT locks each of them: half the
+        time. It fails (SQLSTATE 23505) where two staged keys are equal, or another session inserts the row meanwhile.
         """
         if ordinals:
             return f"{self._insert}{self._only(ordinals)} order by s.{self.ordinal}{self._on_conflict}"
-        return self._merge if self._takes_merge else f"{self._insert} order by {self._staged_key}{self._on_conflict}"
+        return self._merge if self._takes_merge else f"{self._insert}{self._on_conflict}"
 
     def checked_upsert(self, ordinals: Range) -> str:
         """As `upsert`; records in SWALLOWED that a row was not taken."""
@@ -180,7 +180,7 @@ class Merge:
         others += self._revived(", " if others else "")
         matched = f" when matched then update set {others}" if others else ""
         return (  # every name in it is quoted by the dialect
-            f"merge into {self._target} t using (select {staged} from {self.staging} s order by {self._staged_key}) s"  # noqa: S608
+            f"merge into {self._target} t using (select {staged} from {self.staging} s) s"  # noqa: S608
             f" on {key}{matched} when not matched then insert ({', '.join(names)}) overriding system value"
             f" values ({', '.join(f's.{name}' for name in names)})"
         )

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from app.epoch.key_order import key_order
 from app.epoch.toast_placeholders import completed, patched
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
@@ -107,9 +108,15 @@ class EpochBatch:
         return changes[~keyed | (last[identities] == changes)] if len(last) else changes
 
     @cached_property
+    def _written(self) -> list[Indices]:
+        """The survivors of each layout, in the order in which they are written: see `key_order`."""
+        keys = single(self.rows["key"]).take(pa.array(self.survivors))
+        return self.by_layout(self.survivors[key_order(keys)])
+
+    @cached_property
     def last_lines(self) -> list[pa.Array]:
-        """COPY lines of the survivors of each layout."""
-        return [self.lines(ordinals) for ordinals in self.by_layout(self.survivors)]
+        """COPY lines of the survivors of each layout, in the order of their keys."""
+        return [self._lines.take(pa.array(ordinals)) for ordinals in self._written]
 
     @cached_property
     def key_changes(self) -> dict[int, int]:
@@ -153,8 +160,8 @@ class EpochBatch:
 
     @cached_property
     def last_stamps(self) -> list[pa.Array]:
-        """Source times and positions of the survivors of each layout."""
-        return [self.stamps(ordinals) for ordinals in self.by_layout(self.survivors)]
+        """Source times and positions of the survivors of each layout, in the order of `last_lines`."""
+        return [self.stamps(ordinals) for ordinals in self._written]
 
     def stamps(self, ordinals: Indices) -> pa.Array:
         """Source time (milliseconds, `\\N` without one), topic, partition and offset of these rows, as the beginning of

@@ -470,6 +470,16 @@ def test_a_lane_leaves_the_staging_tables_of_lanes_with_longer_names_alone(
     running.check()
 
 
+def test_rows_are_written_in_the_order_of_their_keys(target: Target, bare_lane: MakeBareLane) -> None:
+    """So that neighbours in the index are written together."""
+    target.create(FLAT)
+    numbers = random.Random(1).sample(range(5000), 2000)
+    lane = bare_lane()
+    lane.apply([d.create(FLAT, {"id": number, "v": "new"}) for number in numbers])
+    lane.check()
+    assert [number for (number,) in target.execute("select id from flat order by ctid")] == sorted(numbers)
+
+
 def test_staging_leaves_nothing_visible(target: Target, bare_lane: MakeBareLane) -> None:
     target.create(FLAT)
     lane = bare_lane()

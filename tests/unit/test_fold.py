@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,7 @@ class Op:
 ops = st.builds(
     Op,
     st.sampled_from(["a", "b", None]),
-    st.integers(0, 4),
+    st.sampled_from([0, 2, 9, 10, 100]),
     st.none() | st.integers(0, 99),
     st.sampled_from([("id", "v"), ("id", "v", "w")]),
 )
@@ -80,6 +81,19 @@ def test_rows_come_into_kafkas_order_whatever_order_tasks_finish_in(given_ops: l
 def test_exactly_the_last_change_of_each_key_survives(given_ops: list[Op], seed: int) -> None:
     last = {(op.table, op.key): ordinal for ordinal, op in enumerate(given_ops) if op.table}
     assert arranged(given_ops, seed).survivors.tolist() == sorted(last.values())
+
+
+@given(epochs, st.integers())
+def test_survivors_are_written_in_the_order_of_their_keys(given_ops: list[Op], seed: int) -> None:
+    epoch = arranged(given_ops, seed)
+    written: dict[int, list[str]] = {index: [] for index in range(len(epoch.layouts))}
+    for ordinal in epoch.survivors:
+        written[int(epoch.codes[ordinal])].append(epoch.lines(np.array([ordinal])).to_pylist()[0])
+    lines = [sorted(of_layout, key=int) for of_layout in written.values()] or [[]]
+    assert [found.to_pylist() for found in epoch.last_lines] == lines
+    offsets = {(epoch.codes[at], epoch.rows["line"][at].as_py()): str(at) for at in epoch.survivors.tolist()}
+    stamped = [[stamp.split("\t")[3] for stamp in found.to_pylist()] for found in epoch.last_stamps]
+    assert stamped == [[offsets[index, line] for line in of_layout] for index, of_layout in enumerate(lines)]
 
 
 @given(epochs, epochs, st.booleans())

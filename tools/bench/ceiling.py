@@ -1,4 +1,4 @@
-"""The rate of Postgres alone: COPY into an UNLOGGED staging table, one MERGE in the order of the keys, one delete.
+"""The rate of Postgres alone: COPY into an UNLOGGED staging table in the order of the keys, one MERGE, one delete.
 
 One connection, a commit for each chunk, rows that are compacted and sorted in advance; the best of several sizes of a
 chunk, after one that only warms up. Long rows stay in one piece in staging, and the target compresses long values with
@@ -74,6 +74,6 @@ def _merge(table: Table) -> str:
     changes = ", ".join([f"{column} = s.{column}" for column in columns[1:]])
     values = ", ".join([f"s.{column}" for column in columns])
     return (
-        f"merge into {name} t using (select * from staged_{name} order by id) s on t.id = s.id"
+        f"merge into {name} t using staged_{name} s on t.id = s.id"
         f" when matched then update set {changes} when not matched then insert ({', '.join(columns)}) values ({values})"
     )

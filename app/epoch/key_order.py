@@ -1,0 +1,41 @@
+"""The order in which rows are written: that of their keys in the target's index, as far as their texts have it."""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+from app.model.arrow import Indices, compute
+
+#: of a key with one number: the number, and what closes its objects
+_LAST_NUMBER = re.compile(r"(-?\d{1,18})(\}+)$", re.ASCII)
+
+
+def key_order(keys: pa.Array) -> Indices:
+    """Indices of these texts of keys, sorted: by the number where each of them differs in one alone, else as texts.
+
+    Neighbours in an index are written together then, which is all that depends on it.
+    """
+    if not len(keys):
+        return np.empty(0, np.int64)
+    numbers = _numbers(keys)
+    if numbers is not None:
+        return np.argsort(numbers, kind="stable")
+    return compute.sort_indices(keys).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _numbers(keys: pa.Array) -> Indices | None:
+    """The number at the end of each text, where all else in them is the same; else None."""
+    found = None if keys.null_count else _LAST_NUMBER.search(keys[0].as_py())
+    if found is None:
+        return None
+    before, behind = found.string[: found.start()].encode(), found[2].encode()
+    texts = compute.cast(keys, pa.binary())
+    are_alike = compute.and_(compute.starts_with(texts, before), compute.ends_with(texts, behind))
+    if not compute.all(are_alike).as_py():
+        return None
+    digits = compute.binary_slice(texts, len(before), -len(behind))
+    try:
+        return compute.cast(compute.cast(digits, pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # of another number of digits than before: a part of `before` was one
+        return None
