@@ -32,7 +32,7 @@ from tools.bench.shape import Shape
 TOPIC = "bench.restart"
 SHAPE = Shape(called="restart", most_rows=100_000)
 #: seconds, medians
-FIRST_LIMIT_SECONDS, CAUGHT_UP_LIMIT_SECONDS = 10.0, 15.0
+FIRST_LIMIT_SECONDS, CAUGHT_UP_LIMIT_SECONDS = 5.0, 15.0
 #: caught up: no message older than this is invisible, seconds
 LAG_SECONDS = 1.0
 #: share of the load before the kill that is not counted
