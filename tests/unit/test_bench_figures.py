@@ -272,7 +272,7 @@ def test_medians_of_the_kills() -> None:
     kills = [dict(zip(restart.FIGURES, (first, 9.0, None), strict=True)) for first in (4.0, 6.0, 11.0)]
     done = [{**kill, "correct": True, "run": number, "messages": 1} for number, kill in enumerate(kills, start=1)]
     assert list(restart.medians(done).values()) == [6.0, 9.0, None]
-    assert [goal.verdict for goal in restart.goals(done)] == ["reached", "reached"]
+    assert [goal.verdict for goal in restart.goals(done)] == ["MISSED", "reached"]
     wrong = [*done, {"correct": False, "run": 4, "error": "gone\nfor good"}]
     assert [goal.verdict for goal in restart.goals(wrong)] == ["not judged", "not judged"]
     assert state(wrong[-1]) == "failed: gone"
