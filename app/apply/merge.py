@@ -201,10 +201,6 @@ class Merge:
     def _same_key(self) -> str:
         return self.has_key("s")
 
-    @cached_property
-    def _staged_key(self) -> str:
-        return ", ".join(self._value(self._by_name[name]) for name in self._key)
-
     def _value(self, field: Field, alias: str = "s") -> str:
         return value_sql(field.column, field.encoding, f"{alias}.{quoted(field.column.name)}", self._schema)
 

@@ -110,8 +110,8 @@ class EpochBatch:
     @cached_property
     def _written(self) -> list[Indices]:
         """The survivors of each layout, in the order in which they are written: see `key_order`."""
-        keys = single(self.rows["key"]).take(pa.array(self.survivors))
-        return self.by_layout(self.survivors[key_order(keys)])
+        keys = single(self.rows["key"])
+        return [ordinals[key_order(keys.take(pa.array(ordinals)))] for ordinals in self.by_layout(self.survivors)]
 
     @cached_property
     def last_lines(self) -> list[pa.Array]:

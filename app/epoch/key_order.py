@@ -12,12 +12,12 @@ _LAST_NUMBER = re.compile(r"(-?\d{1,18})(\}+)$", re.ASCII)
 
 
 def key_order(keys: pa.Array) -> Indices:
-    """Indices of these texts of keys, sorted: by the number where each of them differs in one alone, else as texts.
+    """Indices of these texts of one table's keys, sorted: by the number where they differ in one alone, else as texts.
 
     Neighbours in an index are written together then, which is all that depends on it.
     """
-    if not len(keys):
-        return np.empty(0, np.int64)
+    if len(keys) < 2:
+        return np.arange(len(keys))
     numbers = _numbers(keys)
     if numbers is not None:
         return np.argsort(numbers, kind="stable")
@@ -37,5 +37,5 @@ def _numbers(keys: pa.Array) -> Indices | None:
     digits = compute.binary_slice(texts, len(before), -len(behind))
     try:
         return compute.cast(compute.cast(digits, pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
-    except pa.ArrowInvalid:  # of another number of digits than before: a part of `before` was one
+    except pa.ArrowInvalid:  # some are no numbers, or `before` has the first digits of a longer one
         return None

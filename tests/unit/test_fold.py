@@ -51,7 +51,7 @@ def _row(op: Op, offset: int) -> dict[str, object]:
         "partition": 0,
         "offset": offset,
         "layout": SEPARATOR.join([kind, "", "public" if op.table else "", op.table or "", *columns]),
-        "key": None if op.key is None else f'{{"id":{op.key}}}',
+        "key": None if op.key is None else f'{{"{op.table}_id":{op.key}}}',
         "line": f"{op.key}\n" if op.table else "",
         "ts_ms": 1000 + offset if op.table else None,
         "sequence": None,
