@@ -12,13 +12,17 @@ from app.cache import cache_dir, locked
 
 #: no log lines about an archive that does not fit
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+#: at the addresses that it was written for, where they are free, as Java did up to 16. Java 17 moves it to others at
+#: each start, for which it writes to nearly all of its pages. Measured for `java -version` with Spark's archive: 0.11
+#: CPU seconds instead of 0.31, 2,900 page faults instead of 40,000
+_IN_PLACE = "-XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0"
 #: also for another user than the one who made it, as in an image: it has nothing but classes
 _MODE = 0o444
 
 
 def options_to_use(path: Path) -> str:
     """Java options for the archive at `path`; empty when it does not exist."""
-    return f"-XX:SharedArchiveFile={path} {_QUIET}" if path.exists() else ""
+    return f"-XX:SharedArchiveFile={path} {_IN_PLACE} {_QUIET}" if path.exists() else ""
 
 
 def options_to_make(path: Path) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.sampling import left_out
+from tests.sampling import TURNS, left_out
 
 pytest.register_assert_rewrite("tests.oracle")  # a failed question shows what it saw
 
@@ -68,12 +68,20 @@ def _collected() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """For tests in any folder."""
     parser.addoption("--full-matrix", action="store_true", help="every case, not only a sample")
+    parser.addoption("--turn", type=int, choices=range(TURNS), help="of the tests that start a lane this third only")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say what is left out."""
+    if config.getoption("--full-matrix") or (turn := config.getoption("--turn")) is None:
+        return None
+    return f"sample: of the tests that start a lane turn {turn} of {TURNS} (--turn N); --full-matrix runs all"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what only the full matrix has."""
     if config.getoption("--full-matrix", default=False):
         return
-    out = left_out(items)
+    out = left_out(items, config.getoption("--turn", default=None))
     items[:] = [item for item in items if item not in out]
     config.hook.pytest_deselected(items=list(out))

@@ -18,8 +18,8 @@ from tests.queries import Shop
 
 #: an ordinary run takes the first
 MODES = [pytest.param(mode, marks=() if mode is CommitMode.TWO_PHASE else pytest.mark.full) for mode in CommitMode]
-#: kills of a case in an ordinary run; of one that is hardly different from another; of each with --full-matrix
-KILLS = 20
+#: kills of a case of a lane in an ordinary run; of one of a query, which starts more slowly; of each with --full-matrix
+KILLS = 6
 FEW_KILLS = 2
 FULL_KILLS = 100
 #: a hundred kills of a query took 2,462 s beside two other cases, on two cores

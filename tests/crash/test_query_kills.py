@@ -3,7 +3,7 @@
 import pytest
 
 from app.config.settings import CommitMode
-from tests.crash.killing import EPOCH_MESSAGES, KILLS, TIMEOUT_SECONDS, Kills, Looks, places_of, three_epochs
+from tests.crash.killing import EPOCH_MESSAGES, FEW_KILLS, TIMEOUT_SECONDS, Kills, Looks, places_of, three_epochs
 from tests.fix_lane import MakeLane
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -34,7 +34,7 @@ def test_kills(
     made = lane(mode, queries={query: {**QUERIES[query], "max_messages": EPOCH_MESSAGES}})
     name = made.of_query(query).name
     reader = Looks(lambda: shop.half_seen(query, name))
-    kills.at(made, places_of(mode), KILLS, three_epochs(shop, name), "--query", query)
+    kills.at(made, places_of(mode), FEW_KILLS, three_epochs(shop, name), "--query", query)
     reader.stop()
     assert shop.result(query) == shop.batch(query)
     assert target.prepared() == []

@@ -11,7 +11,6 @@ from app.config.settings import CommitMode
 from app.failpoint import FILES_NAMES, TOPIC_NAMES
 from tests.crash.killing import (
     EPOCH_MESSAGES,
-    FEW_KILLS,
     MODES,
     TIMEOUT_SECONDS,
     Kills,
@@ -65,7 +64,7 @@ def test_files(
         return None if found == offsets_of(topic)[: len(found)] else found
 
     reader = Looks(half_an_epoch)
-    places, number = places_of(mode, *FILES_NAMES), FEW_KILLS + len(FILES_NAMES)
+    places, number = places_of(mode, *FILES_NAMES), 1 + len(FILES_NAMES)
     kills.at(made, places, number, three_epochs(shop, name), "--query", "lines")
     reader.stop()
     found = in_order([row["offset"] for one in epochs(folder) for row in rows_of(one)], mode)
@@ -103,7 +102,7 @@ def test_a_topic(
         return None if is_whole else found
 
     reader = Looks(half_an_epoch)
-    places, number = places_of(mode, *TOPIC_NAMES), FEW_KILLS + len(TOPIC_NAMES)
+    places, number = places_of(mode, *TOPIC_NAMES), 1 + len(TOPIC_NAMES)
     kills.at(made, places, number, three_epochs(shop, name), "--query", "lines")
     reader.stop()
     assert sent() == offsets_of(topic)
