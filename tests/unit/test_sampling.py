@@ -1,5 +1,6 @@
 """`./run test` takes the tests that start a lane by turns: three turns have each of them once."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +22,8 @@ def collected(*options: str) -> set[str]:
     """Names of the tests of FILES that would run."""
     files = [str(ROOT / "tests" / file) for file in FILES]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options, *files]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    environment = {**os.environ, "PYTEST_ADDOPTS": ""}  # -v there would change what is printed
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return {line for line in done.stdout.splitlines() if "::" in line}
 
 
