@@ -68,7 +68,7 @@ def _collected() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """For tests in any folder."""
     parser.addoption("--full-matrix", action="store_true", help="every case, not only a sample")
-    parser.addoption("--turn", type=int, choices=range(TURNS), help="of the tests that start a lane this third only")
+    parser.addoption("--turn", type=int, choices=range(TURNS), help="of the tests that start a lane this part only")
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

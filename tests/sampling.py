@@ -2,7 +2,7 @@
 
 Cases marked `full`; of an integration test that runs in several commit modes all but one, by turns (what the modes
 promise is in `conformance/` and `crash/`, in each mode); of the cases of a test marked `costly` all but some; and with
-a turn, which `./run test` takes from the commit, of the other tests that start a lane two of three.
+a turn, which `./run test` takes from the commit, of the other tests that start a lane three of four.
 """
 
 import zlib
@@ -17,11 +17,11 @@ from app.config.settings import CommitMode
 Values = frozenset[tuple[str, int]]
 
 _SAMPLED = Path(__file__).parent / "integration"
-_BY_TURNS = (_SAMPLED, Path(__file__).parent / "crash")
+_BY_TURNS = (_SAMPLED, Path(__file__).parent / "crash", Path(__file__).parent / "system")
 #: of so many commits each test runs in one
-TURNS = 3
-#: fixtures of a test that takes seconds: it starts a lane or a browser, or Spark computes for it
-_SLOW = frozenset({"lane", "lane_process", "cluster", "lost", "spark", "windows"})
+TURNS = 4
+#: fixtures of a test that takes seconds: it starts a lane, a browser or a benchmark, or Spark computes for it
+_SLOW = frozenset({"lane", "lane_process", "cluster", "lost", "spark", "windows", "stack_name", "with_queries"})
 
 
 def left_out(items: Sequence[pytest.Item], turn: int | None = None) -> set[pytest.Item]:
@@ -49,7 +49,7 @@ def left_out(items: Sequence[pytest.Item], turn: int | None = None) -> set[pytes
 
 
 def _of_other_turns(items: Iterable[pytest.Item], turn: int) -> set[pytest.Item]:
-    """Of each file another third in each turn."""
+    """Of each file another part in each turn."""
     places = Counter[Path]()
     out = set[pytest.Item]()
     for item in items:

@@ -1,4 +1,4 @@
-"""`./run test` takes the tests that start a lane by turns: three turns have each of them once."""
+"""`./run test` takes the tests that start a lane by turns: all turns together have each of them once."""
 
 import os
 import subprocess
