@@ -4,7 +4,6 @@ import random
 import statistics
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain, pairwise
 from pathlib import Path
@@ -86,7 +85,6 @@ def test_a_lane_for_each_partition(
     questions(target, topic)
 
 
-@pytest.mark.full
 def test_a_query(cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic) -> None:
     """Its state is on both workers; an executor that is killed takes its part of it along, and another one loads that
     from the checkpoint."""
@@ -129,9 +127,8 @@ def test_a_cluster_that_has_no_core_yet(
     questions(target, topic)
 
 
-@pytest.mark.parametrize("kinds", [("task", "executor"), pytest.param(KINDS, marks=pytest.mark.full)], ids="+".join)
 def test_whatever_is_killed(
-    kinds: Sequence[str], cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+    cluster: Cluster, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
     """Under load: stage processes, tasks, executors and whole workers, which come back. The driver stays the same; what
     other executors stage goes on."""
@@ -145,7 +142,7 @@ def test_whatever_is_killed(
         with Progress(target) as progress:
             process.until(lambda: progress.epochs >= 5, why="the first epochs")
             driver, pauses = process.worker, dict[str, list[float]]()
-            for kind in chance.sample(kinds, len(kinds)):
+            for kind in chance.sample(KINDS, len(KINDS)):
                 at, epochs = time.monotonic(), progress.epochs
                 process.until(lambda kind=kind: victims.kill(kind), why=f"a {kind} to kill")
                 process.until(lambda epochs=epochs: progress.epochs >= epochs + 20, why="to go on")

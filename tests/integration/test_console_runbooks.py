@@ -335,7 +335,6 @@ def stamps(folder: Path) -> dict[Path, tuple[int, int]]:
     return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in found}
 
 
-@pytest.mark.full
 def test_windows_of_a_running_query(
     lane: MakeLane, target: Target, topic: Topic, consoles: Consoles, windows: Windows
 ) -> None:

@@ -96,7 +96,6 @@ def test_two_phase_follows_the_checkpoint(lane: MakeLane, target: Target, topic:
     assert target.prepared() == []
 
 
-@pytest.mark.costly(1)
 @modes
 @pytest.mark.parametrize("place", ["epoch-start", "after-merge", "after-pre-commit"])
 def test_a_kill_ahead(

@@ -33,5 +33,5 @@ def test_every_test_has_its_turn() -> None:
     assert set(times) == collected()
     by_turns = {name for name in times if "test_early" in name or "test_cluster" in name}
     assert by_turns
-    assert {name: times[name] for name in times} == {name: 1 if name in by_turns else TURNS for name in times}
+    assert dict(times) == {name: 1 if name in by_turns else TURNS for name in times}
     assert all(by_turns & turn for turn in turns)
