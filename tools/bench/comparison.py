@@ -20,6 +20,9 @@ from tools.bench.systems import System
 from tools.bench.terminal import say
 from tools.bench.workload import Kind, as_many_bytes
 
+#: messages a second of the rehearsal
+_REHEARSAL_RATE = 1000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted(report.Wanted):
@@ -35,6 +38,8 @@ class Wanted(report.Wanted):
     rates: Sequence[int]
     seconds: int
     warm_up: int
+    #: seconds of each system before any is measured; 0: none
+    rehearsal: int
     #: most measurements of what others disturbed
     attempts: int = 1
     #: milliseconds between each system and Postgres; empty: none are added
@@ -61,9 +66,8 @@ def _tasks(wanted: Wanted, up: Servers) -> Iterator[Task]:
     for one in filter(None, filled):
         say(f"reading {one.topic} through, so that the broker is warm")
         warm_up.read_through(up, one)
-    if LATENCY in wanted.measures:
-        say(f"warming the broker up, {warm_up.SECONDS:g} s")
-        say(f"{warm_up.warm_up(up):,} messages")
+    if LATENCY in wanted.measures and wanted.rehearsal:
+        _rehearse(up, wanted)
     say(f"others keep {machine.others_load()} of the processors busy")
     for number in range(1, wanted.runs + 1):
         for round_trip in wanted.round_trips or [None]:
@@ -73,6 +77,13 @@ def _tasks(wanted: Wanted, up: Servers) -> Iterator[Task]:
                 yield from _drains(up, filled, order, {**away, "run": number})
             if LATENCY in wanted.measures:
                 yield from _latencies(up, wanted, order, {**away, "run": number})
+
+
+def _rehearse(up: Servers, wanted: Wanted) -> None:
+    """Have each system at work for a while: the broker's JVM compiles what they call, on the same processors."""
+    for system in (one for one in wanted.systems if one.start is not None):
+        say(f"rehearsal: {system.name}, {wanted.rehearsal} s at {_REHEARSAL_RATE:,} messages/s, not counted")
+        latency.measure(up, system, _REHEARSAL_RATE, wanted.rehearsal, warm_up=1)
 
 
 def _prepared(up: Servers, wanted: Wanted, kind: Kind, messages: int) -> Backlog | None:

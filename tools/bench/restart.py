@@ -28,6 +28,7 @@ from tools.bench.report import Case, Measure, number
 from tools.bench.results import state
 from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.bench.shape import Shape
+from tools.bench.terminal import say
 
 TOPIC = "bench.restart"
 SHAPE = Shape(called="restart", most_rows=100_000)
@@ -75,6 +76,8 @@ def run_recovery(wanted: report.Wanted, loads: Sequence[Load]) -> bool:
 
 
 def _cases(loads: Sequence[Load], up: Servers) -> Sequence[Case]:
+    say("a rehearsal, which is not counted: the broker's JVM compiles what it runs often")
+    measure(up, loads[0])
     what = [{"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger} for load in loads]
     return [(known, partial(measure, up, load)) for known, load in zip(what, loads, strict=True)]
 

@@ -1,42 +1,17 @@
-"""Warms the broker up: its JVM was just started, and compiles what it runs often for minutes, on the same processors.
+"""Reads a backlog through, so that the broker is warm: its JVM was just started, and compiles what it runs often.
 
-Without it the systems that are measured first share the processors with that. Each request that a steady load makes is
-made some ten thousand times: produce, fetch, and the question for a partition's end. A backlog is read through.
+Without it the systems that are drained first share the processors with that.
 """
 
-import time
-
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tools.bench.backlog import Backlog
 from tools.bench.servers import Servers
 
-TOPIC = "bench.warm-up"
-SECONDS = 45.0
-_VALUE = b"x" * 800
+GROUP = "bench.warm-up"
 _WAIT_SECONDS = 10.0
 #: how often a backlog is read, and messages of one call
 _READS, _AT_ONCE = 2, 10_000
-
-
-def warm_up(servers: Servers) -> int:
-    """Returns how many messages went through."""
-    servers.empty_topic(TOPIC)
-    producer = Producer({"bootstrap.servers": servers.bootstrap, "linger.ms": 0})
-    consumer = _consumer(servers)
-    place, passed, until = TopicPartition(TOPIC, 0, 0), 0, time.monotonic() + SECONDS
-    try:
-        consumer.assign([place])
-        while time.monotonic() < until:
-            producer.produce(TOPIC, _VALUE, partition=0)
-            producer.poll(0)
-            consumer.get_watermark_offsets(place, timeout=_WAIT_SECONDS)
-            passed += _consumed(consumer, 100, 0)
-        if not passed or producer.flush(_WAIT_SECONDS):
-            raise RuntimeError(f"no message of topic {TOPIC} came through")
-    finally:
-        consumer.close()
-    return passed
 
 
 def read_through(servers: Servers, filled: Backlog) -> None:
@@ -55,7 +30,7 @@ def read_through(servers: Servers, filled: Backlog) -> None:
 
 
 def _consumer(servers: Servers) -> Consumer:
-    return Consumer({"bootstrap.servers": servers.bootstrap, "group.id": TOPIC, "enable.auto.commit": False})
+    return Consumer({"bootstrap.servers": servers.bootstrap, "group.id": GROUP, "enable.auto.commit": False})
 
 
 def _consumed(consumer: Consumer, limit: int, wait_seconds: float) -> int:

@@ -19,6 +19,14 @@ Modes = Annotated[str, typer.Option("--modes", help="Commit modes to drain it in
 Seconds = Annotated[int, typer.Option("--seconds", min=1, help="How long a rate is held for latency.")]
 Rate = Annotated[int, typer.Option("--rate", min=1, help="Messages a second while latency is measured.")]
 WarmUp = Annotated[int, typer.Option("--warm-up", min=1, help="Seconds at that rate before anything counts.")]
+#: seconds
+REHEARSAL = 30
+Rehearsal = Annotated[
+    int,
+    typer.Option(
+        "--rehearsal", min=0, help="Seconds of each system before any latency is measured, so that the broker is warm."
+    ),
+]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured.")]
 SkipLatency = Annotated[bool, typer.Option("--skip-latency", help="Drain only.")]
 Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of local servers.")]
@@ -45,6 +53,7 @@ def bench(
     seconds: Seconds = 60,
     rate: Rate = 1000,
     warm_up: WarmUp = 10,
+    rehearsal: Rehearsal = REHEARSAL,
     runs: Runs = 1,
     skip_latency: SkipLatency = False,
     workloads: Workloads = "uniform",
@@ -74,6 +83,7 @@ def bench(
         rates=[rate],
         seconds=seconds,
         warm_up=warm_up,
+        rehearsal=rehearsal,
     )
     raise typer.Exit(0 if run(wanted) else 1)
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tools.cli.bench import Seconds, WarmUp, command, known, milliseconds, numbers, words
+from tools.cli.bench import REHEARSAL, Rehearsal, Seconds, WarmUp, command, known, milliseconds, numbers, words
 
 app = typer.Typer(add_completion=False)
 
@@ -56,6 +56,7 @@ def bench_peers(
     rates: Rates = "1000",
     seconds: Seconds = 30,
     warm_up: WarmUp = 10,
+    rehearsal: Rehearsal = REHEARSAL,
     round_trip: RoundTrips = "",
     attempts: Attempts = 3,
     report: Report = None,
@@ -88,6 +89,7 @@ def bench_peers(
         rates=numbers("--rates", rates),
         seconds=seconds,
         warm_up=warm_up,
+        rehearsal=rehearsal,
         attempts=attempts,
         round_trips=milliseconds("--round-trip", round_trip),
     )
