@@ -36,8 +36,8 @@ class Epoch:
         consumed = event.get("consumed", 0)
         return cls(
             number=event["epoch"],
-            began=_seconds(event["began"]),
-            at=_seconds(event["timestamp"]),
+            began=seconds_of(event["began"]),
+            at=seconds_of(event["timestamp"]),
             messages=consumed,
             end=max(ends, default=0),
             steps=event["ms"],
@@ -45,7 +45,8 @@ class Epoch:
         )
 
 
-def _seconds(text: str) -> float:
+def seconds_of(text: str) -> float:
+    """Of a time in ISO format, since 1970."""
     return datetime.datetime.fromisoformat(text).timestamp()
 
 

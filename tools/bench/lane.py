@@ -20,9 +20,10 @@ from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.devstack.sections import merged
 
 LANE = "bench"
+TWO_PHASE = "two-phase"
 #: name of a mode -> configuration of the lane
 MODES: Mapping[str, Mapping[str, object]] = {
-    "two-phase": {"delivery": "exactly-once", "commit": "two-phase"},
+    TWO_PHASE: {"delivery": "exactly-once", "commit": "two-phase"},
     "ledger": {"delivery": "exactly-once", "commit": "ledger"},
     "at-least-once": {"delivery": "at-least-once"},
 }
@@ -76,7 +77,7 @@ class Lane(Child):
 def running(
     servers: Servers,
     topic: str,
-    mode: str = "two-phase",
+    mode: str = TWO_PHASE,
     *,
     settings: Mapping[str, object] | None = None,
     again: bool = False,

@@ -55,7 +55,7 @@ class System:
             yield started
 
 
-def of_lane(name: str, described: str, mode: str = "two-phase", **options: Any) -> System:
+def of_lane(name: str, described: str, mode: str = lane.TWO_PHASE, **options: Any) -> System:
     """A lane; `options` as `lane.running` has them."""
 
     def start(servers: Servers, topic: str, _: Path) -> AbstractContextManager[Running]:
@@ -72,7 +72,7 @@ SURELANE, CEILING, REPLICATION = "surelane", "ceiling", "replication"
 FLINK_TABLE, FLINK_XA, SEATUNNEL, DEBEZIUM_JDBC = "flink-table", "flink-xa", "seatunnel-xa", "debezium-jdbc"
 #: lanes by mode
 LANES = {
-    mode: of_lane(SURELANE if mode == "two-phase" else f"{SURELANE}-{mode}", f"Surelane, {promise}", mode)
+    mode: of_lane(SURELANE if mode == lane.TWO_PHASE else f"{SURELANE}-{mode}", f"Surelane, {promise}", mode)
     for mode, promise in {
         "two-phase": "two-phase: exactly once",
         "ledger": "position and data in one transaction: exactly once",

@@ -11,6 +11,7 @@ VERBS = (
         "bench",
         "bench-peers",
         "bench-costs",
+        "bench-start",
         "bench-restart",
         "bench-recovery",
         "bench-burst",
