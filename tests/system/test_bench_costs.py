@@ -30,13 +30,20 @@ def verdicts(result: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(900)  # five starts, on a machine that may be busy
+@pytest.mark.timeout(900)  # nine starts, on a machine that may be busy
 def test_each_command_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     measure, stack = partial(results, seconds=VERB_SECONDS), f"--stack={stack_name}"
     burst, judged = measure(tmp_path, "bench-burst", "--size=200", "--bursts=3", stack)
     assert burst["correct"]
     assert 0 < burst["hidden_milliseconds"]["max"] < burst["whole_milliseconds"]["max"]
     assert len(judged["goals"]) == 1
+
+    started, judged = measure(tmp_path, "bench-start", "--modes=two-phase", "--runs=1", stack)
+    assert started["correct"]
+    marks = list(started["seconds"].values())
+    assert marks == sorted(marks)
+    assert marks[0] > 0
+    assert "not judged" not in verdicts(judged)
 
     killed, judged = measure(tmp_path, "bench-restart", "--rate=200", "--before=4", "--after=2", "--runs=1", stack)
     assert killed["correct"]

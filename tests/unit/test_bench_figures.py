@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tools.bench import costs, features, linear, page, restart, soak, windows
+from tools.bench import costs, features, linear, page, restart, soak, start, windows
 from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
 from tools.bench.child import SystemFailed
 from tools.bench.goals import Goal
@@ -276,6 +276,19 @@ def test_medians_of_the_kills() -> None:
     wrong = [*done, {"correct": False, "run": 4, "error": "gone\nfor good"}]
     assert [goal.verdict for goal in restart.goals(wrong)] == ["not judged", "not judged"]
     assert state(wrong[-1]) == "failed: gone"
+
+
+def test_medians_of_the_starts() -> None:
+    def started(mode: str, visible: float, **fields: Any) -> dict[str, Any]:
+        marks = {**dict.fromkeys(start.MARKS, 1.0), "visible": visible}
+        return {"mode": mode, "seconds": marks, "correct": True, "run": 1, "messages": 1, **fields}
+
+    done = [*(started("two-phase", seconds) for seconds in (6.0, 4.0, 4.5)), started("ledger", 9.0)]
+    assert start.medians(done, "two-phase") == {**dict.fromkeys(start.MARKS, 1.0), "visible": 4.5}
+    assert [(goal.found, goal.verdict) for goal in start.goals(done)] == [(4.5, "reached")]
+    wrong = [*done, started("ledger", 1.0, correct=False)]
+    assert [goal.verdict for goal in start.goals(wrong)] == ["not judged"]
+    assert [goal.verdict for goal in start.goals([started("two-phase", 5.1)])] == ["MISSED"]
 
 
 def test_what_fails_is_a_row() -> None:

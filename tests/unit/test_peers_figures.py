@@ -279,6 +279,13 @@ def test_only_what_was_measured_is_judged() -> None:
     }
 
 
+def test_the_ceiling_is_judged_with_the_largest_backlog() -> None:
+    large = {"messages": 2_000_000}
+    found = verdicts(drained(OWN, 50), drained(CEILING, 100), drained(OWN, 70, **large), drained(CEILING, 100, **large))
+    goal = found["rate against the ceiling"]
+    assert (goal.found, goal.verdict) == (0.7, "reached")
+
+
 def test_nothing_is_judged_by_a_wrong_table() -> None:
     found = verdicts(drained(OWN, 1000), drained(OWN, 1000, correct=False, run=2), drained(TABLE_PEER, 1))
     assert [goal.verdict for goal in found.values()] == ["not judged"] * 2
