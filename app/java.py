@@ -72,7 +72,7 @@ def _shim(home: Path) -> Path:
 def _make_base_archive(home: Path) -> None:
     """Create the base archive of Java's own classes, which a JDK has and the wheel lacks.
 
-    `app.spark.class_archive` needs it for its own archive. Where it cannot be created, starts stay slow.
+    Programs without an archive of their own start from it. Where it cannot be created, their starts stay slow.
     """
     place = home / "lib" / "server" / "classes.jsa"
     part = place.with_name(f".classes-{os.getpid()}.jsa")

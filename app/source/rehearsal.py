@@ -1,4 +1,4 @@
-"""A small run, of a lane's query and one with a state, that makes the class archive (`app.spark.class_archive`).
+"""A small run, of a lane's query and one with a state, whose classes are archived (`app.spark.class_archive`).
 
 python -m app.source.rehearsal PATH
 """
@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from app.class_sharing import options_to_make
+from app.class_sharing import options_to_list
 from app.config.queries import StateSettings
 from app.jars import jars
 from app.java import java_home
@@ -30,8 +30,8 @@ from app.spark.state_options import state_options
 _KAFKA = ("org/apache/spark/sql/kafka010/", "org/apache/kafka/clients/", "org/apache/kafka/common/")
 
 
-def _rehearse(part: Path) -> None:
-    java, conf = java_home(), {"spark.driver.extraJavaOptions": options_to_make(part)}
+def _rehearse(listing: Path) -> None:
+    java, conf = java_home(), {"spark.driver.extraJavaOptions": options_to_list(listing)}
     spark = make_session(start_jvm(options("rehearsal", "local[1]", conf, java, jars("spark")), java))
     _load(spark, jars("spark"))
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -108,7 +108,7 @@ def _nothing(of: Iterable[int]) -> None:
 
 
 def _end_jvm() -> None:
-    """End the JVM and wait until it has written the archive."""
+    """End the JVM and wait until it has written the list."""
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     gateway.proc.stdin.close()
     gateway.proc.wait(MAKE_SECONDS)

@@ -1,6 +1,6 @@
 """Class data sharing: a JVM that maps Spark's classes into memory instead of finding, reading and checking them.
 
-    python -m app.spark.class_archive    makes the archive unless it is there: half a minute and 170 MB, once
+    python -m app.spark.class_archive    makes the archive unless it is there: one to two minutes and 210 MB, once
 
 An archive fits one Java and one Spark at their paths, and its name is a hash of these. A JVM that finds none, or one
 that does not fit after all, starts without it. Making it needs no servers, so that an image can be built with it.
@@ -11,14 +11,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.class_sharing import archive_of, make_once
+from app.class_sharing import archive_of, dump, make_once
 from app.errors import EnvironmentMissing
 from app.jars import jars
 from app.java import java_home
 from app.spark.home import pyspark_home, spark_home
 
-#: another one for another rehearsal (`app.source.rehearsal`)
-_EDITION = "2"
+#: another one for another rehearsal (`app.source.rehearsal`) or another way of making it
+_EDITION = "3"
 #: seconds for the rehearsal and for writing the archive, on a busy machine
 MAKE_SECONDS = 600
 
@@ -43,18 +43,22 @@ def archive(java_home: Path, jars: Sequence[Path]) -> Path:
 def make_archive() -> Path:
     """Make the archive unless it exists; raises EnvironmentMissing when this Java cannot."""
     path = archive(java_home(), jars("spark"))
-    make_once(path, _rehearse)
+    make_once(path, _make)
     return path
 
 
-def _rehearse(part: Path) -> None:
-    """Run the rehearsal in a separate process, whose JVM writes the archive when it ends."""
-    print("surelane: making Spark's starts faster (once; takes half a minute)", file=sys.stderr, flush=True)
-    command = [sys.executable, "-m", "app.source.rehearsal", str(part)]
+def _make(part: Path) -> None:
+    """Run the rehearsal in a separate process, whose JVM lists its classes, and write these to the archive."""
+    print("surelane: making Spark's starts faster (once; takes one to two minutes)", file=sys.stderr, flush=True)
+    listing = part.with_suffix(".classes")
+    command = [sys.executable, "-m", "app.source.rehearsal", str(listing)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=MAKE_SECONDS, check=False)
-    if done.returncode or not part.exists():
-        words = f"{done.stdout}{done.stderr}"[-2000:]
-        raise EnvironmentMissing(f"no class archive could be made:\n{words}", hint="go on without: starts are slower")
+    words = f"{done.stdout}{done.stderr}"
+    if not done.returncode and listing.exists():
+        words = dump(java_home(), listing, class_path(jars("spark")), part, MAKE_SECONDS)
+    if not part.exists():
+        hint = "go on without: starts are slower"
+        raise EnvironmentMissing(f"no class archive could be made:\n{words[-2000:]}", hint=hint)
 
 
 if __name__ == "__main__":
