@@ -14,7 +14,7 @@ from tools.bench import backlog, ceiling, compared, drain, latency, machine, rep
 from tools.bench.backlog import Backlog
 from tools.bench.compared import DRAIN, LATENCY
 from tools.bench.distance import at_distance
-from tools.bench.results import Result, Task
+from tools.bench.results import Result, Task, rehearse
 from tools.bench.servers import Servers
 from tools.bench.systems import System
 from tools.bench.terminal import say
@@ -80,10 +80,10 @@ def _tasks(wanted: Wanted, up: Servers) -> Iterator[Task]:
 
 
 def _rehearse(up: Servers, wanted: Wanted) -> None:
-    """Have each system at work for a while: the broker's JVM compiles what they call, on the same processors."""
+    """Have each system at work for a while."""
     for system in (one for one in wanted.systems if one.start is not None):
-        say(f"rehearsal: {system.name}, {wanted.rehearsal} s at {_REHEARSAL_RATE:,} messages/s, not counted")
-        latency.measure(up, system, _REHEARSAL_RATE, wanted.rehearsal, warm_up=1)
+        what = f"{system.name}, {wanted.rehearsal} s at {_REHEARSAL_RATE:,} messages/s"
+        rehearse(what, partial(latency.measure, up, system, _REHEARSAL_RATE, wanted.rehearsal, warm_up=1))
 
 
 def _prepared(up: Servers, wanted: Wanted, kind: Kind, messages: int) -> Backlog | None:

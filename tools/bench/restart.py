@@ -25,10 +25,9 @@ from tools.bench.machine import Snapshot
 from tools.bench.pacer import Paced
 from tools.bench.page import Table
 from tools.bench.report import Case, Measure, number
-from tools.bench.results import state
+from tools.bench.results import rehearse, state
 from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.bench.shape import Shape
-from tools.bench.terminal import say
 
 TOPIC = "bench.restart"
 SHAPE = Shape(called="restart", most_rows=100_000)
@@ -76,8 +75,7 @@ def run_recovery(wanted: report.Wanted, loads: Sequence[Load]) -> bool:
 
 
 def _cases(loads: Sequence[Load], up: Servers) -> Sequence[Case]:
-    say("a rehearsal, which is not counted: the broker's JVM compiles what it runs often")
-    measure(up, loads[0])
+    rehearse("a kill", partial(measure, up, loads[0]))
     what = [{"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger} for load in loads]
     return [(known, partial(measure, up, load)) for known, load in zip(what, loads, strict=True)]
 

@@ -73,6 +73,13 @@ def tried(what: Result, measure: Callable[[], Result]) -> Result:
         return {**what, "correct": False, "error": f"{type(failure).__name__}: {failure}"}
 
 
+def rehearse(what: str, measure: Callable[[], Result]) -> None:
+    """Run `measure` without counting it: the broker's JVM, which was just started, compiles what it runs then. It may
+    fail: what counts fails again."""
+    say(f"rehearsal, not counted: {what}")
+    tried({}, measure)
+
+
 def cpu_used(result: Mapping[str, Any], field: str = "cpu_seconds") -> dict[str, float]:
     """CPU seconds by process, without those of the benchmark."""
     return {name: seconds for name, seconds in result.get(field, {}).items() if name not in _OURS}

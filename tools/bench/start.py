@@ -24,10 +24,9 @@ from tools.bench.lane import PARTS, TWO_PHASE, Lane
 from tools.bench.machine import Snapshot
 from tools.bench.page import Table
 from tools.bench.report import Case, Measure, number
-from tools.bench.results import state
+from tools.bench.results import rehearse, state
 from tools.bench.servers import Servers
 from tools.bench.tables import TABLE
-from tools.bench.terminal import say
 from tools.bench.workload import SENTINEL, Kind
 
 #: of the short backlog
@@ -48,7 +47,7 @@ MARKS: Mapping[str, str] = {
     "visible": "rows visible",
 }
 #: CPU seconds until the rows are visible
-_CPU = ("supervisor", "driver", "jvm", "tasks", "postgres", "kafka")
+_CPU = (*PARTS, "tasks", "postgres", "kafka")
 
 
 def run(wanted: report.Wanted, modes: Sequence[str]) -> bool:
@@ -65,8 +64,7 @@ def run(wanted: report.Wanted, modes: Sequence[str]) -> bool:
 
 def _cases(modes: Sequence[str], up: Servers) -> Sequence[Case]:
     filled = backlog.prepare(up, Kind.UNIFORM.shape, MESSAGES)
-    say("a rehearsal, which is not counted")
-    measure(up, filled, modes[0])
+    rehearse("a start", partial(measure, up, filled, modes[0]))
     return [({"mode": mode, "messages": MESSAGES}, partial(measure, up, filled, mode)) for mode in modes]
 
 

@@ -74,7 +74,7 @@ FLINK_TABLE, FLINK_XA, SEATUNNEL, DEBEZIUM_JDBC = "flink-table", "flink-xa", "se
 LANES = {
     mode: of_lane(SURELANE if mode == lane.TWO_PHASE else f"{SURELANE}-{mode}", f"Surelane, {promise}", mode)
     for mode, promise in {
-        "two-phase": "two-phase: exactly once",
+        lane.TWO_PHASE: "two-phase: exactly once",
         "ledger": "position and data in one transaction: exactly once",
         "at-least-once": "at least once",
     }.items()
