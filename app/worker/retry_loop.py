@@ -136,7 +136,8 @@ class RetryLoop:
         with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
             pool.on_death = self._stage_died
             pool.start()
-            warm_up(self._spark, self._settings.source)
+            if not self._settings.goes_ahead:  # its first epoch needs no query
+                warm_up(self._spark, self._settings.source)
             self._keep_running(partial(self._streaming_run, pool))
 
     def _streaming_run(self, pool: Pool) -> SparkRun:

@@ -2,7 +2,8 @@
 
 process start .. worker forked .. JVM started .. lane open .. query started .. first epoch planned .. rows visible
 
-Each mark is the time since the process' start. Servers are warm, the lane has its tables and no checkpoint.
+With `commit: ledger` rows are visible before Spark has planned an epoch with them. Each mark is the time since the
+process' start. Servers are warm, the lane has its tables and no checkpoint.
 """
 
 import json
@@ -10,6 +11,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -78,8 +80,10 @@ def measure(servers: Servers, filled: Backlog, mode: str) -> dict[str, Any]:
         lane.running(servers, filled.topic, mode) as held,
     ):
         until(lambda: answer(cursor, _ROWS), held, "the first rows", every=_LOOK_SECONDS, seconds=LIMIT_SECONDS)
-        end, marks = Snapshot.of({**servers.cpu(), **held.cpu()}), _marks(held)
+        end, visible = Snapshot.of({**servers.cpu(), **held.cpu()}), time.time()
         until(lambda: answer(cursor, _LAST), held, "the last message", every=_LOOK_SECONDS, seconds=LIMIT_SECONDS)
+        until(_first_entry().exists, held, "the plan of an epoch", every=_LOOK_SECONDS, seconds=LIMIT_SECONDS)
+        marks = _marks(held, visible)
         right = is_right(servers, filled.tables, filled.expected)
         status = held.stop()
     prepared = servers.prepared()
@@ -92,9 +96,12 @@ def measure(servers: Servers, filled: Backlog, mode: str) -> dict[str, Any]:
     }
 
 
-def _marks(held: Lane) -> dict[str, float]:
-    """Seconds since the process' start; `visible` is now."""
-    visible, folder = time.time(), lane.checkpoint()
+def _first_entry() -> Path:
+    return lane.checkpoint() / "offsets" / "0"
+
+
+def _marks(held: Lane, visible: float) -> dict[str, float]:
+    """Seconds since the process' start."""
     created = {part: psutil.Process(held.pids()[part]).create_time() for part in PARTS}
     # the system gives times of creation only to about a second; their differences are right
     began = held.started_at - created["supervisor"]
@@ -103,8 +110,8 @@ def _marks(held: Lane) -> dict[str, float]:
         "worker_forked": began + created["driver"],
         "jvm_started": began + created["jvm"],
         "lane_open": next(seconds_of(event["timestamp"]) for event in logged if event["event"] == "start"),
-        "query_started": (folder / "metadata").stat().st_mtime,
-        "epoch_planned": (folder / "offsets" / "0").stat().st_mtime,
+        "query_started": (lane.checkpoint() / "metadata").stat().st_mtime,
+        "epoch_planned": _first_entry().stat().st_mtime,
         "visible": visible,
     }
     return {name: round(seconds - held.started_at, 2) for name, seconds in at.items()}
