@@ -3,6 +3,7 @@
 A verb's module is imported when the verb is called, so that `surelane status` does not wait for Spark's imports.
 """
 
+import gc
 import importlib
 import sys
 from typing import Annotated, Any
@@ -54,6 +55,8 @@ class LazyVerbs(TyperGroup):
         module = ABOVE.get(cmd_name) or f"{self.package}.{cmd_name.replace('-', '_')}"
         command = typer.main.get_command(importlib.import_module(module).app)
         command.name = cmd_name
+        gc.freeze()  # what is imported stays
+        gc.enable()
         return command
 
 

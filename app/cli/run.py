@@ -73,7 +73,7 @@ def run(
     gc.disable()  # until everything is imported: objects made until then live as long as the process
     with Link(role.link) as link:
         # in the worker only; the service's imports take as long as the JVM's start
-        from app.pandas_import import have_arrow_skip_pandas
+        from app.skipped_imports import have_arrow_skip_pandas
         from app.worker.lane_jvm import start_lanes_jvm
 
         server = ForkServer() if is_local(settings.spark.master) else None
