@@ -29,8 +29,6 @@ NAMES = (
 )
 #: failpoint of an epoch that is begun as soon as it is planned
 EARLY_NAMES = ("done-early",)  # it is pre-committed, and Spark need not have called the lane with it yet
-#: failpoint of an epoch that is begun before it is planned
-EXPECTED_NAMES = ("before-plan",)  # it is merged, in an open transaction; Spark need not have planned it yet
 #: failpoints of a start
 START_NAMES = (
     "start-checkpoint",  # a new checkpoint was begun; the target knows nothing of it

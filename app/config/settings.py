@@ -682,18 +682,10 @@ class Settings(BaseSettings):
         """Whether messages are applied before Spark has planned an epoch with them: the target alone decides, there is
         one lane without a query, its topics are known (a plan lists those of a pattern anew), and neither a rate nor a
         pause between epochs is wanted."""
-        return self.mode is not CommitMode.TWO_PHASE and self.archive is None and self._waits_for_plans_only
-
-    @property
-    def expects_epochs(self) -> bool:
-        """Whether an epoch of a backlog is begun before Spark has planned it, in two phases: in lanes that could go
-        ahead otherwise."""
-        return self.mode is CommitMode.TWO_PHASE and self._waits_for_plans_only
-
-    @property
-    def _waits_for_plans_only(self) -> bool:
-        is_one = not self.source.is_by_partition and self.source.topic_pattern is None and self.query is None
-        return is_one and self.limits.messages_per_second is None and not values.duration(self.epoch.trigger)
+        decides_alone = self.mode is not CommitMode.TWO_PHASE and self.archive is None and self.query is None
+        is_one = not self.source.is_by_partition and self.source.topic_pattern is None
+        is_free = self.limits.messages_per_second is None and not values.duration(self.epoch.trigger)
+        return decides_alone and is_one and is_free
 
     @classmethod
     def settings_customise_sources(

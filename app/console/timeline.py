@@ -16,7 +16,7 @@ PARTS = {
     "read": "read and decode, by the driver",
     "prepare": "plans of the tables",
     "apply": "merge",
-    "identify": "identity of the topic and of the last messages; wait for Spark's plan",
+    "identify": "identity of the topic and of the last messages",
     "pre-commit": "PREPARE TRANSACTION; COMMIT in the one-phase modes",
     "checkpoint": "checkpoint entry, and what Spark does around it",
     "commit": "COMMIT PREPARED",

@@ -127,7 +127,8 @@ def open_writers(
     for writer in writers:
         of = identity.checkpoint if identity else None
         settle(_open(writer), writer.ledger, checkpoint, of, target=writer.prepared(), others=writer.others)
-    planned = None if anew or FROM_LEDGER in wanted else _planned(checkpoint)
+    is_replaced = anew or FROM_LEDGER in wanted
+    planned = None if is_replaced else _planned(checkpoint)
     how = {writer.name: _decide(writer, planned) for writer in writers}
     ends = {tp: offset for writer in writers for tp, offset in _ledger_end(writer, begin, planned, removed).items()}
     log.info("start", **{name: start.value for name, start in how.items()})
@@ -138,7 +139,7 @@ def open_writers(
             lane=name,
         )
     if identity is None or any(start in (Start.RESUME, Start.FIRST) for start in how.values()):
-        if identity is not None and planned is not None and _has_gone_ahead(writers, identity):
+        if identity is not None and not is_replaced and _has_gone_ahead(writers, identity):
             log.info("checkpoint begun anew: the lane has gone ahead of it")
             checkpoint.delete()
         elif not checkpoint.is_empty():

@@ -25,15 +25,6 @@ class EpochForecast:
         end = min(offset + self._size.messages, self._known(tp, offset + self._size.messages))
         return [Span(start=start, end=Offsets.of({tp: end}))] if end > offset else []
 
-    def certain(self, begin: Offsets) -> Span | None:
-        """The span that Spark plans from `begin` on, where that is certain: a whole epoch of the only partition is
-        there."""
-        if len(begin) != 1:
-            return None
-        ((tp, offset),) = begin.items()
-        end = offset + self._size.messages
-        return Span.of(tp, offset, end) if self._known(tp, end) >= end else None
-
     def after(self, planned: Span, end: Offsets) -> list[Span]:
         """The spans after the epoch of `planned`, which ends at `end`."""
         if len(planned.end) != 1:

@@ -21,8 +21,6 @@ class LaneWriter(Writer):
     release_wanted: Event = field(default_factory=Event)
     #: None: the lane archives nothing
     archive: Archive | None = None
-    #: whether Spark has planned what was expected, so far
-    is_predictable: bool = True
     #: files of a query's rows; None: its rows go elsewhere
     files: ResultFiles | None = None
     #: sessions of its own connections and of its guard's

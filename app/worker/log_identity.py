@@ -21,15 +21,16 @@ class LogIdentity:
     """Compares cluster and topics with those at the opening of the lanes."""
 
     def __init__(
-        self, broker: Broker, messages: TaskMessages, lane: str, cluster: str, topics: Mapping[str, str]
+        self, broker: Broker, messages: TaskMessages, lane: str, cluster: str, topics: Mapping[str, TopicInfo]
     ) -> None:
-        """`topics`: name -> id, as they are pinned."""
+        """`topics`: by name, as they are pinned."""
         self._broker, self._messages = broker, messages
-        self._lane, self._cluster, self._topics = lane, cluster, dict(topics)
+        self._lane, self._cluster = lane, cluster
+        self._topics = {name: info.topic_id for name, info in topics.items()}
         #: the last identified message of each partition
         self._known: dict[TopicPartition, LastMessage] = {}
         #: partitions of each topic, by the last answer
-        self._sizes: dict[str, int] = {}
+        self._sizes = {name: info.partitions for name, info in topics.items()}
 
     def of(self, planned: Span) -> "Asked":
         names = sorted({tp.topic for tp in planned.end})

@@ -309,6 +309,9 @@ class QueryRun(SparkRun):
         else:
             self._records_state = False
 
+    def _before_query(self) -> None:
+        """Nothing: its epochs need what Spark computes."""
+
     def _go_ahead(self) -> None:
         """Do nothing: the rows of an epoch are Spark's."""
 

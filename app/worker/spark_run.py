@@ -211,17 +211,13 @@ class SparkRun(ABC):
                 raise RuntimeError(failure)
 
         most = self._size.begin()
-        self._before_query(start)
+        self._before_query()
         self._query = self._start_writer(start, on_epoch, most, until_caught_up)
         return self._query
 
-    def _before_query(self, start: Offsets) -> None:
+    @abstractmethod
+    def _before_query(self) -> None:
         """Called before each start of the query, when the size of its epochs is known."""
-        del start
-
-    def _notice_plan(self, number: int) -> None:
-        """Called when an epoch is planned, by any thread, perhaps twice."""
-        del number
 
     def _stop_query(self) -> None:
         if self._query is not None:
@@ -241,7 +237,6 @@ class SparkRun(ABC):
 
     def _on_epoch(self, rows: DataFrame | None, number: int) -> str | None:
         """Process an epoch, on a thread of Py4J. Returns the error, with which the query has to end."""
-        self._notice_plan(number)
         try:
             while not self._begun(rows, number):
                 pass  # held between the gate and the lock
@@ -284,20 +279,17 @@ class SparkRun(ABC):
         if not self._writing.acquire(blocking=False):  # begun, or a release is under way
             return
         try:
-            if number > self._begun_last and self._error is None and self._gate.is_open:
-                self._process_early(number)
+            if number <= self._begun_last or self._error is not None or not self._gate.is_open:
+                return
+            self._check_tables()
+            self._in_epoch.set()
+            self._begun_last = number
+            self._early = number, self._failure(None, number)
+            failpoint.reach("done-early")
         except Exception as error:  # noqa: BLE001  # raised again when Spark calls
             log.debug("not begun early", epoch=number, because=str(error))
         finally:
             self._writing.release()
-
-    def _process_early(self, number: int) -> None:
-        """Process an epoch that Spark has not called the lane with yet, with the lock."""
-        self._check_tables()
-        self._in_epoch.set()
-        self._begun_last = number
-        self._early = number, self._failure(None, number)
-        failpoint.reach("done-early")
 
     def _failure(self, rows: DataFrame | None, number: int) -> BaseException | None:
         """Process an epoch; returns what it failed with, which is known to other threads once they have the lock."""
@@ -351,7 +343,7 @@ class SparkRun(ABC):
             if monitor.stop_because is not None and not self._stop.is_set():
                 log.info("stopping at the end of the epoch", because=monitor.stop_because)
                 self._stop.set()
-            if self._at_rest() and (self._stop.is_set() or (self._size.is_off and self._is_settled())):
+            if (self._stop.is_set() and self._at_rest()) or (self._size.is_off and self._is_settled()):
                 query.stop()
                 break
             self._show_state(monitor)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from app.archive.reader import ArchiveReader
@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.dispatch.lane_stage import StagedSpan
 from app.dispatch.pool import Pool
-from app.errors import Contended, Refused
+from app.errors import Contended, EnvironmentMissing, MessagesGone, Refused, Unreachable
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
 from app.ledger.shadow_copies import ShadowCopies, in_copy
@@ -30,11 +30,13 @@ from app.protocol.fencing import open_writers
 from app.rollup.keeping import keep as keep_rollups
 from app.source.messages import TaskMessages
 from app.source.stream import start_query
+from app.spark.session import is_gone
 from app.stage.receipt import last_messages
 from app.supervisor.link import Link
-from app.worker.ahead_run import AheadRun
 from app.worker.archive_backfill import Filling
+from app.worker.epoch_forecast import EpochForecast
 from app.worker.epoch_source import EpochSource
+from app.worker.going_ahead import AheadStep, GoingAhead
 from app.worker.lane_factory import (
     add_writers,
     check_total,
@@ -45,12 +47,20 @@ from app.worker.lane_factory import (
 from app.worker.lane_writer import LaneWriter
 from app.worker.log_identity import Asked, LogIdentity, check_last
 from app.worker.monitor import Monitor
+from app.worker.open_lanes import OpenLanes
 from app.worker.periodic_savepoints import PeriodicSavepoints
-from app.worker.spark_run import STOP_WAIT_SECONDS, OnEpoch, StopRequested
+from app.worker.planned_epochs import PlannedEpochs
+from app.worker.spark_run import STOP_WAIT_SECONDS, OnEpoch, SparkRun, StopRequested
 from app.worker.stored_message_decoder import StoredMessages
+from app.worker.unplanned import Unplanned, rest
+
+#: longest time that an epoch of Spark stays open while the lane goes ahead: Spark makes no plans meanwhile
+OPEN_SECONDS = 5.0
+#: longest time that the query's start waits for the first epoch: both need the processors
+FIRST_SECONDS = 2.0
 
 
-class StreamingRun(AheadRun):
+class StreamingRun(SparkRun):
     """Opens lanes, runs them, closes them."""
 
     def __init__(
@@ -66,14 +76,23 @@ class StreamingRun(AheadRun):
         removable: Collection[str] = (),
     ) -> None:
         """`pool`: the tasks that stage; `removable`: topics that the lanes may stop reading."""
-        super().__init__(settings, spark, writers, health, metrics, link, death, pool)
+        super().__init__(settings, spark, writers, health, metrics, link, death)
         self._removable, self._pool = removable, pool
+        self._foresight = EpochForecast(self._broker, self._size, settings, pool.tasks)
         self._messages = TaskMessages(pool, settings.lane, link.still, self._foresight.after, self._is_suspicious)
+        self._identity: LogIdentity
         #: leader epoch of the message before each position
         self._terms: dict[TopicPartition, int] = {}
+        self._lanes = OpenLanes(settings, metrics, pool, link)
         self._stored: dict[TopicPartition | None, StoredMessages] = {}
         self._closing.callback(self._lanes.close)
         self._closing.callback(self._messages.read_nothing)
+        self._planned: PlannedEpochs | None = None
+        self._unplanned = Unplanned(self._broker, settings.lane)
+        self._goes_ahead = settings.goes_ahead
+        self._ahead: GoingAhead | None = None
+        #: the end of what Spark has planned
+        self._planned_end = Offsets()
         #: schema that the lanes write in place of the configured ones
         self._copy_schema: str | None = None
 
@@ -108,7 +127,7 @@ class StreamingRun(AheadRun):
             if self._stop.is_set() or not (self._size.is_off or waits):
                 break
         if self._ahead is not None:
-            self._stop_ahead()
+            self._ahead.stop()
             self._ahead.check()
         self._release()
         self.say("stopped")
@@ -157,7 +176,7 @@ class StreamingRun(AheadRun):
         assert first is not None, "just opened"
         keep_rollups(first, settings)
         ids = {name: info.topic_id for name, info in topics.items()}
-        self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, ids)
+        self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, topics)
         self._terms = {}
         for writer in writers:
             writer.pin(cluster, ids)
@@ -260,6 +279,18 @@ class StreamingRun(AheadRun):
                 f"lane {self._settings.lane}: its tables have changed their schema", hint="nothing: it opens them anew"
             )
 
+    def _process(self, rows: DataFrame | None, number: int) -> None:
+        del rows
+        span = self._checkpoint.written.span(number)
+        if not span.goes_on:
+            raise MessagesGone.of(f"from {span.start} on, where Kafka ends at {span.end}", lane=self._settings.lane)
+        if (lane := self._lanes.total) is not None and self._goes_ahead:
+            self._planned_end = span.end
+            span, number = rest(span, lane.read), lane.next_number
+            if not span.size:
+                return
+        self._apply_span(span, number)
+
     def _apply_span(self, span: Span, number: int) -> None:
         self._gate.begin(span.size)
         request = self._identity.of(span)
@@ -276,6 +307,44 @@ class StreamingRun(AheadRun):
         else:
             self._process_partitions(number, self._lanes.parts(span), _once(planned), request)
 
+    def _go_ahead(self) -> None:
+        if self._ahead is not None and not self._stop.is_set():
+            self._ahead.follow(0 if self._is_far_ahead() else OPEN_SECONDS)
+
+    def _is_far_ahead(self) -> bool:
+        """Whether Spark needs more than one epoch to plan what is applied: it would have to plan all that before the
+        lane could leave anything to it."""
+        lane = self._lanes.total
+        return lane is not None and Span(start=self._planned_end, end=lane.read).size > self._size.messages
+
+    def _step_ahead(self) -> AheadStep:
+        """Apply what Kafka has behind what the lane has read."""
+        lane = self._lanes.total
+        if lane is None or self._stop.is_set() or self._size.is_off or lane.wants_release or self._is_suspicious():
+            return AheadStep.LEFT
+        try:
+            found = self._unplanned.span(lane.read)
+        except (Unreachable, EnvironmentMissing):
+            return AheadStep.LEFT  # Spark asks by itself
+        if found.size > self._size.messages or self._identity.has_more(lane.read):
+            return AheadStep.LEFT
+        if not found.size:
+            return AheadStep.NOTHING
+        with self._writing:
+            if self._error is not None or not self._gate.is_open:
+                return AheadStep.LEFT
+            span = rest(found, lane.read)  # an epoch of Spark may have come in between
+            try:
+                self._check_tables()
+                if span.size:
+                    self._apply_span(span, lane.next_number)
+            except StopRequested:
+                return AheadStep.LEFT
+            except BaseException as error:
+                self._error = error
+                raise
+        return AheadStep.APPLIED
+
     def _source(self, planned: Callable[[], pa.Table], request: Asked) -> EpochSource:
         def part(span: Span) -> pa.Table:
             rows = self._messages.part(span)
@@ -284,9 +353,8 @@ class StreamingRun(AheadRun):
 
         def identified(span: Span) -> LastMessages:
             found = request.identified(span)
-            if self._ahead is not None and self._settings.goes_ahead:
+            if self._ahead is not None:
                 self._unplanned.ask(span.end)  # answered when the epoch is committed
-            self._expected.confirm()
             return found
 
         return EpochSource(planned, part, self._broker.messages, identified)
@@ -307,6 +375,31 @@ class StreamingRun(AheadRun):
             return found
 
         return staged
+
+    def _notice_planned(self) -> None:
+        """Begin the epochs from now on as soon as Spark has planned them."""
+        if self._planned is None:
+            self._planned = PlannedEpochs(self._entries("offsets"), self._begin_early, partial(is_gone, self._spark))
+            self._closing.callback(self._planned.stop)
+            self._planned.start()
+
+    def _before_query(self) -> None:
+        """Have a lane that goes ahead begin before Spark starts the query."""
+        if not self._goes_ahead or self._until_caught_up:
+            return
+        self._release()  # what is wanted is left to Spark's epochs
+        if self._ahead is None:
+            self._planned_end = self._lanes.read
+            self._ahead = GoingAhead(self._step_and_let_go, partial(is_gone, self._spark))
+            self._closing.callback(self._ahead.stop)
+        self._ahead.follow(FIRST_SECONDS)
+
+    def _step_and_let_go(self) -> AheadStep:
+        try:
+            return self._step_ahead()
+        finally:
+            if self._ahead is not None and (self._query is None or self._is_far_ahead()):
+                self._ahead.let_go()
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
         """Request the first epoch's staging while Spark plans that epoch."""

@@ -9,7 +9,8 @@ import pytest
 from app.config.settings import CommitMode
 from app.errors import ConfigInvalid, ExitStatus
 from app.spark.local import LocalCheckpoint
-from tests.fix_lane import LaneUnderTest, MakeLane, MakeProcess
+from app.worker import streaming_run
+from tests.fix_lane import Hold, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
 from tests.fix_topic import NewTopic, Topic, sending_until
 from tests.messages import INT, TEXT, Debezium, Message, Table
@@ -69,6 +70,51 @@ def test_it_goes_ahead_and_starts_again(mode: CommitMode, lane: MakeLane, target
     made.run_until_caught_up()
     questions(target, topic)
     assert left_over(made) == []
+
+
+@modes
+def test_it_begins_before_its_query_has_started(
+    mode: CommitMode, lane: MakeLane, target: Target, topic: Topic, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streaming_run, "FIRST_SECONDS", 240.0)
+    target.create(FLAT)
+    topic.send([row(number) for number in range(50)])
+    made = lane(mode)
+    held = hold("after-pre-commit")
+    made.start()
+    held.reached()
+    last = target.ledger()
+    assert last is not None
+    assert (made.checkpoint_files.planned(), sum(last.read.values())) == ([], 50)
+    held.release()
+    go_ahead(made, target, topic)
+    made.until_caught_up(topic)
+    made.stop()
+    questions(target, topic, exactly_once=made.exactly_once)
+
+
+@modes
+def test_a_topic_that_is_new_at_a_start_is_planned_first(
+    mode: CommitMode, lane: MakeLane, target: Target, new_topic: NewTopic, hold: Hold
+) -> None:
+    """Its messages may belong before those of the others."""
+    old, new = new_topic(), new_topic()
+    made = ahead(mode, lane, target, old, topics=(old,))
+    made.until_caught_up(old)
+    made.stop()
+    old.send([row(1, "b")])
+    new.send([row(2, "b")])
+    more = made.changed(source={"topics": [old.name, new.name]})
+    held = hold("after-pre-commit")
+    more.start()
+    held.reached()
+    last = target.ledger()
+    assert last is not None
+    assert {tp.topic for tp in last.read} == {old.name, new.name}
+    held.release()
+    more.until_caught_up(old, new)
+    more.stop()
+    questions(target, old, new, exactly_once=made.exactly_once)
 
 
 @modes
