@@ -62,6 +62,11 @@ class TopicInfo:
     partitions: int
 
 
+def ids_of(topics: Mapping[str, TopicInfo]) -> dict[str, str]:
+    """Kafka's id of each topic."""
+    return {name: info.topic_id for name, info in topics.items()}
+
+
 class Watermarks(NamedTuple):
     """Offset of the oldest message kept, and of the next one that a read_committed reader will see."""
 
@@ -115,6 +120,10 @@ class Broker:
         names = self._names(self._existing())
         futures = self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_SECONDS)
         return {name: _info(self._answer(future)) for name, future in futures.items()}
+
+    def topic_ids(self) -> dict[str, str]:
+        """Kafka's id of each topic that `topics` has."""
+        return ids_of(self.topics())
 
     def ask_identity(self, names: Iterable[str]) -> Callable[[], tuple[str, dict[str, TopicInfo]]]:
         """Request cluster id and topics now; the result waits for the answer. It raises Unreachable without one, and

@@ -119,7 +119,7 @@ class Look:
     @classmethod
     def of(cls, settings: Settings, broker: Broker) -> Self:
         """Read it from Kafka; raises Unreachable, or EnvironmentMissing for a topic that does not exist."""
-        topics = {name: info.topic_id for name, info in broker.topics().items()}
+        topics = broker.topic_ids()
         marks = broker.watermarks(broker.partitions())
         return cls(settings=settings, cluster=broker.cluster_id(), topics=topics, marks=marks, broker=broker)
 

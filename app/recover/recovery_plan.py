@@ -122,7 +122,7 @@ def _content(manifest: Manifest) -> Iterator[PlanCheck]:
 
 def _identity(manifest: Manifest, broker: Broker) -> PlanCheck:
     """Check that cluster and topics have the manifest's ids: offsets mean nothing in another topic."""
-    cluster, topics = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
+    cluster, topics = broker.cluster_id(), broker.topic_ids()
     wrong = [f"cluster is {cluster}, was {manifest.cluster_id}"] if manifest.cluster_id not in (None, cluster) else []
     wrong += [
         f"topic {name} was made anew" if name in topics else f"there is no topic {name}"

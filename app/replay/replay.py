@@ -126,7 +126,7 @@ def _identity(target: Connection, settings: Settings, broker: Broker) -> tuple[s
     """Cluster id, and topic -> id, from Kafka; raises TopicChanged where the lane is pinned to others."""
     with translated("replay: reading the target's ledger"):
         cluster, topics = pinned(target, settings)
-    found = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
+    found = broker.cluster_id(), broker.topic_ids()
     other = [name for name, topic_id in found[1].items() if topics.get(name, topic_id) != topic_id]
     if other or cluster not in (None, found[0]):
         what = (

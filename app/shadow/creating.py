@@ -91,7 +91,7 @@ def create(
         connected(settings, APPLICATION, "shadow: making the copy") as connection,
         Broker(settings.source) as broker,
     ):
-        pins = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
+        pins = broker.cluster_id(), broker.topic_ids()
         start = beginnings(broker) if from_topics else Offsets()
         with connection.begin():
             run(connection, "set transaction isolation level repeatable read")

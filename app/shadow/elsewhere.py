@@ -86,7 +86,7 @@ def create(
     check_configuration(new, savepoint, from_topics=from_topics, elsewhere=True)
     with _both(new, old) as both, Broker(new.source) as broker:
         _check_other(both, new, old)
-        pins = broker.cluster_id(), {name: info.topic_id for name, info in broker.topics().items()}
+        pins = broker.cluster_id(), broker.topic_ids()
         start = beginnings(broker) if from_topics else Offsets()
         copies = ShadowCopies(old.target.db_schema)
         with both.original.begin():

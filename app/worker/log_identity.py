@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from app.db.sqlstate import translated
-from app.kafka.broker import Broker, TopicInfo
+from app.kafka.broker import Broker, TopicInfo, ids_of
 from app.ledger.pins import check_pins
 from app.model.last import LastMessage, LastMessages
 from app.model.offsets import Span, TopicPartition
@@ -26,11 +26,13 @@ class LogIdentity:
         """`topics`: by name, as they are pinned."""
         self._broker, self._messages = broker, messages
         self._lane, self._cluster = lane, cluster
-        self._topics = {name: info.topic_id for name, info in topics.items()}
+        #: id of each topic
+        self._topics: dict[str, str] = {}
         #: the last identified message of each partition
         self._known: dict[TopicPartition, LastMessage] = {}
         #: partitions of each topic, by the last answer
-        self._sizes = {name: info.partitions for name, info in topics.items()}
+        self._sizes: dict[str, int] = {}
+        self._note(topics)
 
     def of(self, planned: Span) -> "Asked":
         names = sorted({tp.topic for tp in planned.end})
@@ -42,9 +44,11 @@ class LogIdentity:
 
     def _compare(self, cluster: str, topics: Mapping[str, TopicInfo]) -> None:
         """Raises TopicChanged; pins a new topic when it is first seen."""
-        ids = {name: info.topic_id for name, info in topics.items()}
-        check_pins(self._lane, (self._cluster, cluster), self._topics, ids)
-        self._topics.update(ids)
+        check_pins(self._lane, (self._cluster, cluster), self._topics, ids_of(topics))
+        self._note(topics)
+
+    def _note(self, topics: Mapping[str, TopicInfo]) -> None:
+        self._topics.update(ids_of(topics))
         self._sizes.update({name: info.partitions for name, info in topics.items()})
 
     def _follow(self, span: Span, found: LastMessages) -> None:

@@ -110,7 +110,7 @@ class Monitor:
                 log.debug("monitor", because=error.message)
 
     def _round(self) -> None:
-        topic_ids = {name: info.topic_id for name, info in self._broker.topics().items()}
+        topic_ids = self._broker.topic_ids()
         cluster = self._broker.cluster_id()
         partitions = self._broker.partitions()
         counts = self._rounds % COUNT_EVERY_ROUNDS == 0

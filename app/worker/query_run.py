@@ -17,6 +17,7 @@ from app.apply.target_tables import TargetTable
 from app.config.settings import StartAt
 from app.db.sqlstate import translated
 from app.errors import Replanned, SurelaneError, Verdict
+from app.kafka.broker import ids_of
 from app.kafka.transactional_topic import TransactionalTopic
 from app.ledger.query_states import QueryStates
 from app.model.offsets import Offsets, Span
@@ -116,7 +117,7 @@ class QueryRun(SparkRun):
         self._records_state = has_state
         opened = open_writers([writer], self._checkpoint, by_source(sources), settings.mode.value, has_state=has_state)
         self._check_decided(writer)
-        writer.pin(self._broker.cluster_id(), {name: info.topic_id for name, info in topics.items()})
+        writer.pin(self._broker.cluster_id(), ids_of(topics))
         # a prepared epoch may have ended the rebuild
         self._lane = self._make_lane(writer, sink, self._rebuild(writer))
         self._computation, self._result = draft, rows
@@ -310,7 +311,7 @@ class QueryRun(SparkRun):
             self._records_state = False
 
     def _before_query(self) -> None:
-        """Nothing: its epochs need what Spark computes."""
+        """Do nothing: its epochs need what Spark computes."""
 
     def _go_ahead(self) -> None:
         """Do nothing: the rows of an epoch are Spark's."""

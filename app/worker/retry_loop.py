@@ -136,7 +136,7 @@ class RetryLoop:
         with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
             pool.on_death = self._stage_died
             pool.start()
-            if not self._settings.goes_ahead:  # its first epoch needs no query
+            if self._until_caught_up or not self._settings.goes_ahead:  # else the first epoch needs no query
                 warm_up(self._spark, self._settings.source)
             self._keep_running(partial(self._streaming_run, pool))
 

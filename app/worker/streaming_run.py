@@ -16,6 +16,7 @@ from app.db.sqlstate import translated
 from app.dispatch.lane_stage import StagedSpan
 from app.dispatch.pool import Pool
 from app.errors import Contended, EnvironmentMissing, MessagesGone, Refused, Unreachable
+from app.kafka.broker import ids_of
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
 from app.ledger.shadow_copies import ShadowCopies, in_copy
@@ -154,6 +155,7 @@ class StreamingRun(SparkRun):
         """Open the lanes; returns the start of an empty checkpoint. `anew`: see `open_writers`."""
         settings = self._settings
         topics = self._broker.topics()
+        ids = ids_of(topics)
         add_writers(settings, self._writers, sorted(self._broker.partitions()), self._link, self._metrics, self._pool)
         writers = list(self._writers.values())
         for writer in writers:
@@ -162,7 +164,7 @@ class StreamingRun(SparkRun):
         cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
         for writer in writers:
             if writer.archive is not None:
-                writer.archive.open(cluster, {name: info.topic_id for name, info in topics.items()})
+                writer.archive.open(cluster, ids)
         opened = open_writers(
             writers,
             self._checkpoint,
@@ -175,7 +177,6 @@ class StreamingRun(SparkRun):
         first = writers[0].connection
         assert first is not None, "just opened"
         keep_rollups(first, settings)
-        ids = {name: info.topic_id for name, info in topics.items()}
         self._identity = LogIdentity(self._broker, self._messages, settings.lane, cluster, topics)
         self._terms = {}
         for writer in writers:

@@ -28,11 +28,12 @@ print(rich.console.Console.__name__)
 
 
 def printed(program: str) -> list[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def test_pandas_is_imported_by_those_that_use_it() -> None:
-    assert printed(_PANDAS) == ["False", "(1,", "1)", "1"]
+    assert printed(_PANDAS) == ["False", "(1, 1)", "1"]
 
 
 def test_rich_is_imported_by_those_that_use_it() -> None:
