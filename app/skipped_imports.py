@@ -14,13 +14,15 @@ def have_structlog_skip_rich() -> None:
         import structlog  # noqa: F401
 
 
-def have_arrow_skip_pandas() -> None:
-    """Call it before the first array, with which PyArrow imports pandas: 0.27 s of a start. Only queries need it. What
-    imports pandas later gets it, and `to_pandas` works; before that PyArrow takes a Series for any sequence."""
+def have_arrow_and_spark_skip_pandas() -> None:
+    """Call it before the first array, with which PyArrow imports pandas, and the first session, with which PySpark
+    does, whose helpers of tests it asks whether there is numpy. 0.4 s of a start. Only queries need pandas. What
+    imports it later gets it, and `to_pandas` works; before that PyArrow takes a Series for any sequence."""
     import pyarrow as pa
 
     with _without("pandas"):
         pa.array([0])
+        import pyspark.testing.utils  # noqa: F401
 
 
 @contextmanager
