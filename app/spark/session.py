@@ -26,7 +26,7 @@ def make_session(jvm: Jvm) -> SparkSession:
         conf.set(key, value)
     with _connects_to(jvm.address()), _signals_kept():
         SparkContext.getOrCreate(conf)
-    session: SparkSession = SparkSession.Builder().config(conf=conf).getOrCreate()
+    session: SparkSession = SparkSession.Builder().getOrCreate()
     gateway: Any = SparkContext._gateway  # pyright: ignore[reportPrivateUsage]
     gateway.proc = jvm.process  # as PySpark does with one that it starts itself: the JVM ends when its stdin closes
     return session

@@ -14,6 +14,9 @@ JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
 #: for a JVM that only plans epochs and keeps the checkpoint: compiling well costs more than it saves.
 #: Measured over 500,000 messages: 6.4 CPU seconds instead of 11.9
 _FOR_PLANNING = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+#: for the driver's: Java begins with a 64th of the machine's memory, where a start collects garbage a dozen times on a
+#: small one. Measured with 4 GB: rows visible after 5.9 s instead of 6.8
+_ROOM = "-Xms384m -Xmn192m"
 #: for one that computes the rows of a query. Code is compiled well four times as late as by default: what runs a while
 #: only is not. Measured over a windowed count of 1,000,000 messages: 44.4 CPU seconds instead of 49.5, in 32.7 s
 #: instead of 34.4
@@ -40,6 +43,8 @@ _EXECUTOR_JAVA = "spark.executor.extraJavaOptions"
 _DRIVER_JAVA = "spark.driver.extraJavaOptions"
 #: Java takes the last of an option that is given twice, and refuses two of these
 _COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
+#: ours go where the user has chosen a collector
+_WITH_OURS = re.compile(rf"{_COLLECTOR.pattern}|-Xmn\w+")
 #: for an executor: its JVM only keeps Python workers, and comes up sooner after it was killed
 EXECUTOR = {
     _EXECUTOR_JAVA: _FOR_PLANNING,
@@ -107,7 +112,7 @@ def options(
     `more` jars come behind Spark's own: what they bundle (netty) must not come before Spark's.
     """
     sent = [*jars, *more] if computes and not is_local(master) else more
-    driver = _driver(java_home, jars, sent, conf, master, _FOR_COMPUTING if computes else _FOR_PLANNING)
+    driver = _driver(java_home, jars, sent, conf, master, computes=computes)
     is_known = {AUTHENTICATE: "true"} if authenticates(master, conf) else {}
     return {"spark.app.name": f"surelane {lane}", **is_known, **driver, **REQUIRED, "spark.master": master}
 
@@ -137,11 +142,13 @@ def _driver(
     more: Sequence[Path],
     conf: Mapping[str, str],
     master: str,
-    flags: str,
+    *,
+    computes: bool,
 ) -> dict[str, str]:
     """Options of the driver's JVM: the jars are on its class path, where the class archive can have them too. Executors
     get `more`; they need the connector's only where they read topics themselves."""
-    ours = f"{flags} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}"
+    flags = _FOR_COMPUTING if computes else _FOR_PLANNING
+    ours = f"{flags} {'' if computes else _ROOM} {JAVA_OPTIONS} {options_to_use(archive(java_home, jars))}"
     classpath = os.pathsep.join([*map(str, class_path(jars)), *filter(None, [conf.get(_CLASSPATH)])])
     defaults = {
         **(DEFAULTS if is_local(master) else EXECUTOR | {_EXECUTOR_JAVA: flags} | _without_addresses(DEFAULTS)),
@@ -159,7 +166,7 @@ def _driver(
 
 def _with_users(ours: str, users: str) -> str:
     """Java options: the user's behind ours, whose collector goes where the user has chosen one."""
-    return f"{_COLLECTOR.sub('', ours) if _COLLECTOR.search(users) else ours} {users}".strip()
+    return f"{_WITH_OURS.sub('', ours) if _COLLECTOR.search(users) else ours} {users}".strip()
 
 
 def _without_addresses(defaults: Mapping[str, str]) -> dict[str, str]:

@@ -64,4 +64,5 @@ def test_a_users_java_options_come_behind_ours(*, computes: bool) -> None:
     flags = {row[1]: row[3] for row in rows if len(row) > 3}
     assert (flags["UseG1GC"], flags["UseSerialGC"], flags["UseParallelGC"]) == ("true", "false", "false")
     assert flags["TieredStopAtLevel"] == "3"
+    assert not any(word.startswith("-Xmn") for word in words), "a size of the young generation is the collector's own"
     assert JAVA_OPTIONS in words
