@@ -14,8 +14,8 @@ JAVA_OPTIONS = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
 #: for a JVM that only plans epochs and keeps the checkpoint: compiling well costs more than it saves.
 #: Measured over 500,000 messages: 6.4 CPU seconds instead of 11.9
 _FOR_PLANNING = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-#: for the driver's heap: Java begins with a 64th of the machine's memory, where a start collects garbage a dozen times
-#: on a small one. Measured where nothing is computed, with 4 GB: rows visible after 5.9 s instead of 6.8
+#: for the driver's heap: Java begins with a 64th of the machine's memory, where a start collects garbage eleven times
+#: with 4 GB. Measured there, where nothing is computed: rows visible after 5.9 s instead of 6.8
 _ROOM, _YOUNG = "-Xms384m", "-Xmn192m"
 #: for one that computes the rows of a query. Code is compiled well four times as late as by default: what runs a while
 #: only is not. Measured over a windowed count of 1,000,000 messages: 44.4 CPU seconds instead of 49.5, in 32.7 s
