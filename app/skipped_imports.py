@@ -14,14 +14,19 @@ def have_structlog_skip_rich() -> None:
         import structlog  # noqa: F401
 
 
-def have_arrow_and_spark_skip_pandas() -> None:
-    """Call it before the first array, with which PyArrow imports pandas, and the first session, with which PySpark
-    does, whose helpers of tests it asks whether there is numpy. 0.4 s of a start. Only queries need pandas. What
-    imports it later gets it, and `to_pandas` works; before that PyArrow takes a Series for any sequence."""
+def have_arrow_skip_pandas() -> None:
+    """Call it before the first array, with which PyArrow imports pandas: 0.27 s of a start. Only queries need it. What
+    imports pandas later gets it, and `to_pandas` works; before that PyArrow takes a Series for any sequence."""
     import pyarrow as pa
 
     with _without("pandas"):
         pa.array([0])
+
+
+def have_spark_skip_pandas() -> None:
+    """Call it before the first call of Java that has an argument: there PySpark asks its helpers of tests whether there
+    is numpy, and they import pandas to say which tests to skip. 0.4 s of a start. What imports pandas later gets it."""
+    with _without("pandas"):
         import pyspark.testing.utils  # noqa: F401
 
 

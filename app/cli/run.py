@@ -73,13 +73,13 @@ def run(
     gc.disable()  # until everything is imported: objects made until then live as long as the process
     with Link(role.link) as link:
         # in the worker only; the service's imports take as long as the JVM's start
-        from app.skipped_imports import have_arrow_and_spark_skip_pandas
+        from app.skipped_imports import have_arrow_skip_pandas
         from app.worker.lane_jvm import start_lanes_jvm
 
         server = ForkServer() if is_local(settings.spark.master) else None
         jvm = start_lanes_jvm(settings)
         if settings.query is None and settings.transform is None:  # a function may get a Series
-            have_arrow_and_spark_skip_pandas()
+            have_arrow_skip_pandas()
         from app.stage.daemon import imported
         from app.worker.retry_loop import run as run_lane
 

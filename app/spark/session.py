@@ -14,12 +14,14 @@ from pyspark import SparkConf, SparkContext
 from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
+from app.skipped_imports import have_spark_skip_pandas
 from app.spark.jvm import Jvm
 
 
 def make_session(jvm: Jvm) -> SparkSession:
     """The one session of this process, in the JVM that was started for it, with that JVM's options."""
     assert SparkContext._gateway is None, "a process has one JVM"  # pyright: ignore[reportPrivateUsage]
+    have_spark_skip_pandas()  # while the JVM comes up
     logging.getLogger("SQLQueryContextLogger").disabled = True  # it logs what is raised anyway
     conf = SparkConf(loadDefaults=False)
     for key, value in jvm.options.items():  # once more: they win over what the environment sets for Spark's script

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 _PROGRAM = """
-import json, os, signal
+import json, os, signal, sys
 from app.jars import jars
 from app.java import java_home
 from app.spark.jvm import start_jvm
@@ -22,6 +22,7 @@ names = ("spark.sql.adaptive.enabled", "spark.sql.session.timeZone", "spark.sql.
          "no.option.of.spark")
 found = {name: session.conf.get(name) for name in names}
 found["SIGINT stays"] = signal.getsignal(signal.SIGINT) is before
+found["pandas"] = "pandas" in sys.modules
 found["gateway"] = [name for name in os.environ if "GATEWAY" in name]
 print(json.dumps(found))
 """
@@ -40,6 +41,7 @@ def test_what_a_lane_relies_on_is_above_all_else_and_this_process_stays_as_it_wa
         "spark.app.name": "mine",
         "no.option.of.spark": "1",
         "SIGINT stays": True,
+        "pandas": False,
         "gateway": [],
     }
     assert list(tmp_path.glob("surelane-jvm-*")) == []

@@ -5,11 +5,12 @@ import sys
 
 _PANDAS = """
 import sys
-from app.skipped_imports import have_arrow_and_spark_skip_pandas
-have_arrow_and_spark_skip_pandas()
+from app.skipped_imports import have_arrow_skip_pandas, have_spark_skip_pandas
+have_arrow_skip_pandas()
 from app.stage.daemon import imported
 imported()
 import app.worker.retry_loop
+have_spark_skip_pandas()
 from pyspark.sql.types import NumpyArrayConverter
 assert not NumpyArrayConverter().can_convert("an argument of the first call of Java")
 print("pandas" in sys.modules)
