@@ -25,11 +25,13 @@ from app.errors import TargetMismatch
 from app.model.counts import Counts
 from app.model.offsets import Position
 from app.model.row_layout import Layout, RowKind
+from app.model.statement import Statement
 
 #: statements of the faithful plan sent in one round trip
 STATEMENTS_AT_ONCE = 500
-#: executes SQL without parameters, statement by statement in one round trip; returns how many rows each changed
-Execute = Callable[[Sequence[str]], list[int]]
+#: executes statements one by one in one round trip; returns how many rows each changed, or None where the transaction
+#: fails if a statement does something else than it should
+Execute = Callable[[Sequence[Statement]], list[int] | None]
 #: kinds that no target can take
 _REFUSED = (RowKind.KEYLESS, RowKind.UNFIT)
 
@@ -53,6 +55,8 @@ class StagedLayout:
     messages: int
     #: in the staging table
     rows: int
+    #: they put the rows there; (): it has them
+    filling: Sequence[str] = ()
 
 
 class Applier:
@@ -104,11 +108,17 @@ class Applier:
         return Applied(counts=counts, plan=plan)
 
     def merge(
-        self, connection: Connection, messages: int, staged: Sequence[StagedLayout], execute: Execute
+        self,
+        connection: Connection,
+        messages: int,
+        staged: Sequence[StagedLayout],
+        execute: Execute,
+        *,
+        at_once: bool = False,
     ) -> Applied | None:
         """Apply the staged rows of an epoch of `messages` messages, in a subtransaction for each plan until the target
         accepts one. None, with nothing applied, where the changes have to be sent one by one; raises errors that do not
-        depend on the order."""
+        depend on the order. `at_once`: by the first plan; the transaction fails where the target does not accept it."""
         kept = [one for one in staged if one.shape is not None]
         shapes = {index: one.shape for index, one in enumerate(kept) if one.shape is not None}
         meant = sum(one.messages for one in kept)
@@ -122,13 +132,16 @@ class Applier:
             return None
 
         def send(plan: OrderPlan) -> int:
-            order = [(shapes[index], kept[index].rows) for index in _order(shapes, plan) if kept[index].rows]
+            order = [kept[index] for index in _order(shapes, plan) if kept[index].rows]
             _merge_staged(connection, order, execute)
-            return sum(rows for _, rows in order)
+            return sum(one.rows for one in order)
 
         later(connection, LOOK_UPS)
         try:
-            plan, applied = _first_accepted(connection, compact, send, settle=False)
+            if at_once:
+                plan, applied = compact[0], send(compact[0])
+            else:
+                plan, applied = _first_accepted(connection, compact, send, settle=False)
         except (DBAPIError, psycopg2.Error) as error:
             if not depends_on_order(error):
                 raise
@@ -248,16 +261,30 @@ def _stage_last(connection: Connection, epoch: EpochBatch, index: int, shape: Ta
     return staging.copy(connection, shape.staging, lines, stamps=stamps)
 
 
-def _merge_staged(connection: Connection, order: Sequence[tuple[TablePlan, int]], execute: Execute) -> None:
-    """Merge the staged rows, so many for each plan, into the target, and check deferred constraints."""
-    statements: list[str] = []
-    at: list[int] = []
-    for shape, _ in order:
-        at.append(len(statements))
-        statements += [_merge(shape), *_versions(shape)]
-    counts = execute([*statements, SETTLE])
-    for (shape, rows), place in zip(order, at, strict=True):
-        _refuse_swallowed(connection, shape, counts[place], rows)
+def _merge_staged(connection: Connection, order: Sequence[StagedLayout], execute: Execute) -> None:
+    """Merge the staged rows into the target, and check deferred constraints."""
+    statements: list[Statement] = []
+    merges: list[tuple[TablePlan, int, int]] = []
+    for one in order:
+        assert one.shape is not None, "the target takes it"
+        statements += map(Statement, one.filling)
+        merges.append((one.shape, len(statements), one.rows))
+        statements += [_counted(one.shape, one.rows), *map(Statement, _versions(one.shape))]
+    counts = execute([*statements, Statement(SETTLE)])
+    if counts is not None:
+        for shape, place, rows in merges:
+            _refuse_swallowed(connection, shape, counts[place], rows)
+
+
+def _counted(shape: TablePlan, rows: int) -> Statement:
+    """The merge of so many staged rows. A row to be deleted may be gone already."""
+    match shape.kind:
+        case RowKind.UPSERT if shape.merge.updates:
+            return Statement(_merge(shape), rows)
+        case RowKind.DELETE:
+            return Statement(_merge(shape), rows, f"select where {shape.merge.stays()}")
+        case _:
+            return Statement(_merge(shape))
 
 
 def _keep_versions(connection: Connection, shape: TablePlan, is_part: bool = False) -> None:

@@ -9,9 +9,9 @@ from sqlalchemy import Engine
 from app import background
 from app.apply import staging
 from app.apply.staging import Staging
-from app.db.joined import flush
+from app.db.sql import run
 from app.db.sqlstate import translated
-from app.epoch import staging_copy
+from app.epoch.staging_copy import truncation
 
 _DOING = "giving back the space of staging tables"
 
@@ -32,8 +32,7 @@ class Reclaiming:
         begun, self._begun = self._begun, None
         if begun is not None and (large := begun.result()):
             with translated(_DOING), self._engine.begin() as connection:
-                staging_copy.empty(connection, large)
-                flush(connection)
+                run(connection, truncation(large))
         if stagings:
             for table in stagings:
                 table.dirty = 0

@@ -4,12 +4,13 @@ A transaction of `TransactionBlock` begins with its first statement and ends wit
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg2
-from sqlalchemy import Connection, Engine, Executable, event
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR
+from sqlalchemy import Connection, CursorResult, Engine, Executable, event
 from sqlalchemy.engine.interfaces import ExecutionContext
 from sqlalchemy.exc import DBAPIError
 
@@ -99,6 +100,12 @@ def forget(connection: Connection) -> None:
     _waiting(connection).clear()
 
 
+def _has_failed(connection: Connection) -> bool:
+    """Whether its transaction is open and takes no statement any more."""
+    driver: Any = connection.connection.dbapi_connection
+    return driver.info.transaction_status == TRANSACTION_STATUS_INERROR
+
+
 def _waiting(connection: Connection) -> list[bytes]:
     return _WAITING.setdefault(connection.connection.dbapi_connection, [])
 
@@ -118,14 +125,24 @@ class TransactionBlock:
         later(self._connection, "begin")
 
     def end(self, statement: str) -> None:
-        """End it by COMMIT or PREPARE TRANSACTION. If the connection is lost, the outcome is unknown."""
+        """End it by COMMIT or PREPARE TRANSACTION. If the connection is lost, the outcome is unknown; after another
+        error nothing of it is left."""
         try:
-            result = run(self._connection, statement)
+            result = self._run(statement)
             ended = getattr(result.context.cursor, "statusmessage", "")
             if ended == "ROLLBACK":  # what Postgres makes of either in a transaction that has failed
                 raise psycopg2.InternalError("the transaction had failed before it was to end")
         finally:
             self._close()
+
+    def _run(self, statement: str) -> CursorResult[Any]:
+        try:
+            return run(self._connection, statement)
+        except DBAPIError:
+            if not self._connection.invalidated and _has_failed(self._connection):
+                with suppress(DBAPIError):  # a connection that is lost meanwhile has rolled back
+                    run(self._connection, "rollback")
+            raise
 
     def undo(self) -> None:
         """ROLLBACK; a lost connection has rolled back."""

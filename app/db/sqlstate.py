@@ -106,6 +106,13 @@ def unless_refused(send: Callable[[], Result]) -> Result | Exception:
         return error
 
 
+def is_refusal(error: BaseException) -> bool:
+    """Whether the error, or one of its causes, is one of the target whose cause may be a message."""
+    if isinstance(error, DBAPIError | psycopg2.Error):
+        return verdict_of(error) is Verdict.POISON
+    return error.__cause__ is not None and is_refusal(error.__cause__)
+
+
 def is_connection_loss(error: BaseException) -> bool:
     """Whether the error, or one of its causes, is a connection loss."""
     if isinstance(error, DBAPIError | psycopg2.Error):

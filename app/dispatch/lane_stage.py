@@ -31,13 +31,18 @@ _LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class StagedSpan:
-    """A span whose changes are in staging tables."""
+    """A span whose changes are in staging tables, or on their way there."""
 
     receipt: Receipt
     layouts: Sequence[StagedLayout]
-    #: the tables with the rows; the lane calls `release` when it is done with them
+    #: the tables of the rows; the lane calls `release` when it is done with them
     lent: Sequence[Lent]
     lending: Lending
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the tables get the rows in the transaction that merges them."""
+        return all(one.filling or not one.rows for one in self.layouts)
 
     def release(self) -> None:
         """Give the tables back, once the epoch that merged them is committed or given up."""
@@ -227,6 +232,7 @@ class LaneStage:
                 key=frozenset(one.key),
                 messages=one.messages,
                 rows=one.rows,
+                filling=one.statements,
             )
             for text, one in present.items()
         ]

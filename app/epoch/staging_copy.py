@@ -1,7 +1,7 @@
 """COPY of an epoch's lines into staging tables, and their emptying before. Names of tables and columns are quoted."""
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -24,12 +24,11 @@ def copy_lines(connection: Connection, name: str, columns: Iterable[str], lines:
         return cursor.rowcount
 
 
-def insert_lines(connection: Connection, name: str, columns: Iterable[str], lines: pa.Array) -> int:
-    """As `copy_lines`, with the connection's next statement. Returns the number of rows."""
-    rows = [line.removesuffix("\n").split("\t") for line in lines.to_pylist()]
+def insertion(name: str, columns: Iterable[str], lines: pa.Array) -> str:
+    """The statement that inserts what `copy_lines` copies."""
+    rows = (line.removesuffix("\n").split("\t") for line in lines.to_pylist())
     values = ", ".join(f"({', '.join(map(_literal, row))})" for row in rows)
-    later(connection, f"insert into {name} ({', '.join(columns)}) values {values}")  # noqa: S608  # quoted
-    return len(rows)
+    return f"insert into {name} ({', '.join(columns)}) values {values}"  # noqa: S608  # quoted
 
 
 def _literal(field: str) -> str:
@@ -37,17 +36,22 @@ def _literal(field: str) -> str:
     return "null" if value is None else literal(value)
 
 
+def deletion(name: str) -> str:
+    """The statement that deletes the rows of a staging table."""
+    return f"delete from {name}"  # noqa: S608  # quoted
+
+
+def truncation(names: Iterable[str]) -> str:
+    """The statement that empties staging tables; not while a transaction that merged them is prepared: it would
+    wait."""
+    return "truncate " + ", ".join(names)
+
+
 def clear(connection: Connection, names: Iterable[str]) -> None:
     """Delete the rows of these staging tables with the transaction's next statement, so that they never become
     visible."""
-    if statements := [f"delete from {name}" for name in names]:  # noqa: S608  # the names are quoted
+    if statements := [*map(deletion, names)]:
         later(connection, "; ".join(statements))
-
-
-def empty(connection: Connection, names: Sequence[str]) -> None:
-    """TRUNCATE these staging tables, as `clear` does; not while a transaction that merged them is prepared: it would
-    wait."""
-    later(connection, "truncate " + ", ".join(names))
 
 
 class CopyLines(io.RawIOBase):

@@ -19,7 +19,7 @@ from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
 from app.apply.order_plan import FALLBACKS, OrderPlan
 from app.apply.table_plans import TablePlan
-from app.db.sqlstate import check_alive, check_kept, sqlstate, translated, unless_refused
+from app.db.sqlstate import check_alive, check_kept, is_refusal, sqlstate, translated, unless_refused
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.epoch.epoch_batch import EpochBatch
 from app.errors import AccountingBroken, Diverged, SurelaneError, Unattributed
@@ -37,6 +37,7 @@ from app.model.epoch import EpochRecord
 from app.model.gid import Gid
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.rows import NO_ROWS
+from app.model.statement import Statement
 from app.model.utc import utc_time
 from app.poison.attempts import AttemptStage
 from app.poison.epoch_rows import EpochRows
@@ -55,6 +56,8 @@ log = structlog.get_logger()
 _NEIGHBOURS = 1000
 
 
+#: epochs that are written step by step after one that could not be written at once: the next probably cannot
+APART_EPOCHS = 10
 #: seconds after a transaction's end for which its connection counts as alive
 ALIVE_SECONDS = 1.0
 
@@ -132,6 +135,8 @@ class Lane:
                 f"lane {name}: the ledger has no row to go on from", hint="surelane run, which writes the first"
             )
         self._last = last
+        #: epochs that are still written step by step
+        self._apart = 0
         #: monotonic time of the last transaction's end
         self._alive_at = time.monotonic()
 
@@ -163,7 +168,7 @@ class Lane:
             if known or stage is None or not self._process_staged(number, planned, source, stage, steps):
                 while self._comes_early(number, planned, source, steps, known=known):
                     self._applier.forget()
-        self._guard.passed(self.position)
+        self._guard.passed(self.position, is_visible=self.committer.pending is None)
 
     def apply_as_planned(self) -> None:
         """End epochs where they are planned, whatever is unread in other topics, until the lane is opened again."""
@@ -259,7 +264,8 @@ class Lane:
             self._before_writing(number)
         # 6. Merge and pre-commit, all in one transaction.
         try:
-            self._write(number, planned, span, source, steps, partial(self._merged, number, planned, span, staged))
+            if not self._write_at_once(number, planned, span, source, steps, staged):
+                self._write(number, planned, span, source, steps, partial(self._merged, number, planned, span, staged))
         except _NotMergedError as refused:
             log.info("not applied as staged", lane=self.name, epoch=number, because=str(refused))
             if self.stage is not None:
@@ -345,6 +351,28 @@ class Lane:
         self._last, self._alive_at = record, time.monotonic()
         self._keeping.passed()
 
+    def _write_at_once(
+        self, number: int, planned: Span, span: Span, source: EpochRows, steps: Steps, staged: StagedSpan
+    ) -> bool:
+        """Merge few changes, record that and pre-commit, in one round trip. Returns false, with nothing of it left,
+        where they have to be written step by step: that shows why the target does not take them like this."""
+        self._apart = max(0, self._apart - 1)
+        if self._apart or not staged.is_small or not self.committer.is_alone:
+            return False
+        merged = partial(self._merged, number, planned, span, staged, at_once=True)
+        try:
+            self._write(number, planned, span, source, steps, merged)
+        except SurelaneError as error:
+            if not is_refusal(error):
+                raise
+            log.info("not applied at once", lane=self.name, epoch=number, because=error.message)
+            self._apart = APART_EPOCHS
+            return False
+        merging = self._ledger.exact_seconds(self._connection)
+        steps.add("apply", merging)
+        steps.add("pre-commit", -merging)
+        return True
+
     def _hold(self, number: int, planned: Span) -> EpochRecord | None:
         """Hold the lane in the epoch's transaction. Returns the ledger's newest row. Raises Fenced, or Diverged where
         the epoch does not continue it."""
@@ -353,7 +381,7 @@ class Lane:
         self._check_continuity(number, last, planned)
         return last
 
-    def _execute(self, number: int, planned: Span, statements: Sequence[str]) -> list[int]:
+    def _execute(self, number: int, planned: Span, statements: Sequence[Statement]) -> list[int]:
         """Hold the lane and execute statements, in one round trip. Returns how many rows each changed."""
         counts = self._ledger.apply(self._connection, self._generation, self._last, statements)
         if counts is None:  # this raises the reason, unless the row is another one that the epoch continues
@@ -361,6 +389,10 @@ class Lane:
             counts = self._ledger.apply(self._connection, self._generation, last, statements)
         assert counts is not None, "the lane is held"
         return counts
+
+    def _execute_exactly(self, statements: Sequence[Statement]) -> None:
+        """As `_execute`, with the transaction's end, which fails where they do something else than they should."""
+        self._ledger.apply_exactly(self._connection, self._generation, self._last, statements)
 
     def _publish_if_committed(self) -> None:
         if self.committer.pending is None:
@@ -435,15 +467,15 @@ class Lane:
         return record, epoch.source_times(), skips.reasons()
 
     def _merged(
-        self, number: int, planned: Span, span: Span, staged: StagedSpan
+        self, number: int, planned: Span, span: Span, staged: StagedSpan, *, at_once: bool = False
     ) -> tuple[EpochRecord, SourceTimes, Sequence[str]]:
         """Merge what is staged; see `_write`. Raises _NotMergedError where the target does not take it as a whole."""
         self._keeping.drop()
         self._guard.cover(number, span, AttemptStage.APPLY)
         receipt = staged.receipt
-        execute = partial(self._execute, number, planned)
+        execute = self._execute_exactly if at_once else partial(self._execute, number, planned)
         merged = unless_refused(
-            lambda: self._applier.merge(self._connection, receipt.messages, staged.layouts, execute)
+            lambda: self._applier.merge(self._connection, receipt.messages, staged.layouts, execute, at_once=at_once)
         )
         if not isinstance(merged, Applied):
             raise _NotMergedError("its order matters" if merged is None else f"SQLSTATE {sqlstate(merged)}")

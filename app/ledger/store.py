@@ -3,8 +3,9 @@
 import datetime
 import json
 import os
+import re
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from app.model.counts import Counts
 from app.model.epoch import GENESIS, EpochRecord
 from app.model.last import from_nested, nested
 from app.model.offsets import Offsets, Span
+from app.model.statement import Statement
 from app.model.utc import utc
 
 #: rows of the ledger that are kept for each lane; older ones are only history
@@ -31,6 +33,8 @@ KEEP_EPOCHS = 100_000
 KEEP_GENERATIONS = 1000
 #: most rows that one pruning deletes: a backlog of an earlier version is deleted in several steps
 PRUNE_AT_ONCE = 10_000
+#: of `execute_exactly`
+_REPORTED = re.compile(r"surelane: ([0-9.]+) ms")
 #: in place of a checkpoint id: the next start begins a new checkpoint at the ledger's end
 FROM_LEDGER = ""
 
@@ -190,25 +194,46 @@ class Ledger:
             raise self._fenced(connection, generation, current)
 
     def apply(
-        self, connection: Connection, generation: int, last: EpochRecord | None, statements: Sequence[str]
+        self, connection: Connection, generation: int, last: EpochRecord | None, statements: Sequence[Statement]
     ) -> list[int] | None:
         """Hold the lane as `hold` does and execute SQL without parameters, in one round trip. Returns how many rows
         each statement changed; None, with nothing executed, where the lane has another generation, or the newest row is
         not `last`."""
         if last is None:
             return None
+        called = f"execute_all({self._is_at(generation, last)}, {_texts(one.sql for one in statements)})"
+        counts: list[int] | None = run(connection, f"select {quoted(self.schema)}.{called}").scalar_one()
+        return counts
+
+    def apply_exactly(
+        self, connection: Connection, generation: int, last: EpochRecord, statements: Sequence[Statement]
+    ) -> None:
+        """As `apply`, with the connection's next statement, whose error is SQLSTATE P0001 where the lane is not at
+        `last`, or a statement changes another number of rows than it should."""
+        rows = ", ".join("null" if one.rows is None else str(one.rows) for one in statements)
+        unless = ", ".join(quoted_text(one.unless) if one.unless else "null" for one in statements)
+        texts = _texts(one.sql for one in statements)
+        called = f"{self._is_at(generation, last)}, {texts}, array[{rows}]::bigint[], array[{unless}]::text[]"
+        later(connection, f"select {quoted(self.schema)}.execute_exactly({called})")
+
+    @staticmethod
+    def exact_seconds(connection: Connection) -> float:
+        """How long the last `apply_exactly` of this connection took in the server; once for each, then 0."""
+        driver: Any = connection.connection.dbapi_connection
+        reported = "".join(driver.notices)
+        driver.notices.clear()
+        return sum(float(found) / 1000 for found in _REPORTED.findall(reported)[-1:])
+
+    def _is_at(self, generation: int, last: EpochRecord) -> str:
+        """A literal: the query that holds the lane, and finds a row where the newest one is `last`."""
         schema, lane = quoted(self.schema), quoted_text(self.lane)
         newest = f"{last.generation}, {last.epoch}, {_json(last.span.end)}, {_json(last.read)}"
-        holds = (  # names and literals are quoted
+        return quoted_text(  # names and literals are quoted
             f"select from {schema}.lane l where l.lane = {lane} and l.generation = {generation} and ({newest}) = "  # noqa: S608
             f"(select e.generation, e.epoch, e.end_position, coalesce(e.read_position, e.end_position)"
             f" from {schema}.ledger e where e.lane = {lane} order by e.generation desc, e.epoch desc limit 1)"
             " for share of l"
         )
-        texts = ", ".join(map(quoted_text, statements))
-        called = f"select {schema}.execute_all({quoted_text(holds)}, array[{texts}]::text[])"
-        counts: list[int] | None = run(connection, called).scalar_one()
-        return counts
 
     def claim(
         self, connection: Connection, *, checkpoint: str, delivery: str, at_least: int, mine: Collection[Claim] = ()
@@ -358,6 +383,10 @@ class Ledger:
         state = self._tables.state
         row = connection.execute(select(state).where(state.c.lane == self.lane)).first()
         return LaneState(state=row.state, last_error=row.last_error, waits_for=row.waits_for) if row else None
+
+
+def _texts(statements: Iterable[str]) -> str:
+    return f"array[{', '.join(map(quoted_text, statements))}]::text[]"
 
 
 def _json(offsets: Offsets) -> str:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from threading import Event
 from typing import Any
 
 from sqlalchemy import BindParameter, Engine, Row, Table, Update, bindparam, func, select, update
@@ -110,7 +111,7 @@ class Attempts:
             engine, lambda connection: check_direct(engine, connection, "guard.url (or target.url)")
         )
         self._thread = BackgroundThread(f"guard of {lane}")
-        self._finishing: Future[Any] | None = None
+        self._finishing: _Finishing | None = None
         #: whether an attempt that this process began may be on record as in progress
         self._may_be_open = False
 
@@ -134,7 +135,7 @@ class Attempts:
             "host": socket.gethostname(),
             "pid": os.getpid(),
         }
-        self._settle()
+        self._settle(replaced=True)
         self._may_be_open = True
         if not self._send(self._beginning, values).rowcount:
             raise Fenced.out(f"lane {self.lane}: a writer newer than generation {attempt.generation} is at work")
@@ -153,17 +154,20 @@ class Attempts:
         if self._may_be_open:
             self.finish(generation)
 
-    def finish_soon(self, generation: int) -> None:
+    def finish_soon(self, generation: int, within: float = 0.0) -> None:
         """As `finish`, in a thread: the next call waits for it, and raises its error. The server may forget it in a
-        crash of its own, within a second."""
+        crash of its own, within a second. `within`: seconds that it may wait for the next `begin`, which replaces it:
+        where the target's position is behind the span, nobody asks whether the span is finished."""
         self._settle()
-        self._finishing = self._thread.begun(partial(self._send, self._ending, {"newest": generation}))
+        finishing = _Finishing(within, partial(self._send, self._ending, {"newest": generation}))
+        self._finishing = finishing
+        finishing.done = self._thread.begun(finishing.run)
 
-    def _settle(self) -> None:
-        """Wait for `finish_soon`."""
+    def _settle(self, *, replaced: bool = False) -> None:
+        """Wait for `finish_soon`; `replaced`: it need not be written any more."""
         finishing, self._finishing = self._finishing, None
         if finishing is not None:
-            finishing.result()
+            finishing.end(replaced=replaced)
             self._may_be_open = False
 
     def _finished(self, generation: int | BindParameter[int]) -> Update:
@@ -268,6 +272,27 @@ class Attempts:
             if first is not None:
                 later(connection, first)
             return connection.execute(statement, values)
+
+
+class _Finishing:
+    """The record that a span is finished, on its way."""
+
+    done: Future[None]
+
+    def __init__(self, within: float, write: Callable[[], object]) -> None:
+        self._within, self._write = within, write
+        self._is_wanted, self._is_replaced = Event(), False
+
+    def run(self) -> None:
+        self._is_wanted.wait(self._within)
+        if not self._is_replaced:
+            self._write()
+
+    def end(self, *, replaced: bool) -> None:
+        """Have it written now, or not at all, and wait for that."""
+        self._is_replaced = replaced
+        self._is_wanted.set()
+        self.done.result()
 
 
 def _beginning(table: Table) -> Insert:

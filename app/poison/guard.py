@@ -42,6 +42,8 @@ log = structlog.get_logger()
 CAUTIOUS_EPOCHS = 3
 #: failures of a whole epoch before it is read in parts: most deaths are not caused by a message
 WHOLE_TRIES = 2
+#: seconds that the record of a passed epoch may wait for the next epoch's, which takes its place
+REPLACED_WITHIN = 0.1
 #: least limit of messages per epoch that stays once epochs fit into memory again
 FEWEST_MESSAGES = 100
 
@@ -326,14 +328,15 @@ class Guard:
         by_attempts = suspect.attempts >= self.limits.max_attempts and is_controlled
         return by_attempts or (suspect.losses >= self.limits.max_losses and suspect.controlled)
 
-    def passed(self, position: Offsets) -> None:
-        """End an epoch that passed: no span is in progress; delete the suspects before `position`."""
+    def passed(self, position: Offsets, *, is_visible: bool = False) -> None:
+        """End an epoch that passed: no span is in progress; delete the suspects before `position`. `is_visible`: the
+        target's ledger ends there for good, and the record of that may wait for the next epoch's."""
         self._end_watch()
         # a whole epoch that the server forgets to have passed has a position that the target has, or is tried once more
         is_whole = self._current is not None and self._current.stage is AttemptStage.EPOCH and not self._suspects
         self._current = self._whole = None
         if is_whole:
-            self._attempts.finish_soon(self._generation)
+            self._attempts.finish_soon(self._generation, REPLACED_WITHIN if is_visible else 0.0)
         else:
             self._attempts.finish(self._generation)
         self._cautious = max(0, self._cautious - 1)

@@ -28,7 +28,8 @@ class InMemoryAttempts:
     def begin(self, attempt: Attempt) -> None:
         self._last, self._begun_at = attempt, time.monotonic()
 
-    def finish_soon(self, generation: int) -> None:
+    def finish_soon(self, generation: int, within: float = 0.0) -> None:
+        del within
         self.finish(generation)
 
     def finish(self, generation: int) -> None:

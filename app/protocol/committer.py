@@ -21,6 +21,8 @@ class Committer(Protocol):
 
     #: whether an epoch that the ledger already has is applied again when Spark replays it
     reapplies: bool
+    #: whether the target is the only participant: nothing of an epoch is left where its transaction cannot be ended
+    is_alone: bool
 
     def transaction(self, work: Work) -> AbstractContextManager[None]:
         """The transaction of one epoch: a normal exit pre-commits, an exception rolls back."""
@@ -58,7 +60,7 @@ class OnePhase:
 
     def __init__(self, target: Participant, others: Sequence[Participant] = (), *, reapplies: bool) -> None:
         self._target, self._others = target, others
-        self.reapplies = reapplies
+        self.reapplies, self.is_alone = reapplies, not others
 
     @contextmanager
     def transaction(self, work: Work) -> Iterator[None]:
@@ -96,6 +98,7 @@ class TwoPhase:
     ) -> None:
         """`on_commit` is called when the epoch is visible, with the seconds that it took to commit the target."""
         self._target, self._others = target, others
+        self.is_alone = not others
         self._on_commit = on_commit
         self._ending = Lock()
         self.pending: Gid | None = None

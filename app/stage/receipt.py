@@ -42,10 +42,12 @@ class Staged(msgspec.Struct, frozen=True, array_like=True):
     key: tuple[str, ...]
     #: messages of this layout
     messages: int
-    #: rows that were copied: the last change of each key
+    #: the last change of each key
     rows: int
-    #: bytes that were copied
+    #: bytes of their lines
     size: int
+    #: they put the rows into the staging table, in the transaction that merges them; (): the table has them
+    statements: tuple[str, ...] = ()
 
 
 class Last(msgspec.Struct, frozen=True, array_like=True):

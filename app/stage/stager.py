@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -28,9 +28,7 @@ from app.db.sql import run
 from app.db.sqlstate import translated
 from app.decode.decoding import Decoding
 from app.decode.formats import decoder_of
-from app.epoch import staging_copy
 from app.epoch.epoch_batch import CHANGES, EpochBatch
-from app.epoch.staging_copy import CopyLines
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
 from app.model.arrow import compute, single
@@ -38,6 +36,7 @@ from app.model.for_driver import ForDriver
 from app.model.row_layout import RowKind
 from app.stage.activity_times import ActivityTimes
 from app.stage.failure import or_failed
+from app.stage.load import INSERT_BYTES, Load
 from app.stage.receipt import (
     Declined,
     Example,
@@ -50,15 +49,13 @@ from app.stage.receipt import (
     Wanted,
     places_of,
 )
-from app.stage.request import Clearing, Decode, Request, Tables
+from app.stage.request import Decode, Request, Tables
 from app.stage.span_reading import SpanReading
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
 
 A = TypeVar("A")
 
-#: bytes of lines that are sent as values: those of all layouts go in one round trip, where each COPY takes two
-INSERT_BYTES = 64 << 10
 #: kinds that have an effect and cannot be staged
 _IRREGULAR = (RowKind.MALFORMED, RowKind.FAILED, RowKind.UNFIT, RowKind.KEYLESS, RowKind.TRUNCATE)
 #: a crash empties UNLOGGED tables in any case; and the server notices a lost client as soon as the client a lost
@@ -107,6 +104,14 @@ class ArrangedSpan:
             if (text := self.epoch.layouts[index].text) not in self.request.tables
         ]
         return Wanted(self.request.id, tuple(examples)) if examples else None
+
+
+class _Placed(NamedTuple):
+    """How the changes of a layout reach their table: the last fields of `Staged`."""
+
+    rows: int = 0
+    size: int = 0
+    statements: tuple[str, ...] = ()
 
 
 class Stager:
@@ -192,8 +197,8 @@ class Stager:
         self._doing.begin()
         self._doing(Activity.SERVER)
         epoch, changed = arranged.epoch, arranged.changed
-        copied = self._copy(arranged.request, arranged.whole, tables)
-        contents = _contents(epoch, changed, copied)
+        placed = self._place(arranged.request, arranged.whole, tables)
+        contents = _contents(epoch, changed, placed)
         spent = {**arranged.receipt.milliseconds, **self._doing.milliseconds()}
         return msgspec.structs.replace(arranged.receipt, messages=len(epoch), milliseconds=spent, **contents)
 
@@ -204,30 +209,17 @@ class Stager:
             return None
         return CommitOrder(request.lane, self._config.max_held, UnreadMessages(self._reading.broker), lambda: True)
 
-    def _copy(self, request: Request, whole: EpochBatch, tables: Tables) -> dict[int, tuple[int, int]]:
-        """Copy the changes. Returns rows and bytes by layout index."""
-        copied: dict[int, tuple[int, int]] = {}
-        is_waiting, doing = False, f"lane {request.lane}: staging"
-        with self._connection.used() as connection, translated(doing, discreet=True):
-            for index, lines in enumerate(whole.last_lines):
-                table = tables.get(whole.layouts[index].text)
-                if table is None or not len(lines):
-                    continue
-                if table.stamped:
-                    lines = compute.binary_join_element_wise(whole.last_stamps[index], lines, "\t")
-                if table.clearing is Clearing.DELETE:
-                    staging_copy.clear(connection, [table.name])
-                elif table.clearing is Clearing.TRUNCATE:
-                    staging_copy.empty(connection, [table.name])
-                file = CopyLines(lines)
-                if is_waiting := file.size <= INSERT_BYTES and bool(table.columns):
-                    rows = staging_copy.insert_lines(connection, table.name, table.columns, lines)
-                else:
-                    rows = staging_copy.copy_lines(connection, table.name, table.columns, file)
-                copied[index] = rows, file.size
-            if is_waiting:
-                flush(connection)
-        return copied
+    def _place(self, request: Request, whole: EpochBatch, tables: Tables) -> dict[int, _Placed]:
+        """Put the changes into the tables, or, where they are few, make the statements that do so in the driver's
+        transaction: a round trip less. By layout index."""
+        lent = ((index, tables.get(layout.text)) for index, layout in enumerate(whole.layouts))
+        loads = [Load.of(whole, index, table) for index, table in lent if table and len(whole.last_lines[index])]
+        if sum(load.size for load in loads) <= INSERT_BYTES and all(load.fits_statement for load in loads):
+            return {load.index: _Placed(len(load.lines), load.size, load.statements()) for load in loads}
+        with self._connection.used() as connection, translated(f"lane {request.lane}: staging", discreet=True):
+            placed = {load.index: _Placed(load.put(connection), load.size) for load in loads}
+            flush(connection)
+        return placed
 
     def _receipt(self, request: Request, cut: Cut, order: CommitOrder | None, size: int) -> Receipt:
         """A receipt of a span of which nothing is staged."""
@@ -257,7 +249,7 @@ def _function(name: str | None) -> Callable[[pa.Table], pa.Table] | None:
     return None if name is None else partial(over, load(name))
 
 
-def _contents(epoch: EpochBatch, changed: Mapping[int, int], copied: Mapping[int, tuple[int, int]]) -> dict[str, Any]:
+def _contents(epoch: EpochBatch, changed: Mapping[int, int], placed: Mapping[int, _Placed]) -> dict[str, Any]:
     """Fields of the receipt: what is staged, and source times."""
     messages = np.bincount(epoch.codes, minlength=len(epoch.layouts))
     staged = tuple(
@@ -266,7 +258,7 @@ def _contents(epoch: EpochBatch, changed: Mapping[int, int], copied: Mapping[int
             MessagePlace(*epoch.position(first)),
             tuple(sorted(epoch.key_columns(first))),
             int(messages[index]),
-            *copied.get(index, (0, 0)),
+            *placed.get(index, _Placed()),
         )
         for index, first in changed.items()
     )

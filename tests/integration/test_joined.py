@@ -184,7 +184,8 @@ def test_inserted_lines_are_what_copied_lines_are(target: Target, connection: Co
         target.execute(f"create table public.{name} (id int, a text, b varchar(100))")
     columns = ("id", "a", "b")
     with connection.begin():
-        assert staging_copy.insert_lines(connection, "public.inserted", columns, lines) == len(VALUES)
+        inserted = run(connection, staging_copy.insertion("public.inserted", columns, lines))
+        assert inserted.rowcount == len(VALUES)
         assert staging_copy.copy_lines(connection, "public.copied", columns, staging_copy.CopyLines(lines)) == len(
             VALUES
         )
@@ -199,3 +200,17 @@ def test_what_waits_is_sent_without_a_next_statement(target: Target, connection:
         later(connection, "insert into public.t values (2)")
         flush(connection)
     assert ids(target) == [1, 2]
+
+
+def test_an_error_before_the_end_undoes_all(target: Target, connection: Connection, block: TransactionBlock) -> None:
+    """Of a statement that was sent with the end: the session has no transaction any more, and takes the next one."""
+    block.begin()
+    later(connection, "insert into public.t values (1)")
+    later(connection, "insert into public.t values (1)")
+    with pytest.raises(IntegrityError):
+        block.end("prepare transaction 'none'")
+    assert (status(connection), ids(target)) == (TRANSACTION_STATUS_IDLE, [])
+    block.begin()
+    later(connection, "insert into public.t values (2)")
+    block.end("commit")
+    assert ids(target) == [2]

@@ -18,6 +18,7 @@ from app.apply.rules import TargetRules
 from app.apply.table_plans import TablePlans
 from app.config.settings import CommitMode, SourceSettings
 from app.db.engine import make_engine
+from app.db.sql import run
 from app.decode.debezium import WORTH_COMPILING, DebeziumJson
 from app.decode.decoding import Decoding
 from app.dispatch import lane_stage
@@ -328,13 +329,22 @@ class Desk:
         if not isinstance(found, ArrangedSpan):
             return found
         wanted = found.wanted()
-        return self._stager.copy(found, {} if wanted is None else self._grant(wanted))
+        receipt = self._stager.copy(found, {} if wanted is None else self._grant(wanted))
+        if isinstance(receipt, Receipt):
+            self._fill(receipt)
+        return receipt
 
     def rows(self, kind: RowKind) -> Sequence[Row[Any]]:
         return self._target.execute(f"select * from stage_{kind} order by 1")
 
     def close(self) -> None:
         self._stager.__exit__(None, None, None)
+
+    def _fill(self, receipt: Receipt) -> None:
+        """As the lane does when it merges a few changes."""
+        with self._target.as_lane.begin() as connection:
+            for statement in (statement for one in receipt.staged for statement in one.statements):
+                run(connection, statement)
 
     def _grant(self, wanted: Wanted) -> Tables:
         self.wanted.append(wanted)

@@ -1,0 +1,69 @@
+"""The changes of one layout on their way into its staging table."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+from sqlalchemy import Connection
+
+from app.db.joined import later
+from app.epoch import staging_copy
+from app.epoch.epoch_batch import EpochBatch
+from app.epoch.staging_copy import CopyLines
+from app.model.arrow import compute
+from app.stage.request import Clearing, Table
+
+#: bytes of lines up to which they are sent as values, in a statement: a COPY and its end take two round trips
+INSERT_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class Load:
+    """The last change of each key, in the order of their keys."""
+
+    #: index of the layout
+    index: int
+    table: Table
+    lines: pa.Array
+
+    @classmethod
+    def of(cls, whole: EpochBatch, index: int, table: Table) -> "Load":
+        """`index`: of a layout in `whole`."""
+        lines = whole.last_lines[index]
+        if table.stamped and len(lines):
+            lines = compute.binary_join_element_wise(whole.last_stamps[index], lines, "\t")
+        return cls(index, table, lines)
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the lines."""
+        return CopyLines(self.lines).size
+
+    @property
+    def fits_statement(self) -> bool:
+        """Whether the lines are few enough for values."""
+        return self.size <= INSERT_BYTES and bool(self.table.columns)
+
+    def statements(self) -> tuple[str, ...]:
+        """They remove the rows of earlier attempts, and insert these."""
+        table = self.table
+        return (*self._clearing(), staging_copy.insertion(table.name, table.columns, self.lines))
+
+    def put(self, connection: Connection) -> int:
+        """Insert, with the connection's next statement, or COPY. Returns the number of rows."""
+        if self.fits_statement:
+            for statement in self.statements():
+                later(connection, statement)
+            return len(self.lines)
+        for statement in self._clearing():
+            later(connection, statement)
+        return staging_copy.copy_lines(connection, self.table.name, self.table.columns, CopyLines(self.lines))
+
+    def _clearing(self) -> tuple[str, ...]:
+        match self.table.clearing:
+            case Clearing.DELETE:
+                return (staging_copy.deletion(self.table.name),)
+            case Clearing.TRUNCATE:
+                return (staging_copy.truncation([self.table.name]),)
+            case _:
+                return ()
