@@ -157,7 +157,7 @@ class Attempts:
     def finish_soon(self, generation: int, within: float = 0.0) -> None:
         """As `finish`, in a thread: the next call waits for it, and raises its error. The server may forget it in a
         crash of its own, within a second. `within`: seconds that it may wait for the next `begin`, which replaces it:
-        where the target's position is behind the span, nobody asks whether the span is finished."""
+        where the target's position is behind the span, an unfinished one is no suspect."""
         self._settle()
         finishing = _Finishing(within, partial(self._send, self._ending, {"newest": generation}))
         self._finishing = finishing
