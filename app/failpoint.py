@@ -27,6 +27,8 @@ NAMES = (
     "archive-after-rename",
     "after-commit",
 )
+#: of these: at the server the epoch's transaction is open and has the data
+WRITTEN_NAMES = ("after-merge", "after-ledger")
 #: failpoint of an epoch that is begun as soon as it is planned
 EARLY_NAMES = ("done-early",)  # it is pre-committed, and Spark need not have called the lane with it yet
 #: failpoints of a start
@@ -94,6 +96,11 @@ ARCHIVE_NAMES = (
 _LOOK_SECONDS = 0.01
 
 _reached: Counter[str] = Counter()
+
+
+def is_wanted(*names: str) -> bool:
+    """Whether SURELANE_FAILPOINT names one of these failpoints."""
+    return os.environ.get(VARIABLE, "").partition("=")[0] in names
 
 
 def reach(name: str) -> None:

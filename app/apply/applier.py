@@ -53,9 +53,8 @@ class StagedLayout:
     #: columns of the message key, from its first message
     key: frozenset[str]
     messages: int
-    #: in the staging table
     rows: int
-    #: they put the rows there; (): it has them
+    #: the last one inserts the rows into the staging table; (): it has them
     filling: Sequence[str] = ()
 
 
@@ -267,7 +266,8 @@ def _merge_staged(connection: Connection, order: Sequence[StagedLayout], execute
     merges: list[tuple[TablePlan, int, int]] = []
     for one in order:
         assert one.shape is not None, "the target takes it"
-        statements += map(Statement, one.filling)
+        statements += [Statement(sql) for sql in one.filling[:-1]]
+        statements += [Statement(sql, one.rows) for sql in one.filling[-1:]]
         merges.append((one.shape, len(statements), one.rows))
         statements += [_counted(one.shape, one.rows), *map(Statement, _versions(one.shape))]
     counts = execute([*statements, Statement(SETTLE)])

@@ -1,7 +1,7 @@
 """Staging tables: UNLOGGED tables that belong to the lane.
 
 A staging table belongs to one lane and one shape of message. Its rows are written, read and deleted in the epoch's own
-transaction, so no other session sees them; those that tasks stage (`app.stage`) are committed before, in tables that
+transaction, so no other session sees them; those that tasks copy (`app.stage`) are committed before, in tables that
 only the lane reads. VACUUM between epochs gives the space back: TRUNCATE makes new files, which have to reach the disk,
 and waits for all else that the file system has to write.
 """

@@ -20,6 +20,8 @@ _LATER = "surelane_later"
 _SAVEPOINT = "savepoint joined"
 #: by connection of the driver: the statements that wait for the next one
 _WAITING: WeakKeyDictionary[Any, list[bytes]] = WeakKeyDictionary()
+#: by connection of the driver: what the server has reported of the statements that were sent together last
+_NOTICES: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
 
 
 def joins(engine: Engine) -> None:
@@ -38,6 +40,7 @@ def joins(engine: Engine) -> None:
         together = b"; ".join([*waiting, sent])
         waiting.clear()
         cursor.execute(together)
+        _NOTICES[cursor.connection] = list(cursor.connection.notices)  # SQLAlchemy deletes them
         return True
 
     @event.listens_for(engine, "do_execute")
@@ -67,6 +70,11 @@ def flush(connection: Connection) -> None:
     if waiting:
         last = waiting.pop().decode()
         run(connection, last)
+
+
+def reported(connection: Connection) -> str:
+    """What the server has reported of the statements that were sent together last; once, then nothing."""
+    return "".join(_NOTICES.pop(connection.connection.dbapi_connection, ()))
 
 
 def take(connection: Connection, statement: str) -> str:

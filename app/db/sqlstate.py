@@ -37,6 +37,9 @@ _VALUE_CLASSES = ("22", "P0")
 #: source function in Postgres of errors that PL/pgSQL raises with RAISE
 _RAISE = "exec_stmt_raise"
 
+#: of a message: its end may be the failed statement, with all rows of an epoch
+MESSAGE_CHARACTERS = 2000
+
 #: hints for the most common refusals
 HINTS = {
     "42501": "grant the missing privilege to the lane's role (with row-level security: ALTER ROLE ... BYPASSRLS); "
@@ -106,11 +109,16 @@ def unless_refused(send: Callable[[], Result]) -> Result | Exception:
         return error
 
 
-def is_refusal(error: BaseException) -> bool:
-    """Whether the error, or one of its causes, is one of the target whose cause may be a message."""
+def code_of(error: BaseException) -> str | None:
+    """SQLSTATE of the error, or of the one that it translates; None: there is none."""
     if isinstance(error, DBAPIError | psycopg2.Error):
-        return verdict_of(error) is Verdict.POISON
-    return error.__cause__ is not None and is_refusal(error.__cause__)
+        return sqlstate(error)
+    return None if error.__cause__ is None else code_of(error.__cause__)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """Whether a message may be the cause of an error of the target, as it is or translated."""
+    return (code_of(error) or "").startswith(POISON_CLASSES)
 
 
 def is_connection_loss(error: BaseException) -> bool:
@@ -145,7 +153,10 @@ def check_kept(connection: Connection, doing: str) -> None:
 def describe(error: BaseException, *, discreet: bool = False) -> str:
     """The server's message in one line, with its SQLSTATE. `discreet`: without text that may repeat values of a row."""
     original, code = driver_error(error), sqlstate(error)
-    return (_first_words(original) if discreet else one_line(str(original))) + (f" (SQLSTATE {code})" if code else "")
+    message = _first_words(original) if discreet else one_line(str(original))
+    if len(message) > MESSAGE_CHARACTERS:
+        message = f"{message[:MESSAGE_CHARACTERS]} ..."
+    return message + (f" (SQLSTATE {code})" if code else "")
 
 
 def _first_words(error: BaseException | None) -> str:

@@ -220,7 +220,9 @@ class LaneStage:
         with self._shapes.together():
             is_current = all(self._is_current(one, lent.get(text)) for text, one in present.items())
         for text, one in lent.items():
-            if text not in present or not is_current:
+            if text not in present:
+                self._lending.unused(one)
+            elif not is_current:
                 self._lending.take_back(one)
         if not is_current:
             self._for_driver(ForDriver.CHANGED)

@@ -97,6 +97,11 @@ class Lending:
             lent.written = before + max(size, 1)
             self._free[lent.layout].append(lent)
 
+    def unused(self, lent: Lent) -> None:
+        """The table is free again, and is as it was lent."""
+        with self._lock:
+            self._free[lent.layout].append(lent)
+
     def lose(self, lent: Lent) -> None:
         """Drop the table later, because the process that it was lent to is gone."""
         with self._lock:

@@ -19,7 +19,7 @@ from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
 from app.apply.order_plan import FALLBACKS, OrderPlan
 from app.apply.table_plans import TablePlan
-from app.db.sqlstate import check_alive, check_kept, is_refusal, sqlstate, translated, unless_refused
+from app.db.sqlstate import check_alive, check_kept, code_of, is_refusal, sqlstate, translated, unless_refused
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.epoch.epoch_batch import EpochBatch
 from app.errors import AccountingBroken, Diverged, SurelaneError, Unattributed
@@ -168,7 +168,7 @@ class Lane:
             if known or stage is None or not self._process_staged(number, planned, source, stage, steps):
                 while self._comes_early(number, planned, source, steps, known=known):
                     self._applier.forget()
-        self._guard.passed(self.position, is_visible=self.committer.pending is None)
+        self._guard.passed(self.position, is_visible=self.committer.pending is None and self.position == self.read)
 
     def apply_as_planned(self) -> None:
         """End epochs where they are planned, whatever is unread in other topics, until the lane is opened again."""
@@ -356,8 +356,10 @@ class Lane:
     ) -> bool:
         """Merge few changes, record that and pre-commit, in one round trip. Returns false, with nothing of it left,
         where they have to be written step by step: that shows why the target does not take them like this."""
-        self._apart = max(0, self._apart - 1)
-        if self._apart or not staged.is_small or not self.committer.is_alone:
+        if self._apart:
+            self._apart -= 1
+            return False
+        if not staged.is_small or not self.committer.is_alone or failpoint.is_wanted(*failpoint.WRITTEN_NAMES):
             return False
         merged = partial(self._merged, number, planned, span, staged, at_once=True)
         try:
@@ -365,10 +367,11 @@ class Lane:
         except SurelaneError as error:
             if not is_refusal(error):
                 raise
-            log.info("not applied at once", lane=self.name, epoch=number, because=error.message)
+            check_kept(self._connection, f"lane {self.name}: epoch {number}")
+            log.info("not applied at once", lane=self.name, epoch=number, because=f"SQLSTATE {code_of(error)}")
             self._apart = APART_EPOCHS
             return False
-        merging = self._ledger.exact_seconds(self._connection)
+        merging = min(self._ledger.exact_seconds(self._connection), steps.seconds["pre-commit"])
         steps.add("apply", merging)
         steps.add("pre-commit", -merging)
         return True

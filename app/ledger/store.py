@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, delete, desc, exists, func, literal, sel
 from sqlalchemy.dialects.postgresql import insert
 
 from app.config.settings import CommitMode
-from app.db.joined import later
+from app.db.joined import later, reported
 from app.db.prepared import gids
 from app.db.sql import literal as quoted_text
 from app.db.sql import quoted, run
@@ -219,10 +219,7 @@ class Ledger:
     @staticmethod
     def exact_seconds(connection: Connection) -> float:
         """How long the last `apply_exactly` of this connection took in the server; once for each, then 0."""
-        driver: Any = connection.connection.dbapi_connection
-        reported = "".join(driver.notices)
-        driver.notices.clear()
-        return sum(float(found) / 1000 for found in _REPORTED.findall(reported)[-1:])
+        return sum(float(found) / 1000 for found in _REPORTED.findall(reported(connection))[-1:])
 
     def _is_at(self, generation: int, last: EpochRecord) -> str:
         """A literal: the query that holds the lane, and finds a row where the newest one is `last`."""

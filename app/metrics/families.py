@@ -199,9 +199,7 @@ class Families:
             "host",
             "state",
         )
-        self.stage_ahead = gauge(
-            "stage_ahead_bytes", "Bytes of decoded rows that are staged ahead of their turn, in staging tables"
-        )
+        self.stage_ahead = gauge("stage_ahead_bytes", "Bytes of decoded rows that are staged ahead of their turn")
         self.stage_ahead_limit = gauge(
             "stage_ahead_limit_bytes", "stage.ahead_bytes: as many may be, of all lanes of this process together"
         )

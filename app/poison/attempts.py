@@ -160,8 +160,8 @@ class Attempts:
         where the target's position is behind the span, an unfinished one is no suspect."""
         self._settle()
         finishing = _Finishing(within, partial(self._send, self._ending, {"newest": generation}))
-        self._finishing = finishing
         finishing.done = self._thread.begun(finishing.run)
+        self._finishing = finishing
 
     def _settle(self, *, replaced: bool = False) -> None:
         """Wait for `finish_soon`; `replaced`: it need not be written any more."""
@@ -292,7 +292,8 @@ class _Finishing:
         """Have it written now, or not at all, and wait for that."""
         self._is_replaced = replaced
         self._is_wanted.set()
-        self.done.result()
+        with suppress(SurelaneError) if replaced else nullcontext():
+            self.done.result()
 
 
 def _beginning(table: Table) -> Insert:

@@ -7,5 +7,6 @@
       |      <--- Receipt(counts, positions, source times, ...)
     lane merges the staged rows in its own transaction, epoch after epoch
 
-No row returns to the driver. The death of a stage process loses nothing: tables are merged only with a receipt.
+Rows do not return to the driver, except for a few (64 KB of lines), as the INSERTs that it sends with the merge. The
+death of a stage process loses nothing: tables are merged only with a receipt.
 """

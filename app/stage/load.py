@@ -40,6 +40,12 @@ class Load:
         return CopyLines(self.lines).size
 
     @property
+    def may_join(self) -> bool:
+        """Whether the transaction that merges the rows may put them into their table: not with a TRUNCATE, which others
+        who read the table would make wait, and whose lock would last until that transaction is decided."""
+        return self.fits_statement and self.table.clearing is not Clearing.TRUNCATE
+
+    @property
     def fits_statement(self) -> bool:
         """Whether the lines are few enough for values."""
         return self.size <= INSERT_BYTES and bool(self.table.columns)

@@ -46,7 +46,7 @@ class Staged(msgspec.Struct, frozen=True, array_like=True):
     rows: int
     #: bytes of their lines
     size: int
-    #: they put the rows into the staging table, in the transaction that merges them; (): the table has them
+    #: the last one inserts the rows into the staging table, in the transaction that merges them; (): it has them
     statements: tuple[str, ...] = ()
 
 
@@ -69,7 +69,8 @@ class Wanted(msgspec.Struct, frozen=True, tag="wanted"):
 
 
 class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
-    """The span is staged up to `ends`: every change before it, compacted to the last one of each key."""
+    """The span is staged up to `ends`, or here are the statements for that: every change before, compacted to the last
+    one of each key."""
 
     id: int
     #: messages before `ends`
@@ -89,7 +90,7 @@ class Receipt(msgspec.Struct, frozen=True, tag="receipt"):
     lasts: tuple[Last, ...]
     #: bytes of the decoded rows
     size: int
-    #: by activity (`app.model.activity`); `server` is the COPY
+    #: by activity (`app.model.activity`); `server` is the COPY, or the making of the statements
     milliseconds: Mapping[str, float]
 
     @property

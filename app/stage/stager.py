@@ -1,7 +1,7 @@
 """The stage function: turns a span of messages into rows of staging tables, and a receipt.
 
     read (librdkafka) -> decode -> find where the epoch may end -> put in order -> the last change of each key
-        -> COPY, committed at once
+        -> COPY, committed at once; of a few changes INSERTs for the driver, in the receipt
 
 It declines, with nothing staged, what only the driver can process: malformed messages, changes without a key, changes
 whose effect depends on their order, changes of keys that wait in quarantine.
@@ -145,7 +145,8 @@ class Stager:
         return self._or_declined(request.id, lambda: self._arranged(request))
 
     def copy(self, arranged: ArrangedSpan, granted: Tables) -> Receipt | Declined:
-        """Copy the changes into the tables lent and granted. Any error declines the span."""
+        """Copy the changes into the tables lent and granted, or make the INSERTs for them. Any error declines the
+        span."""
         tables = {**arranged.request.tables, **granted}
         return self._or_declined(arranged.request.id, lambda: self._staged(arranged, tables))
 
@@ -214,7 +215,7 @@ class Stager:
         transaction: a round trip less. By layout index."""
         lent = ((index, tables.get(layout.text)) for index, layout in enumerate(whole.layouts))
         loads = [Load.of(whole, index, table) for index, table in lent if table and len(whole.last_lines[index])]
-        if sum(load.size for load in loads) <= INSERT_BYTES and all(load.fits_statement for load in loads):
+        if sum(load.size for load in loads) <= INSERT_BYTES and all(load.may_join for load in loads):
             return {load.index: _Placed(len(load.lines), load.size, load.statements()) for load in loads}
         with self._connection.used() as connection, translated(f"lane {request.lane}: staging", discreet=True):
             placed = {load.index: _Placed(load.put(connection), load.size) for load in loads}

@@ -27,6 +27,7 @@ from tests.fix_bare_lane import LIMITS, TOPIC, BareLane, Death, MakeBareLane
 from tests.fix_target import SCHEMA, Target
 from tests.messages import Debezium, Message, Table
 from tests.verdicts import SURELANE
+from tests.waiting import eventually
 
 FLAT = Table("flat", {"id": m.INT, "v": m.TEXT})
 DDL = "create table flat (id int primary key, v varchar(10) not null check (v <> 'never'))"
@@ -527,6 +528,41 @@ def test_a_connection_that_dies_again_and_again(soon: bool, target: Target) -> N
     last = attempts.last()
     assert last is not None
     assert last.span == span(10, 20)
+    attempts.close()
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_the_end_of_an_attempt_that_may_wait(replaced: bool, target: Target) -> None:
+    """The next attempt takes its place; whatever else is asked waits for it."""
+    engine, updates = target.as_lane, list[str]()
+
+    def note(_: Connection, __: Any, statement: str, *___: object) -> None:
+        updates.extend([statement] if statement.startswith("UPDATE") else [])
+
+    event.listen(engine, "before_cursor_execute", note)
+    attempts = Attempts(engine, SCHEMA, target.lane)
+    attempts.begin(attempt(1, 0, 10))
+    attempts.finish_soon(1, within=3600)
+    if replaced:
+        attempts.begin(attempt(1, 10, 20))
+    last = attempts.last()
+    assert last is not None
+    assert (last.finished, len(updates)) == ((False, 0) if replaced else (True, 1))
+    attempts.finish_soon(1, within=3600)
+    attempts.close()
+    again = Attempts(target.as_lane, SCHEMA, target.lane)
+    last = again.last()
+    assert last is not None
+    assert last.finished, "a lane that ends leaves nothing in progress"
+    again.close()
+
+
+def test_an_attempt_that_ended_a_while_ago(target: Target) -> None:
+    """No attempt follows: its end is recorded."""
+    attempts = Attempts(target.as_lane, SCHEMA, target.lane)
+    attempts.begin(attempt(1, 0, 10))
+    attempts.finish_soon(1, within=0.05)
+    eventually(lambda: target.execute("select finished from surelane.attempt")[0].finished, why="the end")
     attempts.close()
 
 

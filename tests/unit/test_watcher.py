@@ -18,7 +18,7 @@ FIRST, SECOND = Gid("orders", 1, 1), Gid("orders", 1, 2)
 class Recorder:
     """Stands in for a committer: keeps what was committed, fails on request."""
 
-    reapplies = False
+    reapplies, is_alone = False, True
 
     def __init__(self, *failures: Exception) -> None:
         self.pending: Gid | None = FIRST
