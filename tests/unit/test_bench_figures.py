@@ -1,5 +1,6 @@
 """What the benchmark's own commands make of their figures: growth, verdicts, goals, and the page they write."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -15,8 +16,9 @@ from tools.bench.growth import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hou
 from tools.bench.latency import Sightings
 from tools.bench.pacer import Paced
 from tools.bench.page import Section, Table
-from tools.bench.results import rehearse, state, tried
+from tools.bench.results import rehearse, tried
 from tools.bench.samples import Sample
+from tools.bench.summary import Group
 from tools.devstack.sections import merged
 
 MINUTE = 60.0
@@ -26,12 +28,10 @@ def sample(seconds: float, *, driver: float = 150.0, jvm: float = 400.0, lag: in
     memory = {"supervisor": 40.0, "driver": driver, "jvm": jvm}
     return Sample(
         seconds=seconds,
-        rss=memory,
         pss=memory,
         threads={"supervisor": 1, "driver": 20, "jvm": 50},
         files={"supervisor": 4, "driver": 30, "jvm": 300},
         checkpoint_files=files,
-        checkpoint_megabytes=1.0,
         ledger_rows=round(seconds),
         ledger_megabytes=1.0,
         guard_megabytes=0.1,
@@ -45,8 +45,18 @@ def cost(microseconds: float | None, *, correct: bool = True, **fields: Any) -> 
     return {"row_bytes": None, "peak_megabytes": {"supervisor": 40, "driver": 500, "jvm": 900}, **costs, **fields}
 
 
-def found(asked: list[Goal]) -> dict[str, str]:
+def sizes(*costs: dict[str, Any]) -> list[Group]:
+    """One run of each size."""
+    return [Group([{"run": 1, **one}]) for one in costs]
+
+
+def found(asked: Sequence[Goal]) -> dict[str, str]:
     return {goal.what: goal.verdict for goal in asked}
+
+
+def tables(section: Section) -> dict[str, Table]:
+    """By their titles."""
+    return {part.title: part for part in section.body if isinstance(part, Table)}
 
 
 def test_the_slope_does_not_see_outliers() -> None:
@@ -90,7 +100,7 @@ def test_late_is_late() -> None:
 
 
 def test_cheaper_at_larger_sizes_is_linear() -> None:
-    one = linear.growth("epoch-messages", "message", [cost(90), cost(30), cost(20), cost(22)])
+    one = linear.growth("epoch-messages", "message", sizes(cost(90), cost(30), cost(20), cost(22)))
     assert one.growth == pytest.approx(1.1)
     assert one.spread == pytest.approx(4.5)
     assert "linear or better" in one.sentence
@@ -98,7 +108,7 @@ def test_cheaper_at_larger_sizes_is_linear() -> None:
 
 
 def test_dearer_at_any_larger_size_is_not() -> None:
-    one = linear.growth("columns", "byte", [cost(20), cost(10), cost(16), cost(11)])
+    one = linear.growth("columns", "byte", sizes(cost(20), cost(10), cost(16), cost(11)))
     assert one.growth == pytest.approx(1.6)
     assert "dearer than linear" in one.sentence
     assert one.goal.verdict == "MISSED"
@@ -108,34 +118,34 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
     def long(own: float, alone: float) -> dict[str, Any]:
         return cost(own, ceiling_cpu_seconds_per_gigabyte=alone)
 
-    one = linear.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(18, 10)])
+    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(18, 10)))
     assert (one.growth, one.limit, one.goal.verdict) == (1.8, 2.0, "reached")
     assert "dearer than linear" in one.sentence
     assert "2.00 times for Postgres alone" in one.sentence
-    one = linear.growth("row-bytes", "byte", [long(10, 5), long(16, 10), long(27, 10)])
+    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(27, 10)))
     assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
-    one = linear.growth("row-bytes", "byte", [long(10, 5), long(16, 5), long(30, 20)])
+    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(16, 5), long(30, 20)))
     assert (one.growth, one.judged, one.limit, one.goal.verdict) == (3.0, 1.6, 1.5, "MISSED")
     assert "at most 3.00 times" in one.sentence
     assert "1.6 times where 1.5 are granted" in one.sentence
-    one = linear.growth("row-bytes", "byte", [long(10, 5), long(18, 19)])
+    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(18, 19)))
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.8, 1.5, None, "MISSED"), "no ceiling"
-    one = linear.growth("row-bytes", "byte", [long(10, 5), cost(16)])
+    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), cost(16)))
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.6, 1.5, None, "MISSED")
 
 
 @pytest.mark.parametrize("rows", [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []])
 def test_a_row_that_failed_judges_nothing(rows: list[dict[str, Any]]) -> None:
-    one = linear.growth("tables", "message", rows)
+    one = linear.growth("tables", "message", sizes(*rows))
     assert (one.growth, one.goal.verdict, one.sentence) == (None, "not judged", "tables: not judged.")
 
 
 def test_memory_is_judged_by_the_longest_rows() -> None:
-    assert linear.memory([cost(1)]) == []
+    assert linear.memory(sizes(cost(1))) == []
     long = cost(1, row_bytes=linear.LONG_ROWS, peak_megabytes={"driver": 900, "jvm": linear.JVM_LIMIT + 1})
-    driver, jvm = linear.memory([cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long])
+    driver, jvm = linear.memory(sizes(cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long))
     assert (driver.found, driver.verdict, jvm.verdict) == (900, "reached", "MISSED")
-    assert {goal.verdict for goal in linear.memory([{**long, "correct": False}])} == {"not judged"}
+    assert {goal.verdict for goal in linear.memory(sizes({**long, "correct": False}))} == {"not judged"}
 
 
 def test_each_axis_varies_one_thing() -> None:
@@ -158,15 +168,6 @@ def test_scaled_down_it_is_the_same_in_small() -> None:
         (5000, 30_000),
     ]
     assert base(0.01).shape.most_rows == 2000
-
-
-def test_the_middle_of_several_runs() -> None:
-    runs = [cost(value, rate=rate) for value, rate in ((30, 1), (10, 5), (20, 2))]
-    runs[1]["peak_megabytes"] = {"supervisor": 50, "driver": 1, "jvm": 1}
-    one = costs.middle(runs)
-    assert (one["cpu_microseconds_per_message"], one["rate"]) == (20, 2)
-    assert one["peak_megabytes"] == {"supervisor": 50, "driver": 500, "jvm": 900}
-    assert not costs.middle([*runs, cost(1, correct=False)])["correct"]
 
 
 def feature(variant: str, microseconds: float, rate: float, run: int, **fields: Any) -> dict[str, Any]:
@@ -194,14 +195,17 @@ TIMED = {
 def test_what_features_cost_and_what_was_timed_together() -> None:
     done = [*rounds(features.GUARD, (0.9, 1.1), (1.1, 0.8), (0.95, 1.2)), TIMED]
     assert features.shares(done) == pytest.approx({"metrics": 0.4, "accounting": 0.1, "guard": 0.9})
-    together, rollups = features.goals(done)
+    section = features.section(done, "")
+    together, rollups = section.goals
     assert (together.found, together.verdict, rollups.verdict) == (pytest.approx(1.4), "reached", "not judged")
-    usual, unguarded = features.table(done).rows
-    assert usual == (features.DEFAULT, "100.00", "", "100", "", "0.0", "right")
-    assert unguarded[1:5] == ("95.00", "0.95 (0.90 - 1.10)", "110", "1.10 (0.80 - 1.20)")
+    usual, unguarded = tables(section)["With one thing changed"].rows
+    assert usual == [features.DEFAULT, "100.00", "", "100", "", "0.0", "right"]
+    assert unguarded[1:5] == ["95.00", "0.95 (0.90 - 1.10)", "110", "1.10 (0.80 - 1.20)"]
+    assert tables(section)["Timed"].rows[0] == ["metrics", "0.40"]
     done[1]["correct"] = False
-    assert features.table(done).rows[1][-1] == "WRONG"
-    assert {goal.verdict for goal in features.goals(done)} == {"not judged"}
+    section = features.section(done, "")
+    assert tables(section)["With one thing changed"].rows[1][-1] == "WRONG"
+    assert {goal.verdict for goal in section.goals} == {"not judged"}
     assert features.shares([{**TIMED, "correct": False}]) == {}
 
 
@@ -217,7 +221,7 @@ def test_settings_of_a_variant_keep_the_rest_of_their_section() -> None:
 
 def test_what_two_rollups_cost() -> None:
     def goal(*rates: float) -> Goal:
-        return features.goals(rounds(features.WITH_ROLLUPS, *((1.0, rate) for rate in rates)))[1]
+        return features.section(rounds(features.WITH_ROLLUPS, *((1.0, rate) for rate in rates)), "").goals[1]
 
     assert (goal(0.8, 0.9, 0.7).found, goal(0.8, 0.9, 0.7).verdict) == (20.0, "reached")
     assert (goal(0.6, 0.9, 0.6).found, goal(0.6, 0.9, 0.6).verdict) == (40.0, "MISSED")
@@ -225,32 +229,40 @@ def test_what_two_rollups_cost() -> None:
 
 def test_a_windowed_count_is_compared_with_the_better_setting_of_flink() -> None:
     seconds = {windows.SURELANE: 30.0, windows.FLINK: 40.0, windows.FLINK_PARALLEL: 25.0}
-    done = [{"run": 1, "system": name, "seconds": taken, "correct": True} for name, taken in seconds.items()]
-    (goal,) = windows.goals(done)
+    what = {"measure": "windows", "run": 1, "correct": True}
+    done = [{**what, "system": name, "seconds": taken} for name, taken in seconds.items()]
+    (goal,) = windows.section(done).goals
     assert (goal.found, goal.verdict) == (1.2, "MISSED")
-    done[2]["correct"] = False
-    (goal,) = windows.goals(done)
+    done[2] = {**done[2], "correct": False, "error": "SystemFailed: gone"}
+    (goal,) = windows.section(done).goals
     assert goal.verdict == "not judged"
+    table = tables(windows.section(done))["Windows"]
+    assert table.rows[2] == [windows.FLINK_PARALLEL, "1", "", "25.0", "", "", "failed: SystemFailed: gone"]
 
 
 def test_the_sections_of_costs(tmp_path: Path) -> None:
     (axis,) = axes(["tables"], 0.01)
-    failed = cost(None, correct=False, error="SystemFailed: it ended\nlog", messages=10_000)
-    failed.pop("peak_megabytes")
-    right = cost(12.5, messages=10_000, value_bytes=7_920_000, epochs=20, rate=70_000, other_load=0.3)
-    done = dict(zip(axis.cases.values(), (right, right, failed), strict=True))
-    grown = linear.growth(axis.name, axis.unit, list(done.values()))
-    table = costs.table(axis, done)
-    assert table.rows[0][:7] == ("1", "10,000", "792", "20", "70,000", "12.5", "12.5")
-    assert table.rows[0][-2:] == ("0.3, noisy", "right")
+    figures = {"value_bytes": 7_920_000, "epochs": 20, "rate": 70_000, "other_load": 0.3}
+    runs = [(12.5, 500), (10.0, 600), (13.0, 400)]
+    one, ten, hundred = axis.cases.values()
+    done = [
+        {**cost(microseconds, **figures, peak_megabytes={"driver": driver}), **case.fields, "run": run}
+        for case in (one, ten)
+        for run, (microseconds, driver) in enumerate(runs, start=1)
+    ]
+    done.append({**hundred.fields, "run": 1, "correct": False, "error": "SystemFailed: it ended\nlog"})
+    section = costs.section(axis, done)
+    table = tables(section)["Sizes"]
+    assert table.rows[0][:7] == ["1", "10,000", "792", "20", "70,000", "12.5", "12.5"]
+    assert table.rows[0][-4:] == ["600", "", "0.3, noisy", "right"]
     assert table.rows[2][-1] == "failed: SystemFailed: it ended"
     assert all(len(row) == len(table.columns) for row in table.rows)
     file = tmp_path / "COSTS.md"
-    page.put(file, costs.section(grown, table, [grown.goal]), "./run bench-costs")
+    page.put(file, section, "./run bench-costs")
     text = file.read_text()
     assert "<!-- costs-tables: begin -->" in text
     assert "\nTables: not judged." in text
-    assert f"| {grown.goal.what} | at most 1.5 times |  | not judged |" in text
+    assert f"| {section.goals[0].what} | at most 1.5 times |  | not judged |" in text
 
 
 def test_when_a_killed_lane_is_back() -> None:
@@ -271,24 +283,29 @@ def test_when_a_killed_lane_is_back() -> None:
 def test_medians_of_the_kills() -> None:
     kills = [dict(zip(restart.FIGURES, (first, 9.0, None), strict=True)) for first in (4.0, 6.0, 11.0)]
     done = [{**kill, "correct": True, "run": number, "messages": 1} for number, kill in enumerate(kills, start=1)]
-    assert list(restart.medians(done).values()) == [6.0, 9.0, None]
-    assert [goal.verdict for goal in restart.goals(done)] == ["MISSED", "reached"]
-    wrong = [*done, {"correct": False, "run": 4, "error": "gone\nfor good"}]
-    assert [goal.verdict for goal in restart.goals(wrong)] == ["not judged", "not judged"]
-    assert state(wrong[-1]) == "failed: gone"
+    section = restart.section(done)
+    assert tables(section)["Restarts"].rows[-1] == ["median", "6.0", "9.0", "", "", "", "", ""]
+    assert [(goal.found, goal.verdict) for goal in section.goals] == [(6.0, "MISSED"), (9.0, "reached")]
+    section = restart.section([*done, {"correct": False, "run": 4, "error": "gone\nfor good"}])
+    assert [goal.verdict for goal in section.goals] == ["not judged", "not judged"]
+    assert [row[-1] for row in tables(section)["Restarts"].rows[-2:]] == ["failed: gone", ""]
 
 
 def test_medians_of_the_starts() -> None:
     def started(mode: str, visible: float, **fields: Any) -> dict[str, Any]:
         marks = {**dict.fromkeys(start.MARKS, 1.0), "visible": visible}
-        return {"mode": mode, "seconds": marks, "correct": True, "run": 1, "messages": 1, **fields}
+        return {"measure": "start", "mode": mode, "seconds": marks, "correct": True, "run": 1, **fields}
 
-    done = [*(started("two-phase", seconds) for seconds in (6.0, 4.0, 4.5)), started("ledger", 9.0)]
-    assert start.medians(done, "two-phase") == {**dict.fromkeys(start.MARKS, 1.0), "visible": 4.5}
-    assert [(goal.found, goal.verdict) for goal in start.goals(done)] == [(4.5, "reached")]
+    done = [started("two-phase", seconds, run=run) for run, seconds in enumerate((6.0, 4.0, 4.5))]
+    done.append(started("ledger", 9.0))
+    section = start.section(done)
+    assert tables(section)["Starts"].rows[-2][:8] == ["median", "two-phase", *["1.00"] * 5, "4.50"]
+    assert [(goal.found, goal.verdict) for goal in section.goals] == [(4.5, "reached")]
     wrong = [*done, started("ledger", 1.0, correct=False)]
-    assert [goal.verdict for goal in start.goals(wrong)] == ["not judged"]
-    assert [goal.verdict for goal in start.goals([started("two-phase", 5.1)])] == ["MISSED"]
+    assert [goal.verdict for goal in start.section(wrong).goals] == ["not judged"]
+    alone = start.section([started("two-phase", 5.1)])
+    assert [goal.verdict for goal in alone.goals] == ["MISSED"]
+    assert len(tables(alone)["Starts"].rows) == 1
 
 
 def test_what_fails_is_a_row() -> None:
@@ -319,17 +336,17 @@ def test_each_section_of_a_page_is_written_by_itself(tmp_path: Path) -> None:
 def test_the_soaks_section_has_its_picture(tmp_path: Path) -> None:
     samples = [sample(minute * MINUTE, jvm=400 + minute) for minute in range(61)]
     result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": True, "prepared_left": 0}
-    page.put(tmp_path / "COSTS.md", soak.section(result, samples, goals(samples, 1000)), "./run bench-soak")
+    page.put(tmp_path / "COSTS.md", soak.section(result, samples), "./run bench-soak")
     text = (tmp_path / "COSTS.md").read_text()
     assert "](soak.svg)" in text
     assert "| growth of memory, jvm | at most 40 MB/h | 60.00 | MISSED |" in text
-    drawn = ElementTree.fromstring(soak.picture(samples))
+    drawn = ElementTree.fromstring((tmp_path / "soak.svg").read_text())
     assert [len((one.get("points") or "").split()) for one in drawn.findall("{*}polyline")] == [61] * 3
 
 
 def test_a_failed_soak_is_written_too(tmp_path: Path) -> None:
     result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": False, "error": "SystemFailed: gone"}
-    page.put(tmp_path / "COSTS.md", soak.section(result, [], goals([], 1000)), "./run bench-soak")
+    page.put(tmp_path / "COSTS.md", soak.section(result, []), "./run bench-soak")
     text = (tmp_path / "COSTS.md").read_text()
     assert "WRONG" in text
     assert "SystemFailed: gone" in text

@@ -1,6 +1,6 @@
 """The axes: each varies one dimension around one base. Equal cases of several axes are measured once."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.config.settings import EpochSettings
@@ -17,6 +17,7 @@ BASE_ROWS = 200_000
 _MESSAGES_A_ROW = 5
 #: lower limits of scaling
 LEAST_MESSAGES, LEAST_EPOCH = 200, 20
+NAMES = ("messages", "tables", "columns", "whole-columns", "row-bytes", "epoch-messages")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,29 +35,41 @@ class Case:
         """Messages of an epoch, by whichever limit is reached first; the ceiling commits as many together."""
         return max(1, min(self.epoch, int(self.epoch_bytes / bytes_each(self.shape))))
 
+    @property
+    def fields(self) -> dict[str, object]:
+        """Fields of a result that identify the case."""
+        return {
+            "workload": self.shape.name,
+            "messages": self.messages,
+            "tables": self.shape.tables,
+            "columns": self.shape.columns,
+            "row_bytes": self.shape.row_bytes,
+            "epoch_messages": self.epoch,
+            "epoch_bytes": self.epoch_bytes,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
     """One dimension with its cases."""
 
     name: str
-    #: unit whose cost should stay constant: message or byte
-    unit: str
     #: size -> case
-    cases: dict[int, Case]
+    cases: Mapping[int, Case]
+    #: unit whose cost should stay constant: message or byte
+    unit: str = "message"
     #: whether the rows that the server writes differ by size, so that the ceiling is measured, too
-    has_ceiling: bool
+    has_ceiling: bool = True
 
 
 def axes(names: Sequence[str], scale: float = 1.0) -> Iterator[Axis]:
     """The axes with these names; `scale` reduces all sizes, epochs included. Sizes that become equal by scaling are
     merged."""
     for name in names:
-        unit, has_ceiling, cases = _AXES[name]
-        scaled = [(size, _scaled(case, scale)) for size, case in cases().items()]
+        axis = _axis(name)
+        scaled = [(size, _scaled(case, scale)) for size, case in axis.cases.items()]
         called = {"messages": lambda case: case.messages, "epoch-messages": lambda case: case.epoch}.get(name)
-        by_size = {called(case) if called else size: case for size, case in scaled}
-        yield Axis(name=name, unit=unit, cases=by_size, has_ceiling=has_ceiling)
+        yield replace(axis, cases={called(case) if called else size: case for size, case in scaled})
 
 
 def base(scale: float = 1.0) -> Case:
@@ -67,43 +80,28 @@ def base(scale: float = 1.0) -> Case:
 _BASE = Case(shape=Shape(most_rows=BASE_ROWS), messages=BASE_MESSAGES, epoch=BASE_EPOCH)
 
 
-def _messages() -> dict[int, Case]:
-    return {n: replace(_BASE, messages=n) for n in (1_000_000, 3_000_000, 10_000_000)}
-
-
-def _tables() -> dict[int, Case]:
-    return {n: _like(tables=n) for n in (1, 10, 100)}
-
-
-def _columns() -> dict[int, Case]:
-    return {n: _like(columns=n) for n in (5, 20, 50, 100, 200)}
-
-
-def _whole_columns() -> dict[int, Case]:
-    return {n: _like(columns=n, is_whole=True) for n in (50, 100, 200)}
-
-
-def _row_bytes() -> dict[int, Case]:
-    return {n: _like(row_bytes=n) for n in (100, 1000, 10_000, 100_000)}
-
-
-def _epoch_messages() -> dict[int, Case]:
-    short = {100: replace(_BASE, epoch=100, messages=20_000), 1000: replace(_BASE, epoch=1000, messages=200_000)}
-    # limited by messages, not by bytes
-    large = replace(_BASE, epoch=500_000, messages=3_000_000, epoch_bytes=8 * BASE_EPOCH_BYTES)
-    return {**short, 10_000: replace(_BASE, epoch=10_000), BASE_EPOCH: _BASE, 500_000: large}
-
-
-#: unit whose cost should stay constant; whether there is a ceiling; cases by size
-_AXES: dict[str, tuple[str, bool, Callable[[], dict[int, Case]]]] = {
-    "messages": ("message", False, _messages),
-    "tables": ("message", True, _tables),
-    "columns": ("byte", True, _columns),
-    "whole-columns": ("byte", True, _whole_columns),
-    "row-bytes": ("byte", True, _row_bytes),
-    "epoch-messages": ("message", False, _epoch_messages),
-}
-NAMES = tuple(_AXES)
+def _axis(name: str) -> Axis:
+    match name:
+        case "messages":
+            sizes = {size: replace(_BASE, messages=size) for size in (1_000_000, 3_000_000, 10_000_000)}
+            return Axis(name=name, cases=sizes, has_ceiling=False)
+        case "tables":
+            return Axis(name=name, cases={size: _like(tables=size) for size in (1, 10, 100)})
+        case "columns":
+            return Axis(name=name, cases={size: _like(columns=size) for size in (5, 20, 50, 100, 200)}, unit="byte")
+        case "whole-columns":
+            sizes = {size: _like(columns=size, is_whole=True) for size in (50, 100, 200)}
+            return Axis(name=name, cases=sizes, unit="byte")
+        case "row-bytes":
+            return Axis(
+                name=name, cases={size: _like(row_bytes=size) for size in (100, 1000, 10_000, 100_000)}, unit="byte"
+            )
+        case _:
+            short = {size: replace(_BASE, epoch=size, messages=200 * size) for size in (100, 1000)}
+            # limited by messages, not by bytes
+            large = replace(_BASE, epoch=500_000, messages=3_000_000, epoch_bytes=8 * BASE_EPOCH_BYTES)
+            long = {10_000: replace(_BASE, epoch=10_000), BASE_EPOCH: _BASE, large.epoch: large}
+            return Axis(name=name, cases={**short, **long}, has_ceiling=False)
 
 
 def _like(**changed: int) -> Case:

@@ -17,7 +17,7 @@ from tools.bench.servers import Cursor, Servers
 from tools.bench.tables import Table
 
 
-def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
+def measure(servers: Servers, backlog: Backlog) -> dict[str, Any]:
     """Measure messages a second; returns the fields of a result."""
     _once(servers, backlog, backlog.sizes[0])
     done = [_once(servers, backlog, size) for size in backlog.sizes]
@@ -26,8 +26,8 @@ def measure(servers: Servers, backlog: Backlog) -> dict[str, object]:
 
 
 def _once(servers: Servers, backlog: Backlog, size: int) -> dict[str, Any]:
-    servers.empty_database(backlog.tables, with_ledger=False)
-    chunks = backlog.chunks(size)
+    servers.empty_database(backlog.ddl, with_ledger=False)
+    chunks = list(backlog.chunks(size))
     with servers.connect() as connection, connection.cursor() as cursor:
         cursor.execute("; ".join(["set default_toast_compression = lz4", *map(_staging, backlog.tables)]))
         connection.autocommit = False
@@ -35,7 +35,7 @@ def _once(servers: Servers, backlog: Backlog, size: int) -> dict[str, Any]:
         for together in chunks:
             cursor.execute(LOOK_UPS)
             for chunk in together:
-                _apply(cursor, chunk)
+                _apply(cursor, backlog.tables[chunk.table], chunk)
             connection.commit()
         seconds = time.monotonic() - begin
         used = Snapshot.of(servers.cpu()).since(start)
@@ -48,12 +48,17 @@ def _once(servers: Servers, backlog: Backlog, size: int) -> dict[str, Any]:
     }
 
 
-def _apply(cursor: Cursor, chunk: Chunk) -> None:
-    name = chunk.table.name
+def _apply(cursor: Cursor, table: Table, chunk: Chunk) -> None:
+    name, columns = table.name, list(table.columns)
     cursor.execute(f"truncate staged_{name}, gone_{name}")
     if chunk.upserts:
         cursor.copy_expert(f"copy staged_{name} from stdin", io.BytesIO(chunk.upserts), 1 << 20)
-        cursor.execute(_merge(chunk.table))
+        changes = ", ".join([f"{column} = s.{column}" for column in columns[1:]])
+        values = ", ".join([f"s.{column}" for column in columns])
+        cursor.execute(
+            f"merge into {name} t using staged_{name} s on t.id = s.id when matched then update set {changes}"
+            f" when not matched then insert ({', '.join(columns)}) values ({values})"
+        )
     if chunk.deletes:
         cursor.copy_expert(f"copy gone_{name} from stdin", io.BytesIO(chunk.deletes))
         cursor.execute(f"delete from {name} using gone_{name} g where {name}.id = g.id")
@@ -66,14 +71,4 @@ def _staging(table: Table) -> str:
     return (
         f"create unlogged table staged_{name} (like {name}) with (toast_tuple_target = {INLINE_BYTES}); "
         f"alter table staged_{name} {whole}; create unlogged table gone_{name} (id bigint)"
-    )
-
-
-def _merge(table: Table) -> str:
-    name, columns = table.name, list(table.columns)
-    changes = ", ".join([f"{column} = s.{column}" for column in columns[1:]])
-    values = ", ".join([f"s.{column}" for column in columns])
-    return (
-        f"merge into {name} t using staged_{name} s on t.id = s.id"
-        f" when matched then update set {changes} when not matched then insert ({', '.join(columns)}) values ({values})"
     )

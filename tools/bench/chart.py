@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
 
 from tools.bench.summary import Group, rate, rate_from_start
 from tools.bench.systems import CEILING, SURELANE
@@ -22,37 +21,37 @@ _BEGIN, _END, _ABOVE, _BELOW = 70, 120, 40, 30
 _LINES = ("#0b6e4f", "#b8860b", "#4a5a70", "#a03030")
 
 
-def bars(found: Mapping[tuple[Any, ...], Group]) -> str:
-    """Two bars for each system, grouped by workload and messages; keys begin with system and these."""
-    medians = {key[:3]: (one.median(rate), one.median(rate_from_start)) for key, one in found.items()}
-    longest = max((rate for both in medians.values() for rate in both if rate), default=1.0)
-    lines, place = (
-        [_text(10, 22, "messages/s: dark from the first visible row, light from process start", bold=True)],
-        _TOP,
-    )
-    for kind, messages in dict.fromkeys((workload, messages) for _, workload, messages in medians):
+def bars(drains: Sequence[Group]) -> str:
+    """Two bars for each system, grouped by workload and messages."""
+    longest = max((found for one in drains for found in _rates(one) if found), default=1.0)
+    head = "messages/s: dark from the first visible row, light from process start"
+    lines, place = [_text(10, 22, head, bold=True)], _TOP
+    for kind, messages in dict.fromkeys((one.get("workload"), one.get("messages")) for one in drains):
         lines.append(_text(10, place, f"workload {kind}, {messages:,} messages", bold=True))
         place += _GAP
-        for (system, *what), one in zip(medians, found.values(), strict=True):
-            if what == [kind, messages]:
-                lines += _bars(system, medians[system, kind, messages], one.is_right, place, longest)
+        for one in drains:
+            if (one.get("workload"), one.get("messages")) == (kind, messages):
+                lines += _bars(one, place, longest)
                 place += 2 * _BAR + _GAP
         place += _GROUP
     return _picture(lines, place)
 
 
-def _bars(
-    system: str, rates: tuple[float | None, float | None], right: bool, top: int, longest: float
-) -> Iterator[str]:
+def _rates(one: Group) -> tuple[float | None, float | None]:
+    return one.median(rate), one.median(rate_from_start)
+
+
+def _bars(one: Group, top: int, longest: float) -> Iterator[str]:
+    system = one.get("system")
     yield _text(_LEFT - 10, top + _BAR + 4, system, anchor="end", bold=system == SURELANE)
-    if rates == (None, None):
+    if _rates(one) == (None, None):
         yield _text(_LEFT, top + _BAR + 4, "no run was right")
-    for line, (found, colour) in enumerate(zip(rates, _COLOURS.get(system, _OTHER), strict=True)):
+    for line, (found, colour) in enumerate(zip(_rates(one), _COLOURS.get(system, _OTHER), strict=True)):
         if found is not None:
             width = (WIDTH - _LEFT - _RIGHT) * found / longest
             y = top + line * _BAR
             yield f'<rect x="{_LEFT}" y="{y}" width="{width:.1f}" height="{_BAR - 2}" fill="{colour}"/>'
-            yield _text(round(_LEFT + width) + 6, y + _BAR - 4, f"{found:,.0f}{'' if right else ' WRONG'}")
+            yield _text(round(_LEFT + width) + 6, y + _BAR - 4, f"{found:,.0f}{'' if one.is_right else ' WRONG'}")
 
 
 def lines(title: str, at: Sequence[float], found: Mapping[str, Sequence[float]]) -> str:

@@ -12,14 +12,9 @@ from typing import Protocol, TypeVar
 import psutil
 
 from tools.bench.machine import Cpu, peak_megabytes, tree
-from tools.bench.servers import Cursor, Servers
-from tools.bench.tables import Expected, Table
 
 STOP_SECONDS = 60.0
 LOG_TAIL_LINES = 25
-#: seconds for the rest of the last flush, after the last message's row is visible: Flink deletes after its upserts
-SETTLE_SECONDS = 15.0
-_SETTLE_LOOK_SECONDS = 0.25
 
 
 class SystemFailed(Exception):
@@ -57,7 +52,6 @@ class Running(Protocol):
 class Child:
     process: subprocess.Popen[bytes]
     log: Path
-    #: seconds since 1970, just before the process was started
     started_at: float
     #: text in the log of a system that has failed while its process lives; empty: the process ends on failure
     fatal: bytes = b""
@@ -70,14 +64,13 @@ class Child:
         return {"client": round(peak_megabytes(self.process.pid))}
 
     def must_live(self) -> None:
-        """Raise SystemFailed with the end of the log if the process has ended, or if the log has `fatal`."""
         if self.process.poll() is not None:
             raise SystemFailed(f"the process ended with status {self.process.returncode}:\n{self.tail()}")
         if self.fatal and self.fatal in self._news():
             raise SystemFailed(f"the process lives, but has given up:\n{self.tail()}")
 
     def tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
+        return tail(self.log)
 
     def stop(self) -> int:
         """Send SIGTERM if it still runs, after STOP_SECONDS SIGKILL to all of its processes."""
@@ -102,6 +95,11 @@ class Child:
 
 C = TypeVar("C", bound=Child)
 A = TypeVar("A")
+
+
+def tail(log: Path) -> str:
+    """The end of a log."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
 
 def unused_name() -> str:
@@ -151,20 +149,3 @@ def until(look: Callable[[], A | None], system: Running, what: str, *, every: fl
             raise SystemFailed(f"gave up after {seconds:.0f} s waiting for {what}:\n{system.tail()}")
         time.sleep(every)
     return found
-
-
-def answer(cursor: Cursor, question: str, *values: object) -> float | None:
-    """The first value of the query's first row; None without a row."""
-    cursor.execute(question, values or None)
-    row = cursor.fetchone()
-    return row[0] if row else None
-
-
-def is_right(servers: Servers, tables: Sequence[Table], expected: Mapping[str, Expected]) -> bool:
-    """Whether the tables reach the expected content within SETTLE_SECONDS; the system must still run."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while servers.found(tables) != expected:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_SETTLE_LOOK_SECONDS)
-    return True

@@ -5,14 +5,13 @@ faster than a schema in each message: 33,000 messages/s instead of 18,000.
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from app.jars import classpath
-from app.java import java
-from tools.bench import child
+from tools.bench import child, javajobs
 from tools.bench.child import Child
+from tools.bench.javajobs import ROWS
 from tools.bench.servers import Servers
 from tools.bench.tables import BEGIN_MICROS, TABLE
 from tools.bench.workload import Change, Kind, Workload, key_of, transaction_of, value_of
@@ -20,32 +19,22 @@ from tools.devstack.connect import plugin_dir
 from tools.devstack.ports import LOOPBACK, remembered_port
 from tools.devstack.roles import LOGIN
 
-BATCH = 5000
 #: the worker logs this when the sink's task has failed; the worker itself continues
 GIVEN_UP = b"Task is being killed"
-JAVA_OPTIONS = (
-    "-Xms1g",
-    "-Xmx2g",
-    "-Duser.timezone=UTC",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    "-Dorg.slf4j.simpleLogger.log.org.reflections=error",
-)
 _CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 _MAIN = "org.apache.kafka.connect.cli.ConnectStandalone"
 
 Schema = dict[str, object]
+_REQUIRED = ("id", "op")
 
 
-@contextmanager
-def running(servers: Servers, topic: str, folder: Path) -> Iterator[Child]:
+def running(servers: Servers, topic: str, folder: Path) -> AbstractContextManager[Child]:
     """Start worker and sink; they read from the beginning of `topic`."""
-    files = [
-        _properties(folder / "worker.properties", worker(servers.bootstrap, folder)),
-        _properties(folder / "sink.properties", sink(servers, topic)),
-    ]
-    command = [str(java()), *JAVA_OPTIONS, "-cp", classpath("connect"), _MAIN, *files]
-    with child.running(command, folder, Child, fatal=GIVEN_UP) as started:
-        yield started
+    files = [folder / "worker.properties", folder / "sink.properties"]
+    for file, settings in zip(files, (worker(servers.bootstrap, folder), sink(servers, topic)), strict=True):
+        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    options = ["-Dorg.slf4j.simpleLogger.log.org.reflections=error"]
+    return javajobs.running(_MAIN, classpath("connect"), files, folder, options=options, fatal=GIVEN_UP)
 
 
 def pieces() -> None:
@@ -88,11 +77,11 @@ def sink(servers: Servers, topic: str) -> dict[str, str]:
         "primary.key.fields": "id",
         "schema.evolution": "none",
         "collection.name.format": TABLE.name,
-        "batch.size": str(BATCH),
+        "batch.size": str(ROWS),
         "use.reduction.buffer": "true",
         "use.time.zone": "UTC",
         "consumer.override.auto.offset.reset": "earliest",
-        "consumer.override.max.poll.records": str(BATCH),
+        "consumer.override.max.poll.records": str(ROWS),
         "consumer.override.max.partition.fetch.bytes": "33554432",
         "consumer.override.fetch.max.bytes": "67108864",
     }
@@ -122,11 +111,3 @@ def _schema(field: str, value: object, name: str = "") -> Schema:
     if field in TABLE.columns and TABLE.columns[field].ddl == "timestamptz":
         return {**known, "type": "string", "name": "io.debezium.time.ZonedTimestamp", "version": 1}
     return {**known, "type": "string" if isinstance(value, str) else "int64"}
-
-
-_REQUIRED = ("id", "op")
-
-
-def _properties(file: Path, settings: Mapping[str, str]) -> str:
-    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    return str(file)

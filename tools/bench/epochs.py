@@ -27,18 +27,14 @@ class Epoch:
     @classmethod
     def parse(cls, line: str) -> Self | None:
         """Parse a line of the log; None unless it is an `epoch` event."""
-        if not line.startswith("{"):
-            return None
-        event = json.loads(line)
-        if event.get("event") != "epoch":
+        if not line.startswith("{") or (event := json.loads(line)).get("event") != "epoch":
             return None
         ends = [offset for partitions in event.get("end", {}).values() for offset in partitions.values()]
-        consumed = event.get("consumed", 0)
         return cls(
             number=event["epoch"],
             began=seconds_of(event["began"]),
             at=seconds_of(event["timestamp"]),
-            messages=consumed,
+            messages=event.get("consumed", 0),
             end=max(ends, default=0),
             steps=event["ms"],
             staging=event.get("stage_ms", {}),
@@ -54,7 +50,7 @@ def mean_steps(epochs: Sequence[Epoch]) -> dict[str, float]:
     """Mean milliseconds of an epoch by step; `between` is the time outside of all steps, mostly Spark's logs."""
     if len(epochs) < 2:
         return {}
-    names = list(dict.fromkeys(name for epoch in epochs for name in epoch.steps))
+    names = dict.fromkeys(name for epoch in epochs for name in epoch.steps)
     means = {name: fmean(epoch.steps.get(name, 0.0) for epoch in epochs) for name in names}
     period = (epochs[-1].at - epochs[0].at) * 1000 / (len(epochs) - 1)
     means["between"] = period - sum(means.values())

@@ -22,18 +22,17 @@ from typing import Any
 
 import psycopg2
 
-from tools.bench import costs, drain, lane, report
+from tools.bench import costs, drain, lane
 from tools.bench.axes import Case, base
 from tools.bench.costs import WARM_SHARE
 from tools.bench.goals import Goal
 from tools.bench.lane import MODES
 from tools.bench.machine import Cpu, single
 from tools.bench.page import Section, Table
-from tools.bench.report import number
-from tools.bench.results import Task, cpu_used
+from tools.bench.report import Measure
+from tools.bench.results import Result, Task, cpu_used
 from tools.bench.servers import Servers
-from tools.bench.summary import grouped, of_field
-from tools.bench.systems import System
+from tools.bench.summary import Figure, Group, cell, find, grouped, median_of, of_field, rate
 from tools.bench.tables import TABLE
 
 DEFAULT = "as it is by default"
@@ -77,57 +76,62 @@ SCRAPE_SECONDS = 1.0
 CONNECTIONS = "their connections"
 LOOK_SECONDS = 0.2
 _THEIRS = "select pid from pg_stat_activity where application_name ~ '^surelane .* (guard|metrics)$'"
-_RATE, _CPU = of_field("rate"), of_field("cpu_microseconds_per_message")
+_RATE, _CPU = rate, of_field("cpu_microseconds_per_message")
+_SHARES = (("part", lambda one: one[0]), ("% of all CPU seconds", lambda one: f"{one[1]:.2f}"))
 
 
-def run(wanted: costs.Wanted) -> bool:
-    """Measure; returns False if a lane failed or left a wrong table."""
-    done = report.measured(wanted, partial(_tasks, wanted))
-    judged = goals(done)
-    case = _case(wanted)
-    text = f"{case.messages:,} messages a drain, epochs of {case.epoch:,}; {wanted.runs} rounds."
-    parts = report.with_goals([text, table(done), timed(done)], judged)
-    return report.finish(
-        wanted, "features", done, [Section(key="features", title="What each feature costs", parts=parts)], judged
-    )
+def of_features(scale: float) -> Measure:
+    """Of bench-costs --features."""
+    case = base(scale)
+    case = replace(case, shape=replace(case.shape, in_transactions=True))
+    text = f"{case.messages:,} messages a drain, epochs of {case.epoch:,}"
+    return Measure(key="features", tasks=partial(_tasks, case), sections=lambda done: [section(done, text)])
 
 
-def table(done: Sequence[Mapping[str, Any]]) -> Table:
-    """One row for each variant."""
+def section(done: Sequence[Result], text: str) -> Section:
+    """One row for each variant, and the timed drain."""
     found = grouped(done, "feature", "variant")
-    usual = found[(DEFAULT,)]
-    rows: list[Sequence[str]] = []
-    for (name,), one in found.items():
-        ratios = [("" if (ratio := one.ratio(usual, figure)) is None else str(ratio)) for figure in (_CPU, _RATE)]
-        medians = number(one.median(_CPU), 2), number(one.median(_RATE))
-        cpu_ratio, rate_ratio = ratios if name != DEFAULT else ("", "")
-        rows.append((name, medians[0], cpu_ratio, medians[1], rate_ratio, one.load, one.state))
-    columns = ("lane", "CPU µs a message", "to the default", "messages/s", "to the default", "others' load", "table")
-    return Table(title="With one thing changed", columns=columns, rows=rows)
+    usual = find(found, variant=DEFAULT)
+
+    def ratio(figure: Figure, one: Group) -> str:
+        return "" if one is usual else str(one.ratio(usual, figure) or "")
+
+    columns = (
+        ("lane", cell("variant")),
+        *(("CPU µs a message", median_of(_CPU, 2)), ("to the default", partial(ratio, _CPU))),
+        *(("messages/s", median_of(_RATE)), ("to the default", partial(ratio, _RATE))),
+        *(("others' load", lambda one: one.load), ("table", lambda one: one.state)),
+    )
+    rounds = max((len(one.runs) for one in found), default=0)
+    parts = [
+        f"{text}; {rounds} rounds.",
+        Table.of("With one thing changed", columns, found),
+        Table.of("Timed", _SHARES, shares(done).items()),
+    ]
+    return Section(key="features", title="What each feature costs", parts=parts, goals=_goals(done, found))
 
 
-def shares(done: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def shares(done: Sequence[Result]) -> dict[str, float]:
     """Percent of all CPU seconds after the start, by timed part; empty if the timed drain failed."""
-    metered = [one for one in done if one["measure"] == "feature-timed" and one["correct"]]
-    if not metered:
+    metered = next((one for one in done if one["measure"] == "feature-timed" and one["correct"]), None)
+    if metered is None:
         return {}
-    whole = sum(cpu_used(metered[0], "cpu_seconds_after_first_look").values())
-    return {part: 100 * seconds / whole for part, seconds in metered[0]["metered_cpu_seconds"].items()}
+    whole = sum(cpu_used(metered, "cpu_seconds_after_first_look").values())
+    return {part: 100 * seconds / whole for part, seconds in metered["metered_cpu_seconds"].items()}
 
 
-def timed(done: Sequence[Mapping[str, Any]]) -> Table:
-    rows = [(part, f"{share:.2f}") for part, share in shares(done).items()]
-    return Table(title="Timed", columns=("part", "% of all CPU seconds"), rows=rows)
-
-
-def goals(done: Sequence[Mapping[str, Any]]) -> list[Goal]:
+def _goals(done: Sequence[Result], found: Sequence[Group]) -> list[Goal]:
     """Not judged unless every drain is right."""
     right = all(one["correct"] for one in done)
-    found = grouped(done, "feature", "variant")
-    percent = round(sum(shares(done).values()), 2) if right and shares(done) else None
-    lost = found[(WITH_ROLLUPS,)].ratio(found[(DEFAULT,)], _RATE) if right and (WITH_ROLLUPS,) in found else None
+    timed, rollups = shares(done), find(found, variant=WITH_ROLLUPS)
+    lost = rollups.ratio(find(found, variant=DEFAULT), _RATE) if right and rollups else None
     return [
-        Goal(what="CPU of guard, accounting and metrics together, timed", unit="%", limit=LIMIT_PERCENT, found=percent),
+        Goal(
+            what="CPU of guard, accounting and metrics together, timed",
+            unit="%",
+            limit=LIMIT_PERCENT,
+            found=round(sum(timed.values()), 2) if right and timed else None,
+        ),
         Goal(
             what="drain rate that two rollups cost, median of rounds",
             unit="%",
@@ -137,31 +141,20 @@ def goals(done: Sequence[Mapping[str, Any]]) -> list[Goal]:
     ]
 
 
-def _case(wanted: costs.Wanted) -> Case:
-    case = base(wanted.scale)
-    return replace(case, shape=replace(case.shape, in_transactions=True))
-
-
-def _tasks(wanted: costs.Wanted, up: Servers) -> Iterator[Task]:
-    case = _case(wanted)
+def _tasks(case: Case, up: Servers, runs: int) -> Iterator[Task]:
+    names = list(VARIANTS)
     with costs.filled(up, case) as made:
-        for number_of_round in range(1, wanted.runs + 1):
-            names = list(VARIANTS)
-            for name in names if number_of_round % 2 else names[::-1]:
-                what = {**costs.fields(case), "variant": name, "run": number_of_round}
+        for number in range(1, runs + 1):
+            for name in names if number % 2 else names[::-1]:
+                what = {**case.fields, "variant": name, "run": number}
                 yield Task(name="feature", what=what, measure=partial(_measured, up, case, made, name))
-        yield Task(name="feature-timed", what=costs.fields(case), measure=partial(_timed, up, case, made))
+        yield Task(name="feature-timed", what=case.fields, measure=partial(_timed, up, case, made))
 
 
 def _measured(up: Servers, case: Case, made: costs.Made, name: str) -> dict[str, Any]:
     shutil.rmtree(ARCHIVE, ignore_errors=True)  # of a lane on a database that is gone
     ARCHIVE.mkdir(parents=True)
-    return _drained(up, made, costs.system(case, settings=VARIANTS[name]), WARM_SHARE)
-
-
-def _drained(up: Servers, made: costs.Made, system: System, warm: float) -> dict[str, Any]:
-    found = made()
-    return {"value_bytes": found.value_bytes, **drain.measure(up, found, system, warm)}
+    return drain.measure(up, made(), costs.system(case, settings=VARIANTS[name]), WARM_SHARE)
 
 
 def _timed(up: Servers, case: Case, made: costs.Made) -> dict[str, Any]:
@@ -169,7 +162,7 @@ def _timed(up: Servers, case: Case, made: costs.Made) -> dict[str, Any]:
         port = free.getsockname()[1]
     system = costs.system(case, settings={"metrics": {"port": port, "host": "127.0.0.1"}}, python_path=METERED)
     with _scraped(port) as scrapes, _connections(up) as connections:
-        found = _drained(up, made, system, 0.0)
+        found = drain.measure(up, made(), system, 0.0)
     used: dict[str, float] = {}
     for file in lane.FOLDER.glob("metered-*.json"):
         for part, seconds in json.loads(file.read_text()).items():

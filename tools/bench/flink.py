@@ -1,32 +1,23 @@
 """The peer Flink: its jobs (`java/flink`), each of which runs as one process with a local cluster."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from app.java import java
 from tools.bench import child, javajobs
 from tools.bench.child import Child
+from tools.bench.javajobs import CHECKPOINT_MILLISECONDS, ROWS
 from tools.bench.servers import Servers
 from tools.bench.tables import TABLE
 from tools.devstack.roles import LOGIN
 
-#: most rows of a buffer before it is written; the fastest of the values that were tried
-ROWS = 5000
 #: Flink's default
 FLUSH_MILLISECONDS = 1000
-CHECKPOINT_MILLISECONDS = 1000
-
 _OPENED = (
     *("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util"),
     *("util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
 )
-#: as in Flink's scripts for this Java version; times in the database are UTC
-JAVA_OPTIONS = (
-    "-Xms1g",
-    "-Xmx2g",
-    "-Duser.timezone=UTC",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+#: as in Flink's scripts for this Java version
+OPTIONS = (
     *(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _OPENED),
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/sun.net.util=ALL-UNNAMED",
@@ -34,10 +25,9 @@ JAVA_OPTIONS = (
 )
 
 
-@contextmanager
 def running(
     servers: Servers, topic: str, folder: Path, *, job: str, table: str = TABLE.name, **more: object
-) -> Iterator[Child]:
+) -> AbstractContextManager[Child]:
     """Start the job (a class of `java/flink`); it reads from the beginning of `topic`. `more`: settings of the job."""
     settings = {
         "bootstrap": servers.bootstrap,
@@ -53,12 +43,5 @@ def running(
         "parallelism": 1,
         **more,
     }
-    path = javajobs.class_path("flink")
     words = [f"{name}={value}" for name, value in settings.items()]
-    with child.running([str(java()), *JAVA_OPTIONS, "-cp", path, f"peers.{job}", *words], folder, Child) as started:
-        yield started
-
-
-def classes() -> None:
-    """Fetch and compile the jobs, unless that is done."""
-    javajobs.classes("flink")
+    return javajobs.running(f"peers.{job}", javajobs.class_path("flink"), words, folder, options=OPTIONS)

@@ -1,9 +1,6 @@
-"""Goals of the measurements, and verdicts on them."""
+"""A goal of a measurement, and the verdict on it."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-
-from tools.bench.page import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +23,11 @@ class Goal:
         reached = self.found >= self.limit if self.at_least else self.found <= self.limit
         return "reached" if reached else "MISSED"
 
+    @property
+    def asked(self) -> str:
+        """The limit as a sentence has it."""
+        return f"{'at least' if self.at_least else 'at most'} {self.limit:g} {self.unit}".rstrip()
+
     def as_result(self) -> dict[str, object]:
         """Fields for a JSON line."""
         return {**asdict(self), "verdict": self.verdict}
-
-
-def table(goals: Sequence[Goal], title: str = "Goals") -> Table:
-    rows = [(goal.what, _limit(goal), _figure(goal), goal.detail, goal.verdict) for goal in goals]
-    if any(goal.detail for goal in goals):
-        return Table(title=title, columns=("goal", "limit", "worst", "all", ""), rows=rows)
-    return Table(title=title, columns=("goal", "limit", "found", ""), rows=[(*row[:3], row[4]) for row in rows])
-
-
-def _limit(goal: Goal) -> str:
-    return f"{'at least' if goal.at_least else 'at most'} {goal.limit:g} {goal.unit}".rstrip()
-
-
-def _figure(goal: Goal) -> str:
-    return "" if goal.found is None else f"{goal.found:,.2f}"

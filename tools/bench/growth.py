@@ -41,6 +41,12 @@ def second_half(samples: Sequence[Sample]) -> list[Sample]:
     return [sample for sample in samples if sample.seconds >= middle]
 
 
+def hourly(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> float:
+    """Growth of a figure an hour."""
+    at = np.array([one.seconds for one in samples]) / 3600
+    return slope(at, np.array([figure(one) for one in samples], np.float64))
+
+
 def goals(samples: Sequence[Sample], rate: int, *, has_state: bool = False) -> list[Goal]:
     """The goals for one run, with the figures of its samples. `has_state`: a query's."""
     later = second_half(samples) if samples else []
@@ -50,12 +56,11 @@ def goals(samples: Sequence[Sample], rate: int, *, has_state: bool = False) -> l
         found = round(hourly(later, figure), 3) if long_enough else None
         return Goal(what=f"growth of {what}", unit=unit, limit=limit, found=found)
 
-    def most(figure: Callable[[Sample], int], of: Sequence[Sample]) -> int | None:
-        return max(map(figure, of), default=None)
+    def most(what: str, unit: str, limit: float, found: Sequence[float]) -> Goal:
+        return Goal(what=what, unit=unit, limit=limit, found=max(found, default=None))
 
-    files, rows = most(lambda one: one.checkpoint_files, samples), most(lambda one: one.ledger_rows, samples)
-    files_limit = STATE_FILES_LIMIT if has_state else CHECKPOINT_FILES_LIMIT
-    lag = most(lambda one: one.lag_messages, later)
+    files = STATE_FILES_LIMIT if has_state else CHECKPOINT_FILES_LIMIT
+    rows = KEEP_EPOCHS + PRUNE_EVERY_EPOCHS
     return [
         *(
             growth(f"memory, {part}", "MB/h", limit, lambda one, part=part: one.pss[part])
@@ -63,18 +68,7 @@ def goals(samples: Sequence[Sample], rate: int, *, has_state: bool = False) -> l
         ),
         growth("threads", "an hour", THREADS_LIMIT, lambda one: sum(one.threads.values())),
         growth("open files", "an hour", FILES_LIMIT, lambda one: sum(one.files.values())),
-        Goal(what="files of the checkpoint", unit="files", limit=files_limit, found=files),
-        Goal(what="rows of the ledger", unit="rows", limit=KEEP_EPOCHS + PRUNE_EVERY_EPOCHS, found=rows),
-        Goal(
-            what="lag at any time",
-            unit="s of messages",
-            limit=LAG_LIMIT_SECONDS,
-            found=None if lag is None else lag / rate,
-        ),
+        most("files of the checkpoint", "files", files, [one.checkpoint_files for one in samples]),
+        most("rows of the ledger", "rows", rows, [one.ledger_rows for one in samples]),
+        most("lag at any time", "s of messages", LAG_LIMIT_SECONDS, [one.lag_messages / rate for one in later]),
     ]
-
-
-def hourly(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> float:
-    """Growth of a figure an hour."""
-    at = np.array([one.seconds for one in samples]) / 3600
-    return slope(at, np.array([figure(one) for one in samples], np.float64))

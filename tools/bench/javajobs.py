@@ -1,24 +1,41 @@
-"""Programs in Java that start a peer (`java/<set>`): compiled once for each user, with a compiler from a jar."""
+"""Peers in Java. The programs that start them (`java/<set>`) are compiled once for each user, with a compiler from a
+jar."""
 
 import hashlib
 import os
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from app.cache import cache_dir, locked
 from app.errors import EnvironmentMissing
 from app.jars import SetName, jars
 from app.java import java
+from tools.bench import child
+from tools.bench.child import Child
 
 SOURCES = Path(__file__).parent / "java"
-COMPILER = "ecj"
+COMPILER = "ecj-"
+#: rows that each peer writes together, the fastest of the values that were tried, and milliseconds between checkpoints
+ROWS, CHECKPOINT_MILLISECONDS = 5000, 1000
+#: times in the database are UTC
+OPTIONS = ("-Xms1g", "-Xmx2g", "-Duser.timezone=UTC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 
-def class_path(name: SetName, without: tuple[str, ...] = ()) -> str:
-    """Of the programs of this set, with its jars, but for those whose names begin with one of `without`."""
-    left_out = (f"{COMPILER}-", *without)
-    return os.pathsep.join(map(str, [classes(name), *(one for one in jars(name) if not one.name.startswith(left_out))]))
+def running(
+    main: str, path: str, words: Sequence[object], folder: Path, *, options: Sequence[str] = (), fatal: bytes = b""
+) -> AbstractContextManager[Child]:
+    """Start the class `main` with this class path, and `words` for it; see `child.running`."""
+    command = [str(java()), *OPTIONS, *options, "-cp", path, main, *map(str, words)]
+    return child.running(command, folder, Child, fatal=fatal)
+
+
+def class_path(name: SetName, without: str = COMPILER) -> str:
+    """Of the programs of this set, with its jars, but for the compiler, and those whose names begin with `without`."""
+    found = [one for one in jars(name) if not one.name.startswith((COMPILER, without))]
+    return os.pathsep.join(map(str, [classes(name), *found]))
 
 
 def classes(name: SetName) -> Path:
@@ -33,12 +50,8 @@ def classes(name: SetName) -> Path:
     return place
 
 
-def _is_compiler(library: Path) -> bool:
-    return library.name.startswith(f"{COMPILER}-")
-
-
 def _compile(sources: list[Path], libraries: list[Path], place: Path) -> None:
-    compiler = next(library for library in libraries if _is_compiler(library))
+    compiler = next(library for library in libraries if library.name.startswith(COMPILER))
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
         part = Path(scratch) / "whole"
         options = ["-17", "-nowarn", "-proc:none", "-classpath", os.pathsep.join(map(str, libraries)), "-d", str(part)]

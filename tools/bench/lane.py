@@ -86,32 +86,28 @@ def running(
 ) -> Iterator[Lane]:
     """Start the lane on `topic`; at the end of the block, stop it if it still runs.
 
-    It starts from the topic's beginning, and `settings` override its configuration; with `again` it uses the
-    configuration, checkpoint and log of the previous lane. `python_path`: a folder that precedes PYTHONPATH;
-    `arguments`: more of `surelane run`.
+    It starts from the topic's beginning, and `settings` override its configuration, as SURELANE_... variables do; with
+    `again` it uses the configuration, checkpoint and log of the previous lane. `python_path`: a folder that precedes
+    PYTHONPATH; `arguments`: more of `surelane run`.
     """
     folder = FOLDER.resolve()
     config = folder / "surelane.yaml"
     if not again:
+        known = {
+            "lane": LANE,
+            "source": {"bootstrap_servers": servers.bootstrap, "topics": [topic]},
+            "target": {"url": servers.url, "schema": LEDGER_SCHEMA},
+            "checkpoint": str(checkpoint()),
+            "metrics": {"port": 0},
+            **MODES[mode],
+        }
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        config.write_text(json.dumps(merged(_config(servers, mode, topic), settings or {}), indent=1))
+        config.write_text(json.dumps(merged(known, settings or {}), indent=1))
     command = [sys.executable, "-m", "app.cli", "run", "--config", str(config), *arguments]
     path = os.pathsep.join(map(str, filter(None, (python_path, os.environ.get("PYTHONPATH"), TOP))))
     with child.running(command, folder, Lane, environment={"PYTHONPATH": path}) as lane:
         yield lane
-
-
-def _config(servers: Servers, mode: str, topic: str) -> dict[str, object]:
-    """The configuration; other settings have their defaults, and SURELANE_... variables override both."""
-    return {
-        "lane": LANE,
-        "source": {"bootstrap_servers": servers.bootstrap, "topics": [topic]},
-        "target": {"url": servers.url, "schema": LEDGER_SCHEMA},
-        "checkpoint": str(checkpoint()),
-        "metrics": {"port": 0},
-        **MODES[mode],
-    }
 
 
 def checkpoint() -> Path:

@@ -8,13 +8,13 @@ their values, the limit is the ceiling's growth; not where the ceiling costs mor
 ceiling.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 from tools.bench.axes import BASE_EPOCH_BYTES
 from tools.bench.goals import Goal
+from tools.bench.summary import Group, of_field
 
 #: a cost is called linear up to this growth: the noise of a shared machine is a fifth
 LIMIT = 1.5
@@ -35,8 +35,8 @@ class Growth:
     axis: str
     unit: str
     #: None: a size failed, or there are fewer than two
-    growth: float | None
-    spread: float | None
+    growth: float | None = None
+    spread: float | None = None
     #: growth of the ceiling between the same two sizes; None: not measured, or it costs more than the lane
     ceiling: float | None = None
     #: the judged growth and its limit: `growth`, or that of another pair that exceeds its limit
@@ -62,12 +62,16 @@ class Growth:
         return Goal(what=what, unit="times", limit=self.limit, found=self.judged)
 
 
-def growth(axis: str, unit: str, rows: Sequence[Mapping[str, Any]]) -> Growth:
-    """Growth over the results of one axis; `rows` has the smallest size first."""
+def growth(axis: str, unit: str, sizes: Sequence[Group]) -> Growth:
+    """Growth over the measurements of one axis, the smallest size first."""
     figure = FIGURES[unit]
-    costs = [(row[figure], row.get(CEILINGS[figure])) for row in rows if row["correct"] and row.get(figure)]
-    if len(costs) < max(2, len(rows)):
-        return Growth(axis=axis, unit=unit, growth=None, spread=None)
+    costs = [
+        (cost, one.median(of_field(CEILINGS[figure])))
+        for one in sizes
+        if one.is_right and (cost := one.median(of_field(figure)))
+    ]
+    if len(costs) < max(2, len(sizes)):
+        return Growth(axis=axis, unit=unit)
     grown = [_grown(earlier, later) for earlier, later in combinations(costs, 2)]
     worst, alone = max(grown, key=lambda pair: pair[0])
     judged, granted = max(grown, key=lambda pair: (pair[0] > _limit(pair[1]), pair[0]))
@@ -94,10 +98,10 @@ def _limit(alone: float | None) -> float:
     return max(LIMIT, alone or 0.0)
 
 
-def memory(rows: Sequence[Mapping[str, Any]]) -> list[Goal]:
+def memory(sizes: Sequence[Group]) -> list[Goal]:
     """Goals for peak memory with rows of 100 KB; empty if they were not measured."""
-    peaks = [row["peak_megabytes"] for row in rows if row["row_bytes"] == LONG_ROWS and row["correct"]]
-    if not any(row["row_bytes"] == LONG_ROWS for row in rows):
+    long = next((one for one in sizes if one.get("row_bytes") == LONG_ROWS), None)
+    if long is None:
         return []
     limits = {"driver": DRIVER_BASE + DRIVER_TIMES * (BASE_EPOCH_BYTES >> 20), "jvm": JVM_LIMIT}
     return [
@@ -105,7 +109,7 @@ def memory(rows: Sequence[Mapping[str, Any]]) -> list[Goal]:
             what=f"peak memory with rows of 100 KB: {part}",
             unit="MB",
             limit=limit,
-            found=max((peak[part] for peak in peaks), default=None),
+            found=max(long.all_of(of_field("peak_megabytes", part)), default=None),
         )
         for part, limit in limits.items()
     ]

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,30 +18,24 @@ _BUSY = ("user", "nice", "system", "irq", "softirq")
 
 def tree(pid: int | None) -> Cpu:
     """CPU seconds of a process and its children, ended ones included; 0 if the process is gone."""
-    try:
+    with suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
-        own = process.cpu_times()
-        total = own.user + own.system + own.children_user + own.children_system
-        return total + sum(single(child.pid) for child in process.children())
-    except psutil.NoSuchProcess:
-        return 0.0
+        return sum(process.cpu_times()[:4]) + sum(single(child.pid) for child in process.children())
+    return 0.0
 
 
 def single(pid: int) -> Cpu:
     """CPU seconds of one process; 0 if it is gone."""
-    try:
-        times = psutil.Process(pid).cpu_times()
-    except psutil.NoSuchProcess:
-        return 0.0
-    return times.user + times.system
+    with suppress(psutil.NoSuchProcess):
+        return sum(psutil.Process(pid).cpu_times()[:2])
+    return 0.0
 
 
 def below(pid: int) -> Cpu:
     """CPU seconds of all living descendants of a process; 0 if it is gone."""
-    try:
+    with suppress(psutil.NoSuchProcess):
         return sum(single(child.pid) for child in psutil.Process(pid).children(recursive=True))
-    except psutil.NoSuchProcess:
-        return 0.0
+    return 0.0
 
 
 def peak_megabytes(pid: int) -> float:

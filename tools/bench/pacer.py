@@ -1,26 +1,25 @@
 """A source at a steady rate: sends each change when it is due, with the send time as its commit time."""
 
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import psycopg2
-from confluent_kafka import KafkaError, Message, Producer
 from numpy.typing import NDArray
 
 from tools.bench import replication
 from tools.bench.shape import Shape
 from tools.bench.tables import Expected
+from tools.bench.topic import PROMPT, filling
 from tools.bench.workload import Change, Kind, Workload, key_of, value_of
 
-#: librdkafka's default: a request for each message would load the broker more than all that is measured
-_LINGER_MS = 5
 #: least seconds of a sleep: changes that become due meanwhile are sent together
 _TICK_SECONDS = 0.002
-_PRODUCER = {"linger.ms": _LINGER_MS, "acks": 1, "compression.type": "none"}
-_FLUSH_SECONDS = 60.0
 #: the default workload
 SHAPE = Kind.UNIFORM.shape
 #: takes a change, its ordinal and its time in seconds since 1970
@@ -37,9 +36,16 @@ class Paced:
     expected: Mapping[str, Expected]
 
 
+@contextmanager
+def paced(to: str, topic: str, rate: int, count: int, **options: Any) -> Iterator[Future[Paced]]:
+    """`pace` in a process of its own, so that the measurement does not slow it."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        yield process.submit(pace, to, topic, rate, count, **options)
+
+
 def pace(to: str, topic: str, rate: int, count: int, shape: Shape = SHAPE, *, is_database: bool = False) -> Paced:
-    """Send `count` changes, `rate` a second. Run it in a separate process, so that the measurement does not slow it.
-    `to`: bootstrap address of Kafka, or the URL of a database, which commits what is due at a time together."""
+    """Send `count` changes, `rate` a second. `to`: bootstrap address of Kafka, or the URL of a database, which commits
+    what is due at a time together."""
     workload = Workload(shape, count)
     sent_at = np.zeros(count, np.float64)
     with _into_database(to) if is_database else _into_topic(to, topic) as (send, due):
@@ -57,20 +63,12 @@ def pace(to: str, topic: str, rate: int, count: int, shape: Shape = SHAPE, *, is
 
 @contextmanager
 def _into_topic(bootstrap: str, topic: str) -> Iterator[tuple[Send, Callable[[], None]]]:
-    producer = Producer({"bootstrap.servers": bootstrap, **_PRODUCER})
-    failed: list[KafkaError] = []
+    with filling(bootstrap, topic, PROMPT) as produce:
 
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        failed.extend([error] if error else [])
+        def send(change: Change, ordinal: int, now: float) -> None:
+            produce(value_of(change, ordinal, int(now * 1_000_000)), key_of(change))
 
-    def send(change: Change, ordinal: int, now: float) -> None:
-        value = value_of(change, ordinal, int(now * 1_000_000))
-        producer.produce(topic, value, key_of(change), partition=0, on_delivery=delivered)
-        producer.poll(0)
-
-    yield send, lambda: None
-    if producer.flush(_FLUSH_SECONDS) or failed:
-        raise RuntimeError(f"topic {topic} could not be filled: {failed[:3]}")
+        yield send, lambda: None
 
 
 @contextmanager

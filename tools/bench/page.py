@@ -6,15 +6,27 @@ import os
 import platform
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
+
+from tools.bench.goals import Goal
 
 _GIGABYTE = 1 << 30
 #: characters of a line
 _WIDTH = 160
+#: the head of a column, and its cell for what a row is about
+Column = tuple[str, Callable[[Any], str]]
+
+
+def number(value: float | str | None, digits: int = 0) -> str:
+    """A figure in a table, or a word as it is; empty if there is none."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return f"{value:,.{digits}f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +37,28 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
+    @classmethod
+    def of(cls, title: str, columns: Sequence[Column], items: Iterable[Any]) -> "Table":
+        """A row for each item."""
+        rows = [[cell(item) for _, cell in columns] for item in items]
+        return cls(title=title, columns=[head for head, _ in columns], rows=rows)
+
     def markdown(self) -> str:
-        """The title and the table in Markdown."""
+        """The title and the table."""
         lines = [_row(self.columns), _row(["---"] * len(self.columns)), *map(_row, self.rows)]
         return "\n".join([f"### {self.title}", "", *lines])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """An SVG file beside the page."""
+
+    file: str
+    alt: str
+    svg: str
+
+    def markdown(self) -> str:
+        return f"![{self.alt}]({self.file})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,31 +68,50 @@ class Section:
     #: name in the markers of the section
     key: str
     title: str
-    #: paragraphs in Markdown, and tables
-    parts: Sequence[str | Table]
+    #: paragraphs in Markdown, tables and pictures
+    parts: Sequence[str | Table | Picture]
+    goals: Sequence[Goal] = ()
+
+    @property
+    def body(self) -> list[str | Table | Picture]:
+        """The parts but for empty tables, and the goals."""
+        parts = [*self.parts, _judged(self.goals)]
+        return [part for part in parts if not isinstance(part, Table) or part.rows]
 
     def markdown(self, command: str) -> str:
-        """The section in Markdown, between its markers."""
-        parts = [f"`{command}`, {_place()}", *self.parts]
-        texts = [part.markdown() if isinstance(part, Table) else _wrapped(part) for part in parts]
+        """The section between its markers."""
+        parts = [f"`{command}`, {_place()}", *self.body]
+        texts = [_wrapped(part) if isinstance(part, str) else part.markdown() for part in parts]
         return "\n\n".join([_begin(self.key), *texts, _end(self.key)])
 
 
 def put(file: Path, section: Section, command: str) -> None:
-    """Replace the section on the page; append it, with its title, if it is new."""
+    """Replace the section on the page; append it, with its title, if it is new. Its pictures go beside the page."""
     text = file.read_text() if file.exists() else f"# {file.stem.capitalize()}"
     found = re.compile(rf"{re.escape(_begin(section.key))}.*?{re.escape(_end(section.key))}", re.DOTALL)
     made = section.markdown(command)
     new = f"{text.rstrip()}\n\n## {section.title}\n\n{made}\n"
-    text = found.sub(lambda _: made, text) if found.search(text) else new
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    file.write_text(found.sub(lambda _: made, text) if found.search(text) else new)
+    for part in section.parts:
+        if isinstance(part, Picture):
+            (file.parent / part.file).write_text(part.svg)
+
+
+def _judged(goals: Sequence[Goal]) -> Table:
+    has_detail = any(goal.detail for goal in goals)
+    columns: list[Column] = [
+        ("goal", lambda goal: goal.what),
+        ("limit", lambda goal: goal.asked),
+        ("worst" if has_detail else "found", lambda goal: number(goal.found, 2)),
+        *([("all", lambda goal: goal.detail)] if has_detail else []),
+        ("", lambda goal: goal.verdict),
+    ]
+    return Table.of("Goals", columns, goals)
 
 
 def _wrapped(part: str) -> str:
-    """A paragraph or a list in lines of the page's width; a picture as it is."""
-    if part.startswith("!"):
-        return part
+    """A paragraph or a list in lines of the page's width."""
     lines = part.split("\n")
     wrap = textwrap.TextWrapper(_WIDTH, break_on_hyphens=False, subsequent_indent="  " if len(lines) > 1 else "")
     return "\n".join(map(wrap.fill, lines))

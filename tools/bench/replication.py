@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 import psycopg2
 from psycopg2 import sql
 
+from tools.bench import child
 from tools.bench.backlog import Backlog
-from tools.bench.child import LOG_TAIL_LINES, SystemFailed
+from tools.bench.child import SystemFailed
 from tools.bench.machine import Cpu, tree
 from tools.bench.servers import DATABASE, Cursor, Servers
 from tools.bench.tables import TABLE
@@ -102,7 +103,7 @@ class Subscription:
             raise SystemFailed(f"the subscription was disabled by an error:\n{self.tail()}")
 
     def tail(self) -> str:
-        return "\n".join(self.servers.stack.target.log_file.read_text().splitlines()[-LOG_TAIL_LINES:])
+        return child.tail(self.servers.stack.target.log_file)
 
     def stop(self) -> int:
         self.servers.end_subscription(RUN)

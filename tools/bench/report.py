@@ -1,14 +1,13 @@
-"""What every command does at its end: shows its tables and goals, writes its sections, says whether all was right."""
+"""What every command does: runs its measurements, shows their tables and goals, writes its sections of a page."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
 
-from tools.bench import goals, page, results, servers
-from tools.bench.goals import Goal
+from tools.bench import page, results, servers
 from tools.bench.page import Section, Table
-from tools.bench.results import Result, Task
+from tools.bench.results import Result, Task, turned
 from tools.bench.servers import Servers
 from tools.bench.terminal import say, show
 
@@ -24,77 +23,49 @@ class Wanted:
     report: Path | None
     #: the command line as the user typed it, for the page
     command: str
-
-
-#: fields of a result that are known before, and what measures the others
-Case = tuple[Result, Callable[[], Result]]
-T = TypeVar("T")
+    #: most measurements of what others disturbed
+    attempts: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What one command measures, and what its section of the page has."""
+    """What one command measures, and its sections of the page."""
 
     key: str
-    title: str
-    #: each is measured `Wanted.runs` times; each run begins with another one
-    cases: Callable[[Servers], Iterable[Case]]
-    parts: Callable[[Sequence[Result]], Sequence[str | Table]]
-    goals: Callable[[Sequence[Result]], Sequence[Goal]] = lambda _: ()
+    #: everything that is measured, in order; takes the number of runs
+    tasks: Callable[[Servers, int], Iterable[Task]]
+    sections: Callable[[Sequence[Result]], Sequence[Section]]
+
+
+def in_rounds(cases: Callable[[Servers], Sequence[Task]]) -> Callable[[Servers, int], Iterator[Task]]:
+    """Each of the cases once in each run; each run begins with another one."""
+
+    def tasks(up: Servers, runs: int) -> Iterator[Task]:
+        known = cases(up)
+        for number in range(1, runs + 1):
+            for task in turned(known, number):
+                yield replace(task, what={**task.what, "run": number})
+
+    return tasks
 
 
 def run(wanted: Wanted, measure: Measure) -> bool:
     """Returns False if a system failed or left a wrong table; a missed goal is only reported."""
-
-    def tasks(up: Servers) -> Iterator[Task]:
-        cases = list(measure.cases(up))
-        for number in range(1, wanted.runs + 1):
-            for what, measured in turned(cases, number):
-                yield Task(name=measure.key, what={**what, "run": number}, measure=measured)
-
-    done = measured(wanted, tasks)
-    judged = measure.goals(done)
-    section = Section(key=measure.key, title=measure.title, parts=with_goals(measure.parts(done), judged))
-    return finish(wanted, measure.key, done, [section], judged)
-
-
-def turned(items: Sequence[T], number: int) -> Sequence[T]:
-    """In the order of run `number`, so that each run begins with another one; the first run is 1."""
-    first = (number - 1) % len(items)
-    return [*items[first:], *items[:first]]
-
-
-def measured(wanted: Wanted, tasks: Callable[[Servers], Iterable[Task]], attempts: int = 1) -> list[Result]:
-    """Start the servers and measure all tasks in order."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, so that no system keeps running
     say("starting Kafka and Postgres")
     with servers.running(wanted.stack) as up:
-        return [results.measured(task, f"{number}.", attempts) for number, task in enumerate(tasks(up), start=1)]
-
-
-def finish(
-    wanted: Wanted, name: str, done: Sequence[Mapping[str, Any]], sections: Sequence[Section], judged: Sequence[Goal]
-) -> bool:
-    """Returns False if a system failed or left a wrong table; a missed goal is only reported."""
+        tasks = enumerate(measure.tasks(up, wanted.runs), start=1)
+        done = [results.measured(task, f"{number}.", wanted.attempts) for number, task in tasks]
     right = all(result["correct"] for result in done)
-    if judged:
-        summary = {"runs": len(done), "goals": [goal.as_result() for goal in judged], "correct": right}
-        results.emit(results.stamped(f"{name}-goals", summary))
+    sections = measure.sections(done)
+    if judged := [goal.as_result() for section in sections for goal in section.goals]:
+        results.emit(f"{measure.key}-goals", {"runs": len(done), "goals": judged, "correct": right})
     for section in sections:
-        for part in section.parts:
+        for part in section.body:
             if isinstance(part, Table):
                 show(part)
-    if wanted.report:
-        for section in sections:
+        if wanted.report:
             page.put(wanted.report, section, wanted.command)
+    if wanted.report:
         say(f"written: {wanted.report}")
     return right
-
-
-def with_goals(parts: Sequence[str | Table], judged: Sequence[Goal]) -> Sequence[str | Table]:
-    """Parts of a section, and its goals."""
-    return [*parts, *([goals.table(judged)] if judged else [])]
-
-
-def number(value: float | None, digits: int = 0) -> str:
-    """A figure in a table; empty if there is none."""
-    return "" if value is None else f"{value:,.{digits}f}"

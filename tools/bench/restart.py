@@ -6,28 +6,27 @@ load ........ SIGKILL, started again ...... first epoch of the new generation ..
                         |------------------------- as_before_seconds -----------------------------------------|
 """
 
-import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tools.bench import lane, report
-from tools.bench.child import answer, until
-from tools.bench.drain import LIMIT_SECONDS
+from tools.bench import lane
 from tools.bench.goals import Goal
-from tools.bench.lane import PARTS, RUNNING
-from tools.bench.latency import LOOK_SECONDS, Sightings, paced, quantiles
-from tools.bench.machine import Snapshot
-from tools.bench.pacer import Paced
-from tools.bench.page import Table
-from tools.bench.report import Case, Measure, number
-from tools.bench.results import rehearse, state
+from tools.bench.lane import PARTS, RUNNING, Lane
+from tools.bench.latency import LOOK_SECONDS, Sightings, quantiles
+from tools.bench.pacer import Paced, paced
+from tools.bench.page import Section, Table, number
+from tools.bench.report import Measure, in_rounds
+from tools.bench.results import Result, Task, rehearse, state
 from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.bench.shape import Shape
+from tools.bench.summary import Group, cell, of_field
+from tools.bench.systems import SURELANE, of_lane
+from tools.bench.trial import trial
 
 TOPIC = "bench.restart"
 SHAPE = Shape(called="restart", most_rows=100_000)
@@ -39,6 +38,30 @@ LAG_SECONDS = 1.0
 WARM_UP_SHARE = 0.5
 FIGURES = ("first_epoch_seconds", "caught_up_seconds", "as_before_seconds")
 _GENERATION = f"select coalesce(max(generation), 0) from {LEDGER_SCHEMA}.ledger"
+_BACK = (
+    ("first new epoch, s", cell("first_epoch_seconds", digits=1)),
+    ("lag under 1 s, s", cell("caught_up_seconds", digits=1)),
+)
+_END = (
+    ("in doubt at the kill", cell("in_doubt_at_kill")),
+    ("state", lambda one: state(one) if "correct" in one else ""),
+)
+_P50, _P99 = (cell(f"before_{name}_milliseconds") for name in ("p50", "p99"))
+_RESTARTS = (
+    ("run", cell("run")),
+    *_BACK,
+    ("as before, s", cell("as_before_seconds", digits=1)),
+    *(("before the kill: p50 ms", _P50), ("p99 ms", _P99)),
+    *_END,
+)
+_CURVE = (
+    *(("messages/s", cell("asked_rate")), ("trigger", cell("trigger"))),
+    ("messages an epoch", lambda one: number(_an_epoch(one))),
+    *(("p50 ms", _P50), ("p99 ms", _P99)),
+    ("CPU ms for 1,000", lambda one: number(_cpu(one))),
+    *_BACK,
+    *_END,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,82 +80,78 @@ class Load:
     def messages(self) -> int:
         return self.rate * (self.before + self.after)
 
-
-def run(wanted: report.Wanted, load: Load) -> bool:
-    """Run bench-restart."""
-    cases = partial(_cases, [load])
-    title = "Killed under load"
-    return report.run(
-        wanted, Measure(key="restart", title=title, cases=cases, parts=lambda done: [_restarts(done)], goals=goals)
-    )
+    @property
+    def warm_up(self) -> int:
+        """Messages that are not counted."""
+        return round(self.rate * self.before * WARM_UP_SHARE)
 
 
-def run_recovery(wanted: report.Wanted, loads: Sequence[Load]) -> bool:
-    """Run bench-recovery: what larger epochs cost and save."""
-    cases = partial(_cases, loads)
-    title = "Epoch size and recovery"
-    return report.run(wanted, Measure(key="recovery", title=title, cases=cases, parts=lambda done: [_curve(done)]))
+def of_restarts(load: Load) -> Measure:
+    """Of bench-restart."""
+    tasks = in_rounds(partial(_cases, "restart", [load]))
+    return Measure(key="restart", tasks=tasks, sections=lambda done: [section(done)])
 
 
-def _cases(loads: Sequence[Load], up: Servers) -> Sequence[Case]:
+def of_recovery(loads: Sequence[Load]) -> Measure:
+    """Of bench-recovery: what larger epochs cost and save."""
+
+    def sections(done: Sequence[Result]) -> Sequence[Section]:
+        table = Table.of("Recovery", _CURVE, done)
+        return [Section(key="recovery", title="Epoch size and recovery", parts=[table])]
+
+    return Measure(key="recovery", tasks=in_rounds(partial(_cases, "recovery", loads)), sections=sections)
+
+
+def _cases(name: str, loads: Sequence[Load], up: Servers) -> Sequence[Task]:
     rehearse("a kill", partial(measure, up, loads[0]))
-    what = [{"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger} for load in loads]
-    return [(known, partial(measure, up, load)) for known, load in zip(what, loads, strict=True)]
+    return [
+        Task(
+            name=name,
+            what={"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger},
+            measure=partial(measure, up, load),
+        )
+        for load in loads
+    ]
 
 
 def measure(servers: Servers, load: Load) -> dict[str, Any]:
     """Measure one kill; returns the fields of a result."""
-    servers.empty_database(SHAPE.made, with_ledger=True)
     servers.empty_topic(TOPIC)
-    sightings = Sightings.of_offsets(TOPIC)
-    with servers.connect() as probe, probe.cursor() as cursor:
-
-        def wait(look: Any, held: lane.Lane, what: str) -> None:
-            until(look, held, what, every=LOOK_SECONDS, seconds=LIMIT_SECONDS)
-
-        def generation() -> int:
-            return int(answer(cursor, _GENERATION) or 0)
-
-        settings = {"epoch": {"trigger": load.trigger}}
-        with lane.running(servers, TOPIC, settings=settings) as first:
-            wait(lambda: answer(cursor, RUNNING), first, "the lane")
-            with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
-                warm = round(load.rate * load.before * WARM_UP_SHARE)
-                wait(lambda: sightings.look(cursor) >= warm, first, "the warm-up")
-                start, warmed = Snapshot.of({**servers.cpu(), **first.cpu()}), time.time()
-                seen = load.rate * load.before
-                wait(lambda: sightings.look(cursor) >= seen, first, "the load before the kill")
-                used = Snapshot.of({**servers.cpu(), **first.cpu()}).since(start)
-                epochs = [epoch for epoch in first.epochs() if epoch.at >= warmed]
-                before = generation()
-                first.kill()
-                in_doubt = servers.prepared()
-                with lane.running(servers, TOPIC, again=True) as second:
-                    wait(lambda: generation() > before, second, "the first new epoch")
-                    first_epoch = time.time()
-                    while not pacing.done():
-                        sightings.look(cursor)
-                        second.must_live()
-                        time.sleep(LOOK_SECONDS)
-                    found = pacing.result()
-                    wait(lambda: sightings.look(cursor) >= load.messages, second, "the last message")
-                    status = second.stop()
-        end = sightings.look(cursor)
-    back = Back.of(sightings, found, load, second.started_at, first_epoch)
-    prepared = servers.prepared()
-    right = servers.found(SHAPE.made) == found.expected
+    sightings, seen = Sightings.of_offsets(TOPIC), load.rate * load.before
+    system = of_lane(SURELANE, settings={"epoch": {"trigger": load.trigger}})
+    with trial(servers, system, TOPIC, [table.ddl for table in SHAPE.made]) as one:
+        first = one.held
+        assert isinstance(first, Lane)
+        one.until(RUNNING, "the lane", every=LOOK_SECONDS)
+        with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
+            one.until(lambda: sightings.look(one) >= load.warm_up, "the warm-up", every=LOOK_SECONDS)
+            start, warmed = one.snapshot(), time.time()
+            one.until(lambda: sightings.look(one) >= seen, "the load before the kill", every=LOOK_SECONDS)
+            used = one.snapshot().since(start)
+            epochs = [epoch for epoch in first.epochs() if epoch.at >= warmed]
+            before = one.answer(_GENERATION) or 0
+            first.kill()
+            in_doubt = servers.prepared()
+            with lane.running(servers, TOPIC, again=True) as second:
+                back = replace(one, held=second)
+                is_new = lambda: (back.answer(_GENERATION) or 0) > before  # noqa: E731
+                back.until(is_new, "the first new epoch", every=LOOK_SECONDS)
+                first_epoch = time.time()
+                while not pacing.done():
+                    sightings.look(back)
+                    second.must_live()
+                    time.sleep(LOOK_SECONDS)
+                found = pacing.result()
+                back.until(lambda: sightings.look(back) >= load.messages, "the last message", every=LOOK_SECONDS)
+                ended = back.end(back.reaches(SHAPE.made, found.expected) and sightings.look(back) == load.messages)
     return {
         "first_epoch_seconds": round(first_epoch - second.started_at, 2),
-        "caught_up_seconds": back.caught_up,
-        "as_before_seconds": back.as_before,
-        **{f"before_{name}": value for name, value in back.before.items()},
+        **Back.of(sightings, found, load, second.started_at, first_epoch).as_result(),
         **used,
         "epochs_before_kill": len(epochs),
-        "messages_before_kill": seen - warm,
+        "messages_before_kill": seen - load.warm_up,
         "in_doubt_at_kill": in_doubt,
-        "prepared_left": prepared,
-        "exit_status": status,
-        "correct": right and not prepared and end == load.messages and not status,
+        **ended,
     }
 
 
@@ -153,7 +172,7 @@ class Back:
         # at each poll: age of the oldest message that became visible, and of the oldest that is still invisible
         brought = at - paced.sent_at[np.concatenate(([0], end[:-1]))]
         missing = at - np.append(paced.sent_at, np.inf)[end]
-        counted = slice(round(load.rate * load.before * WARM_UP_SHARE), load.rate * load.before)
+        counted = slice(load.warm_up, load.rate * load.before)
         latencies = sightings.seconds(np.arange(1, len(paced.sent_at) + 1), paced.sent_at)[counted]
         usual = float(np.quantile(latencies, 0.99))
         held = at >= first_epoch - LOOK_SECONDS
@@ -168,65 +187,36 @@ class Back:
             before=quantiles(latencies * 1000),
         )
 
-
-def medians(done: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """Medians over the correct runs; None for a figure that one of them did not reach."""
-    found: dict[str, float | None] = {}
-    for figure in FIGURES:
-        values = [one[figure] for one in done if one["correct"]]
-        found[figure] = round(statistics.median(values), 2) if values and None not in values else None
-    return found
+    def as_result(self) -> dict[str, float | None]:
+        """Fields of a result."""
+        before = {f"before_{name}": value for name, value in self.before.items()}
+        return {"caught_up_seconds": self.caught_up, "as_before_seconds": self.as_before, **before}
 
 
-def goals(done: Sequence[Mapping[str, Any]]) -> list[Goal]:
-    """The goals for the medians of all runs; not judged unless every run is correct."""
-    found = medians(done) if all(one["correct"] for one in done) else dict.fromkeys(FIGURES)
+def section(done: Sequence[Result]) -> Section:
+    """The kills, and their medians; one that a run did not reach is none."""
+    runs = Group(done)
+    right = Group([one for one in done if one["correct"]])
+    medians = {figure: right.judged(of_field(figure)) for figure in FIGURES}
     limits = {
-        "start to first new epoch visible": (FIRST_LIMIT_SECONDS, found["first_epoch_seconds"]),
-        "start to lag under a second": (CAUGHT_UP_LIMIT_SECONDS, found["caught_up_seconds"]),
+        "start to first new epoch visible": (FIRST_LIMIT_SECONDS, "first_epoch_seconds"),
+        "start to lag under a second": (CAUGHT_UP_LIMIT_SECONDS, "caught_up_seconds"),
     }
-    return [
-        Goal(what=f"killed under load: {what}, median", unit="s", limit=limit, found=seconds)
-        for what, (limit, seconds) in limits.items()
+    goals = [
+        Goal(what=f"killed under load: {what}, median", unit="s", limit=limit, found=runs.judged(of_field(figure)))
+        for what, (limit, figure) in limits.items()
     ]
+    rows = [*done, {"run": "median", **medians}] if len(done) > 1 else done
+    return Section(key="restart", title="Killed under load", parts=[Table.of("Restarts", _RESTARTS, rows)], goals=goals)
 
 
-def _restarts(done: Sequence[Mapping[str, Any]]) -> Table:
-    columns = (
-        *("run", "first new epoch, s", "lag under 1 s, s", "as before, s"),
-        *("before the kill: p50 ms", "p99 ms", "in doubt at the kill", "state"),
-    )
-    rows = [
-        (
-            *(str(one["run"]), *(number(one.get(figure), 1) for figure in FIGURES)),
-            *(number(one.get(f"before_{name}_milliseconds")) for name in ("p50", "p99")),
-            *(str(one.get("in_doubt_at_kill", "")), state(one)),
-        )
-        for one in done
-    ]
-    median = ("median", *(number(value, 1) for value in medians(done).values()), "", "", "", "")
-    return Table(title="Restarts", columns=columns, rows=[*rows, median] if len(done) > 1 else rows)
+def _an_epoch(one: Result) -> float | None:
+    return one["messages_before_kill"] / max(1, one["epochs_before_kill"]) if one["correct"] else None
 
 
-def _curve(done: Sequence[Mapping[str, Any]]) -> Table:
-    columns = (
-        *("messages/s", "trigger", "messages an epoch", "p50 ms", "p99 ms", "CPU ms for 1,000"),
-        *("first new epoch, s", "lag under 1 s, s", "in doubt at the kill", "state"),
-    )
-    rows = [
-        (
-            *(f"{one['asked_rate']:,}", str(one["trigger"])),
-            f"{one['messages_before_kill'] / max(1, one['epochs_before_kill']):,.0f}" if one["correct"] else "",
-            *(number(one.get(f"before_{name}_milliseconds")) for name in ("p50", "p99")),
-            _cpu(one) if one["correct"] else "",
-            *(number(one.get(figure), 1) for figure in FIGURES[:2]),
-            *(str(one.get("in_doubt_at_kill", "")), state(one)),
-        )
-        for one in done
-    ]
-    return Table(title="Recovery", columns=columns, rows=rows)
-
-
-def _cpu(one: Mapping[str, Any]) -> str:
+def _cpu(one: Result) -> float | None:
+    """Milliseconds of lane and Postgres for 1,000 messages."""
+    if not one["correct"]:
+        return None
     seconds = sum(used for name, used in one["cpu_seconds"].items() if name in (*PARTS, "tasks", "postgres"))
-    return f"{seconds * 1e6 / one['messages_before_kill']:,.0f}"
+    return seconds * 1e6 / one["messages_before_kill"]

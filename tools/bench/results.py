@@ -4,11 +4,10 @@ import datetime
 import json
 import os
 import platform
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg2
 from confluent_kafka import KafkaException
@@ -27,8 +26,11 @@ DISTURBED_LOAD = 0.25
 FAILURES = (SystemFailed, SurelaneError, RuntimeError, OSError, psycopg2.Error, KafkaException)
 #: processes that belong to no measured system
 _OURS = ("bench", "proxy")
+#: fields that are not shown as progress
+_NO_NEWS = ("measure", "at", "cores", "machine", "python", "overrides", "attempt")
 
 Result = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,12 @@ class Task:
     measure: Callable[[], Result]
 
 
+def turned(items: Sequence[T], number: int) -> Sequence[T]:
+    """In the order of run `number`, so that each run begins with another one; the first run is 1."""
+    first = (number - 1) % len(items)
+    return [*items[first:], *items[:first]]
+
+
 def measured(task: Task, progress: str, attempts: int = 1) -> Result:
     """Measure up to `attempts` times, and return the least disturbed attempt; a failed one is not repeated."""
     tried = [_attempted(task, progress, 1)]
@@ -53,15 +61,14 @@ def measured(task: Task, progress: str, attempts: int = 1) -> Result:
 
 
 def _attempted(task: Task, progress: str, attempt: int) -> Result:
-    say(f"{progress} {task.name}: " + ", ".join(f"{name} {value}" for name, value in task.what.items()))
-    result = stamped(task.name, {**tried(task.what, task.measure), "attempt": attempt})
-    emit(result)
-    say("  " + ", ".join(f"{name} {value}" for name, value in result.items() if _is_news(name, value, task.what)))
+    say(f"{progress} {task.name}: {_listed(task.what)}")
+    result = emit(task.name, {**tried(task.what, task.measure), "attempt": attempt})
+    say(f"  {_listed({name: result[name] for name in result if name not in (*_NO_NEWS, *task.what)})}")
     return result
 
 
-def _is_news(name: str, value: object, known: Result) -> bool:
-    return name not in known and name not in ("measure", "at", "cores", "machine", "python", "overrides", "attempt")
+def _listed(fields: Result) -> str:
+    return ", ".join(f"{name} {value}" for name, value in fields.items())
 
 
 def tried(what: Result, measure: Callable[[], Result]) -> Result:
@@ -97,19 +104,17 @@ def state(one: Mapping[str, Any]) -> str:
     return "right" if one["correct"] else "WRONG"
 
 
-def stamped(measure: str, fields: Mapping[str, object]) -> Result:
-    """Add the kind, time and machine of the measurement, and whether it is noisy."""
-    noisy = disturbance(fields) > QUIET_LOAD
+def emit(measure: str, fields: Mapping[str, object]) -> Result:
+    """Print a line on stdout and append it to FILE: the measure, its time and machine, the fields, whether it is noisy.
+    Returns all of it."""
+    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     place = {"cores": os.cpu_count(), "machine": platform.machine(), "python": platform.python_version()}
     overrides = {name: masked(text) for name, text in os.environ.items() if name.startswith("SURELANE_")}
-    at = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"measure": measure, "at": at, **fields, "noisy": noisy, **place, "overrides": overrides}
-
-
-def emit(result: Result) -> None:
-    """Print the result as one line on stdout, and append it to FILE."""
+    noisy = disturbance(fields) > QUIET_LOAD
+    result = {"measure": measure, "at": at, **fields, "noisy": noisy, **place, "overrides": overrides}
     line = json.dumps(result)
     FILE.parent.mkdir(parents=True, exist_ok=True)
     with FILE.open("a") as file:
         file.write(line + "\n")
-    print(line, file=sys.stdout, flush=True)
+    print(line, flush=True)
+    return result

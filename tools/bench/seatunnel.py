@@ -3,41 +3,30 @@
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from app.jars import SetName, jars
-from app.java import java
+from app.jars import jars
 from tools.bench import child, javajobs
 from tools.bench.child import Child
+from tools.bench.javajobs import CHECKPOINT_MILLISECONDS, ROWS
 from tools.bench.servers import DATABASE, Servers
 from tools.bench.tables import TABLE
 from tools.devstack.ports import remembered_port
 from tools.devstack.roles import LOGIN
 
-SET: SetName = "seatunnel"
-#: rows that are written together, and milliseconds between two checkpoints: those of Flink, too
-ROWS, CHECKPOINT_MILLISECONDS = 5000, 1000
-JAVA_OPTIONS = ("-Xms1g", "-Xmx2g", "-Duser.timezone=UTC", "-Dlog4j2.level=warn")
 _CONNECTORS = {"connector-kafka": "seatunnel.source.Kafka", "connector-jdbc": "seatunnel.sink.Jdbc"}
 
 
-def pieces() -> None:
-    """Fetch and compile, unless that is done."""
-    javajobs.classes(SET)
-
-
-@contextmanager
-def running(servers: Servers, topic: str, folder: Path) -> Iterator[Child]:
+def running(servers: Servers, topic: str, folder: Path) -> AbstractContextManager[Child]:
     """Start engine and job; it reads from the beginning of `topic`."""
-    (folder / "engine.yaml").write_text(json.dumps({"seatunnel": {"engine": _engine(folder)}}))
-    (folder / "job.conf").write_text(json.dumps(_job(servers, topic), indent=1))
-    _make_home(folder / "home")
-    options = [*JAVA_OPTIONS, f"-DSEATUNNEL_HOME={folder / 'home'}", "-cp", javajobs.class_path(SET, ("connector-",))]
-    words = [str(folder / "engine.yaml"), str(folder / "job.conf"), str(remembered_port(folder / "port"))]
-    with child.running([str(java()), *options, "peers.SeaTunnelJob", *words], folder, Child) as started:
-        yield started
+    engine, job, home = folder / "engine.yaml", folder / "job.conf", folder / "home"
+    engine.write_text(json.dumps({"seatunnel": {"engine": _engine(folder)}}))
+    job.write_text(json.dumps(_job(servers, topic), indent=1))
+    _make_home(home / "connectors")
+    path, words = javajobs.class_path("seatunnel", "connector-"), [engine, job, remembered_port(folder / "port")]
+    options = ["-Dlog4j2.level=warn", f"-DSEATUNNEL_HOME={home}"]
+    return javajobs.running("peers.SeaTunnelJob", path, words, folder, options=options)
 
 
 def _engine(folder: Path) -> dict[str, object]:
@@ -79,11 +68,10 @@ def _job(servers: Servers, topic: str) -> dict[str, object]:
     return {"env": env, "source": [source], "sink": [sink]}
 
 
-def _make_home(home: Path) -> None:
-    """What its scripts install: the connectors in a folder, from which a job loads them, and which of them has what."""
-    folder = home / "connectors"
+def _make_home(folder: Path) -> None:
+    """What its scripts install: the connectors, which a job loads from there, and which of them has what."""
     folder.mkdir(parents=True)
-    for jar in jars(SET):
+    for jar in jars("seatunnel"):
         if jar.name.startswith(tuple(_CONNECTORS)) and "connector-common" not in jar.name:
             shutil.copy(jar, folder)
     lines = [f"{what} = {connector}\n" for connector, what in _CONNECTORS.items()]

@@ -81,17 +81,20 @@ class Servers:
         """Folder for files that are kept between runs."""
         return self.stack.data_dir
 
-    def empty_database(self, tables: Sequence[Table], *, with_ledger: bool) -> None:
+    def empty_database(self, ddl: Sequence[str], *, with_ledger: bool) -> None:
         """Recreate the database with these tables, then checkpoint and sync."""
         target = self.stack.target
         if target.execute("select from pg_database where datname = %s", DATABASE):
-            self._end_prepared()
-            self._end_subscriptions()
+            # what an interrupted run left would prevent dropping the database
+            for gid in self._prepared():
+                target.execute("rollback prepared %s", gid, database=DATABASE)
+            for (name,) in target.execute(_SUBSCRIPTIONS, DATABASE):
+                self.end_subscription(str(name))
             target.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(DATABASE)))
         target.create_database(DATABASE, LOGIN)
         with self.connect() as connection, connection.cursor() as cursor:
-            for table in tables:
-                cursor.execute(table.ddl)
+            for statement in ddl:
+                cursor.execute(statement)
         if with_ledger:
             upgrade(make_engine(values.postgres_url(self._direct), application_name="bench"), LEDGER_SCHEMA)
         target.execute("checkpoint")
@@ -109,11 +112,8 @@ class Servers:
 
     def wal_syncs(self) -> int:
         """How often the target has synced its log."""
-        return int(str(self.stack.target.execute(_WAL_SYNCS[self._version >= 180000])[0][0]))
-
-    @property
-    def _version(self) -> int:
-        return int(str(self.stack.target.execute("show server_version_num")[0][0]))
+        version = int(str(self.stack.target.execute("show server_version_num")[0][0]))
+        return int(str(self.stack.target.execute(_WAL_SYNCS[version >= 180000])[0][0]))
 
     @contextmanager
     def connect(self) -> Iterator[Connection]:
@@ -129,47 +129,35 @@ class Servers:
         """The content of the tables, by name."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("set work_mem = '256MB'; set max_parallel_workers_per_gather = 0")
-            return {table.name: _content(cursor, table) for table in tables}
+            found: dict[str, Expected] = {}
+            for table in tables:
+                cursor.execute(table.checksum)
+                ((rows, md5),) = cursor.fetchall()
+                found[table.name] = Expected(rows=rows, md5=md5 or Expected.of([]).md5)
+            return found
 
     def cpu(self) -> Mapping[str, Cpu]:
         """CPU seconds of each server since its start, and of the proxy."""
         proxy = {"proxy": single(self.distance.pid)} if self.distance else {}
         return {"postgres": tree(self.stack.target.pid), "kafka": tree(self.stack.kafka.pid), **proxy}
 
-    def _end_prepared(self) -> None:
-        """Roll back prepared transactions that an interrupted run left: they prevent dropping the database."""
-        for gid in self._prepared():
-            self.stack.target.execute("rollback prepared %s", gid, database=DATABASE)
-
     def _prepared(self) -> list[str]:
         gids = self.stack.target.execute("select gid from pg_prepared_xacts where database = %s", DATABASE)
         return [str(gid) for (gid,) in gids]
 
-    def _end_subscriptions(self) -> None:
-        """Of an interrupted run: they prevent dropping the database, too."""
-        names = "select subname from pg_subscription s join pg_database d on d.oid = subdbid where datname = %s"
-        for (name,) in self.stack.target.execute(names, DATABASE):
-            self.end_subscription(str(name))
-
     def end_subscription(self, name: str) -> None:
         """Drop it; its slot at the publisher stays."""
-        for change in ("alter subscription {} disable", "alter subscription {} set (slot_name = none)"):
+        alter = "alter subscription {} "
+        for change in (f"{alter} disable", f"{alter} set (slot_name = none)", "drop subscription {}"):
             self.stack.target.execute(sql.SQL(change).format(sql.Identifier(name)), database=DATABASE)
-        self.stack.target.execute(sql.SQL("drop subscription {}").format(sql.Identifier(name)), database=DATABASE)
 
 
+_SUBSCRIPTIONS = "select subname from pg_subscription s join pg_database d on d.oid = subdbid where datname = %s"
 #: by whether the server is 18 or newer
 _WAL_SYNCS = {
     False: "select wal_sync from pg_stat_wal",
     True: "select coalesce(sum(fsyncs), 0) from pg_stat_io where object = 'wal'",
 }
-
-
-def _content(cursor: Cursor, table: Table) -> Expected:
-    cursor.execute(table.checksum)
-    row = cursor.fetchone()
-    assert row is not None, "an aggregate has a row"
-    return Expected(rows=row[0], md5=row[1] or Expected.of([]).md5)
 
 
 @contextmanager

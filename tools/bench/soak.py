@@ -6,27 +6,25 @@ Under load is a lane, or a query that counts the lane's changes by window and ke
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tools.bench import chart, growth, lane, report, results
-from tools.bench.child import answer, until
-from tools.bench.drain import LIMIT_SECONDS
-from tools.bench.goals import Goal
-from tools.bench.lane import END, PARTS, RUNNING, Lane
-from tools.bench.latency import paced
-from tools.bench.machine import Snapshot
-from tools.bench.pacer import Paced
-from tools.bench.page import Section, Table
-from tools.bench.results import Task
+from tools.bench import chart, growth, lane, results
+from tools.bench.lane import END, PARTS, RUNNING, TWO_PHASE, Lane
+from tools.bench.pacer import Paced, paced
+from tools.bench.page import Column, Picture, Section, Table, number
+from tools.bench.report import Measure
+from tools.bench.results import Result, Task
 from tools.bench.samples import Sample, take
-from tools.bench.servers import Cursor, Servers
+from tools.bench.servers import Servers
 from tools.bench.shape import Shape
+from tools.bench.systems import LANES, System, of_lane
 from tools.bench.terminal import say
+from tools.bench.trial import Trial, trial
 
 TOPIC = "bench.soak"
 #: the table does not grow, so that growth is the lane's fault
@@ -52,11 +50,23 @@ RETENTION = {"retention_bytes": str(1 << 29), "segment_bytes": str(1 << 26)}
 #: samples between two lines of progress
 PROGRESS_EVERY = 6
 _KAFKA_SECONDS = 10.0
+#: of what is held at a moment; the first is its name
+_COLUMNS: Sequence[Column] = (
+    ("sample", lambda one: one[0]),
+    ("minute", lambda one: number(one[1].seconds / 60, 1)),
+    *((f"{part} MB", lambda one, part=part: f"{one[1].pss[part]:.0f}") for part in PARTS),
+    ("threads", lambda one: str(sum(one[1].threads.values()))),
+    ("files", lambda one: str(sum(one[1].files.values()))),
+    ("checkpoint files", lambda one: str(one[1].checkpoint_files)),
+    ("ledger rows", lambda one: f"{one[1].ledger_rows:,} ({one[1].ledger_megabytes:.1f} MB)"),
+    ("guard MB", lambda one: number(one[1].guard_megabytes, 1)),
+    ("table MB", lambda one: number(one[1].table_megabytes)),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted(report.Wanted):
-    """Options of `./run bench-soak`."""
+class Load:
+    """What is held, and for how long."""
 
     minutes: float
     #: messages a second
@@ -67,148 +77,100 @@ class Wanted(report.Wanted):
     query: bool = False
 
     @property
+    def messages(self) -> int:
+        return round(self.rate * self.minutes * 60)
+
+    @property
+    def system(self) -> System:
+        if not self.query:
+            return LANES[TWO_PHASE]
+        return of_lane(QUERY, settings={"queries": {QUERY: _QUERY}, **_HEAP}, arguments=("--query", QUERY))
+
+    @property
     def checkpoint(self) -> Path:
         """Of what is measured."""
         path = lane.checkpoint()
         return path.with_name(f"{path.name}.{QUERY}") if self.query else path
 
-    @property
-    def table(self) -> str:
-        """That it writes."""
-        return _COUNTS if self.query else SHAPE.made[0].name
 
-    @property
-    def messages(self) -> int:
-        return round(self.rate * self.minutes * 60)
-
-
-def run(wanted: Wanted) -> bool:
-    """Measure; returns False if the lane failed or left a wrong table. A missed goal is only reported."""
+def of_soak(load: Load) -> Measure:
+    """Of bench-soak."""
     samples: list[Sample] = []
+    what = {name: getattr(load, name) for name in ("messages", "rate", "every", "query")}
 
-    def sampled(one: Sample) -> None:
-        samples.append(one)
-        results.emit(results.stamped("soak-sample", {**one.as_result()}))
+    def tasks(up: Servers, _: int) -> Sequence[Task]:
+        return [Task(name="soak", what=what, measure=lambda: measure(up, load, samples))]
 
-    what = {name: getattr(wanted, name) for name in ("messages", "rate", "every", "query")}
-    tasks = lambda up: [Task(name="soak", what=what, measure=lambda: measure(up, wanted, sampled))]  # noqa: E731
-    (result,) = report.measured(wanted, tasks)
-    judged = growth.goals(samples, wanted.rate, has_state=wanted.query)
-    if wanted.report and samples:
-        wanted.report.parent.mkdir(parents=True, exist_ok=True)
-        (wanted.report.parent / f"{_key(wanted.query)}.svg").write_text(picture(samples))
-    return report.finish(wanted, "soak", [result], [section(result, samples, judged)], judged)
+    return Measure(key="soak", tasks=tasks, sections=lambda done: [section(done[0], samples)])
 
 
-def measure(servers: Servers, wanted: Wanted, sampled: Callable[[Sample], None]) -> dict[str, Any]:
-    """Run the load; returns the fields of a result. `sampled` is called with each sample at once."""
-    servers.empty_database(SHAPE.made, with_ledger=True)
+def measure(servers: Servers, load: Load, samples: list[Sample]) -> dict[str, Any]:
+    """Run the load; returns the fields of a result. Each sample is added and emitted at once."""
     servers.empty_topic(TOPIC, RETENTION)
-    with (
-        servers.connect() as probe,
-        probe.cursor() as cursor,
-        _running(servers, cursor, wanted) as held,
-        _high(servers) as high,
-    ):
-        until(lambda: answer(cursor, RUNNING), held, "the lane", every=0.01, seconds=LIMIT_SECONDS)
-        with paced(servers.bootstrap, TOPIC, wanted.rate, wanted.messages, shape=SHAPE) as pacing:
-            start = Snapshot.of({**servers.cpu(), **held.cpu()})
-            most_lag = _watched(held, cursor, high, wanted, pacing, sampled)
-            used = Snapshot.of({**servers.cpu(), **held.cpu()}).since(start)
+    ddl = [*(table.ddl for table in SHAPE.made), *([_MAKE] if load.query else [])]
+    with trial(servers, load.system, TOPIC, ddl) as one, _high(servers) as high:
+        one.until(RUNNING, "the lane")
+        with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
+            start = one.snapshot()
+            most_lag = _watched(one, load, pacing, high, samples)
+            used = one.snapshot().since(start)
             expected = pacing.result().expected
-        is_done = lambda: _visible(cursor) >= wanted.messages  # noqa: E731
-        until(is_done, held, "the last message", every=0.01, seconds=LIMIT_SECONDS)
-        status = held.stop()
-        counted = answer(cursor, f"select sum(n) from {_COUNTS}") if wanted.query else None
-    right = counted == wanted.messages if wanted.query else servers.found(SHAPE.made) == expected
-    prepared = servers.prepared()
-    return {
-        **used,
-        "most_lag_messages": most_lag,
-        "epochs": len(held.epochs()),
-        "prepared_left": prepared,
-        "exit_status": status,
-        "correct": right and not prepared and not status,
-    }
+        one.until(lambda: _visible(one) >= load.messages, "the last message")
+        if not load.query:
+            ended = one.end(one.reaches(SHAPE.made, expected))
+        else:  # it writes what it has when it ends
+            ended = one.end(right=True)
+            ended["correct"] &= one.answer(f"select sum(n) from {_COUNTS}") == load.messages
+    assert isinstance(one.held, Lane)
+    return {**used, "most_lag_messages": most_lag, "epochs": len(one.held.epochs()), **ended}
 
 
-def section(result: Mapping[str, Any], samples: Sequence[Sample], judged: Sequence[Goal]) -> Section:
-    key = _key(bool(result.get("query")))
-    title, table = (
-        ("A query under load for long", "counts by ten seconds and 10,000 keys")
-        if result.get("query")
-        else ("Under load for long", "of 100,000 rows at most")
+def section(result: Result, samples: Sequence[Sample]) -> Section:
+    """What was held, and the goals."""
+    query = bool(result.get("query"))
+    key, title, table = (
+        ("soak-query", "A query under load for long", "counts by ten seconds and 10,000 keys")
+        if query
+        else ("soak", "Under load for long", "of 100,000 rows at most")
     )
-    state = "right" if result["correct"] else "WRONG"
     text = (
         f"{result['messages']:,} messages at {result['rate']:,} messages/s, mode two-phase; a look every "
-        f"{result['every']:g} s, the lag every half second. The table, {table}: {state}; prepared transactions left: "
+        f"{result['every']:g} s, the lag every half second. The table, {table}: "
+        f"{'right' if result['correct'] else 'WRONG'}; prepared transactions left: "
         f"{result.get('prepared_left', 'not known')}. {result.get('error', '')}".rstrip()
     )
-    drawn = [_held(samples), f"![memory by process]({key}.svg)"] if samples else []
-    parts = [*report.with_goals([text], judged), *drawn]
-    return Section(key=key, title=title, parts=parts)
-
-
-def picture(samples: Sequence[Sample]) -> str:
-    minutes = [one.seconds / 60 for one in samples]
-    return chart.lines("MB by process (PSS)", minutes, {part: [one.pss[part] for one in samples] for part in PARTS})
-
-
-def _key(query: bool) -> str:
-    return "soak-query" if query else "soak"
-
-
-def _held(samples: Sequence[Sample]) -> Table:
-    places = {"first": samples[0], "middle": growth.second_half(samples)[0], "last": samples[-1]}
-    rows = [
-        (
-            *(name, f"{one.seconds / 60:.1f}", *(f"{one.pss[part]:.0f}" for part in PARTS)),
-            *(f"{sum(one.threads.values())}", f"{sum(one.files.values())}", f"{one.checkpoint_files}"),
-            f"{one.ledger_rows:,} ({one.ledger_megabytes:.1f} MB)",
-            *(f"{one.guard_megabytes:.1f}", f"{one.table_megabytes:.0f}"),
+    drawn: list[Table | Picture] = []
+    if samples:
+        held = {"first": samples[0], "middle": growth.second_half(samples)[0], "last": samples[-1]}
+        minutes = [one.seconds / 60 for one in samples]
+        lines = chart.lines(
+            "MB by process (PSS)", minutes, {part: [one.pss[part] for one in samples] for part in PARTS}
         )
-        for name, one in places.items()
-    ]
-    columns = (
-        *("sample", "minute", *(f"{part} MB" for part in PARTS), "threads", "files"),
-        *("checkpoint files", "ledger rows", "guard MB", "table MB"),
-    )
-    return Table(title="What it held", columns=columns, rows=rows)
+        drawn.append(Table.of("What it held", _COLUMNS, held.items()))
+        drawn.append(Picture(file=f"{key}.svg", alt="memory by process", svg=lines))
+    goals = growth.goals(samples, result["rate"], has_state=query)
+    return Section(key=key, title=title, parts=[text, *drawn], goals=goals)
 
 
-def _running(servers: Servers, cursor: Cursor, wanted: Wanted) -> AbstractContextManager[Lane]:
-    if not wanted.query:
-        return lane.running(servers, TOPIC)
-    cursor.execute(_MAKE)
-    return lane.running(servers, TOPIC, settings={"queries": {QUERY: _QUERY}, **_HEAP}, arguments=("--query", QUERY))
+def _visible(one: Trial) -> int:
+    return int(one.answer(END, TOPIC) or 0)
 
 
-def _visible(cursor: Cursor) -> int:
-    return int(answer(cursor, END, TOPIC) or 0)
-
-
-def _watched(
-    held: Lane,
-    cursor: Cursor,
-    high: Callable[[], int],
-    wanted: Wanted,
-    pacing: "Future[Paced]",
-    sampled: Callable[[Sample], None],
-) -> int:
+def _watched(one: Trial, load: Load, pacing: Future[Paced], high: Callable[[], int], samples: list[Sample]) -> int:
     """Sample until all messages are sent; returns the largest lag, in messages."""
+    table = _COUNTS if load.query else _SOURCE
     begin = time.time()
-    lag = most = number = 0
-    due = begin + wanted.every
+    lag, most, due = 0, 0, begin + load.every
     while not pacing.done():
-        lag = max(lag, high() - _visible(cursor))
-        held.must_live()
+        lag = max(lag, high() - _visible(one))
+        one.held.must_live()
         if time.time() >= due:
-            sample = take(held, cursor, wanted.table, wanted.checkpoint, begin, lag)
-            sampled(sample)
-            if number % PROGRESS_EVERY == 0:
+            sample = take(one, table, load.checkpoint, begin, lag)
+            results.emit("soak-sample", asdict(sample))
+            if len(samples) % PROGRESS_EVERY == 0:
                 _report(sample)
-            most, lag, number, due = max(most, lag), 0, number + 1, due + wanted.every
+            samples.append(sample)
+            most, lag, due = max(most, lag), 0, due + load.every
         time.sleep(LOOK_SECONDS)
     return max(most, lag)
 

@@ -7,7 +7,6 @@ process' start. Servers are warm, the lane has its tables and no checkpoint.
 """
 
 import json
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -16,29 +15,25 @@ from typing import Any
 
 import psutil
 
-from tools.bench import backlog, lane, report
+from tools.bench import backlog, lane
 from tools.bench.backlog import Backlog
-from tools.bench.child import answer, is_right, until
-from tools.bench.drain import LIMIT_SECONDS
 from tools.bench.epochs import seconds_of
 from tools.bench.goals import Goal
 from tools.bench.lane import PARTS, TWO_PHASE, Lane
-from tools.bench.machine import Snapshot
-from tools.bench.page import Table
-from tools.bench.report import Case, Measure, number
-from tools.bench.results import rehearse, state
+from tools.bench.page import Section, Table
+from tools.bench.report import Measure, in_rounds
+from tools.bench.results import Result, Task, rehearse, state
 from tools.bench.servers import Servers
+from tools.bench.summary import Figure, cell, find, grouped, of_field
+from tools.bench.systems import LANES
 from tools.bench.tables import TABLE
-from tools.bench.workload import SENTINEL, Kind
+from tools.bench.trial import trial
+from tools.bench.workload import Kind
 
 #: of the short backlog
 MESSAGES = 2000
 #: seconds from process start to the first visible rows, median
 LIMIT = 5.0
-#: seconds between two looks for rows
-_LOOK_SECONDS = 0.01
-_ROWS = f"select 1 from {TABLE.name} limit 1"
-_LAST = f"select 1 from {TABLE.name} where id = {SENTINEL}"
 #: a mark -> its column
 MARKS: Mapping[str, str] = {
     "worker_forked": "worker forked, s",
@@ -48,52 +43,42 @@ MARKS: Mapping[str, str] = {
     "epoch_planned": "epoch planned",
     "visible": "rows visible",
 }
-#: CPU seconds until the rows are visible
+_VISIBLE: Figure = of_field("seconds", "visible")
+#: processes whose CPU seconds until the rows are visible are shown
 _CPU = (*PARTS, "tasks", "postgres", "kafka")
+_COLUMNS = (
+    *(("run", cell("run")), ("mode", cell("mode"))),
+    *((column, cell("seconds", mark, digits=2)) for mark, column in MARKS.items()),
+    *(("CPU s: " * (part == _CPU[0]) + part, cell("cpu_seconds", part, digits=2)) for part in _CPU),
+    ("state", lambda one: state(one) if "correct" in one else ""),
+)
 
 
-def run(wanted: report.Wanted, modes: Sequence[str]) -> bool:
-    """Run bench-start."""
-    measured = Measure(
-        key="start",
-        title="A start",
-        cases=partial(_cases, modes),
-        parts=lambda done: [_starts(done)],
-        goals=goals,
-    )
-    return report.run(wanted, measured)
+def of_starts(modes: Sequence[str]) -> Measure:
+    """Of bench-start."""
+    return Measure(key="start", tasks=in_rounds(partial(_cases, modes)), sections=lambda done: [section(done)])
 
 
-def _cases(modes: Sequence[str], up: Servers) -> Sequence[Case]:
+def _cases(modes: Sequence[str], up: Servers) -> Sequence[Task]:
     filled = backlog.prepare(up, Kind.UNIFORM.shape, MESSAGES)
     rehearse("a start", partial(measure, up, filled, modes[0]))
-    return [({"mode": mode, "messages": MESSAGES}, partial(measure, up, filled, mode)) for mode in modes]
+    return [
+        Task(name="start", what={"mode": mode, "messages": MESSAGES}, measure=partial(measure, up, filled, mode))
+        for mode in modes
+    ]
 
 
 def measure(servers: Servers, filled: Backlog, mode: str) -> dict[str, Any]:
     """Measure one start; returns the fields of a result."""
-    servers.empty_database(filled.tables, with_ledger=True)
-    start = Snapshot.of(servers.cpu())
-    with (
-        servers.connect() as probe,
-        probe.cursor() as cursor,
-        lane.running(servers, filled.topic, mode) as held,
-    ):
-        until(lambda: answer(cursor, _ROWS), held, "the first rows", every=_LOOK_SECONDS, seconds=LIMIT_SECONDS)
-        end, visible = Snapshot.of({**servers.cpu(), **held.cpu()}), time.time()
-        until(lambda: answer(cursor, _LAST), held, "the last message", every=_LOOK_SECONDS, seconds=LIMIT_SECONDS)
-        until(_first_entry().exists, held, "the plan of an epoch", every=_LOOK_SECONDS, seconds=LIMIT_SECONDS)
-        marks = _marks(held, visible)
-        right = is_right(servers, filled.tables, filled.expected)
-        status = held.stop()
-    prepared = servers.prepared()
-    return {
-        "seconds": marks,
-        **end.since(start),
-        "prepared_left": prepared,
-        "exit_status": status,
-        "correct": right and not prepared and not status,
-    }
+    with trial(servers, LANES[mode], filled.topic, filled.ddl) as one:
+        one.until(f"select 1 from {TABLE.name} limit 1", "the first rows")
+        end, visible = one.snapshot(), time.time()
+        one.until_last()
+        one.until(_first_entry().exists, "the plan of an epoch")
+        assert isinstance(one.held, Lane)
+        marks = _marks(one.held, visible)
+        ended = one.end(one.reaches(filled.tables, filled.expected))
+    return {"seconds": marks, **end.since(one.start), **ended}
 
 
 def _first_entry() -> Path:
@@ -117,34 +102,20 @@ def _marks(held: Lane, visible: float) -> dict[str, float]:
     return {name: round(seconds - held.started_at, 2) for name, seconds in at.items()}
 
 
-def medians(done: Sequence[Mapping[str, Any]], mode: str) -> Mapping[str, float]:
-    """Of each mark, over the starts of this mode."""
-    found = [one["seconds"] for one in done if one["mode"] == mode and one["correct"]]
-    return {name: statistics.median(one[name] for one in found) for name in MARKS} if found else {}
-
-
-def goals(done: Sequence[Mapping[str, Any]]) -> list[Goal]:
-    """The goal for the default mode; not judged unless every start is correct."""
-    found = medians(done, TWO_PHASE) if all(one["correct"] for one in done) else {}
-    what = "process start to the first visible rows, median"
-    return [Goal(what=what, unit="s", limit=LIMIT, found=found.get("visible"))]
-
-
-def _starts(done: Sequence[Mapping[str, Any]]) -> Table:
-    columns = ("run", "mode", *MARKS.values(), *(f"CPU s: {_CPU[0]}", *_CPU[1:]), "state")
-    rows = [
-        (
-            *(str(one["run"]), one["mode"]),
-            *(number(one.get("seconds", {}).get(name), 2) for name in MARKS),
-            *(number(one.get("cpu_seconds", {}).get(name), 2) for name in _CPU),
-            state(one),
-        )
-        for one in done
-    ]
-    modes = list(dict.fromkeys(one["mode"] for one in done))
+def section(done: Sequence[Result]) -> Section:
+    """The starts, their medians by mode, and the goal of the default mode."""
+    groups = grouped(done, "start", "mode")
     middle = [
-        ("median", mode, *(number(found[name], 2) for name in MARKS), *("" for _ in _CPU), "")
-        for mode in modes
-        if (found := medians(done, mode))
+        {
+            "run": "median",
+            "mode": one.get("mode"),
+            "seconds": {mark: one.median(of_field("seconds", mark)) for mark in MARKS},
+        }
+        for one in groups
+        if one.by_run and len(done) > len(groups)
     ]
-    return Table(title="Starts", columns=columns, rows=[*rows, *middle] if len(done) > len(modes) else rows)
+    usual = find(groups, mode=TWO_PHASE)
+    visible = usual.median(_VISIBLE) if usual and all(one["correct"] for one in done) else None
+    goal = Goal(what="process start to the first visible rows, median", unit="s", limit=LIMIT, found=visible)
+    table = Table.of("Starts", _COLUMNS, [*done, *middle])
+    return Section(key="start", title="A start", parts=[table], goals=[goal])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tools.bench import results
+from tools.bench.page import number
 from tools.bench.results import QUIET_LOAD, cpu_used
 
 #: processes that are shown separately; all others are the client
@@ -32,6 +33,10 @@ class Group:
     """The runs of one measurement; only those that left the right table count."""
 
     runs: Sequence[_Result]
+
+    def get(self, field: str) -> Any:
+        """A field that is the same in all runs; None: they do not have it."""
+        return self.runs[0].get(field)
 
     @property
     def by_run(self) -> Mapping[int, _Result]:
@@ -60,26 +65,54 @@ class Group:
         found = self.all_of(figure)
         return statistics.median(found) if found else None
 
-    def ratio(self, other: "Group", figure: Figure) -> Ratio | None:
+    def judged(self, figure: Figure, digits: int = 2) -> float | None:
+        """The median for a goal; None unless all runs are right and have the figure."""
+        found = self.all_of(figure)
+        return round(statistics.median(found), digits) if found and len(found) == len(self.runs) else None
+
+    def ratio(self, other: "Group | None", figure: Figure) -> Ratio | None:
         """To the other's, within each run; None if no run has both. Ratios within a run exclude drift of the machine
         over the runs, but not what disturbs only one side."""
-        mine, others = self.by_run, other.by_run
+        mine, others = self.by_run, other.by_run if other else {}
         both = [(figure(mine[run]), figure(others[run])) for run in mine if run in others]
         found = [above / below for above, below in both if above is not None and below]
         return Ratio(statistics.median(found), min(found), max(found)) if found else None
 
 
-def grouped(done: Sequence[_Result], measure: str, *fields: str) -> dict[tuple[Any, ...], Group]:
-    """Groups by the values of these fields, in the order of the first measurement."""
+def grouped(done: Sequence[_Result], measure: str, *fields: str) -> list[Group]:
+    """Groups with the same values of these fields, in the order of the first measurement."""
     found: dict[tuple[Any, ...], list[_Result]] = {}
     for result in done:
         if result["measure"] == measure:
             found.setdefault(tuple(result.get(field) for field in fields), []).append(result)
-    return {what: Group(runs) for what, runs in found.items()}
+    return [Group(runs) for runs in found.values()]
 
 
-def of_field(name: str) -> Figure:
-    return lambda run: run.get(name)
+def find(groups: Sequence[Group], **fields: object) -> Group | None:
+    """The group with these values."""
+    return next((one for one in groups if all(one.get(name) == value for name, value in fields.items())), None)
+
+
+def of_field(*path: str) -> Figure:
+    """A field of a result, or one within it."""
+
+    def figure(run: _Result) -> float | None:
+        found: Any = run
+        for name in path:
+            found = (found or {}).get(name)
+        return found
+
+    return figure
+
+
+def cell(*path: str, digits: int = 0) -> Callable[[Any], str]:
+    """The cell of a field of a result, or of one within it."""
+    return lambda one: number(of_field(*path)(one), digits)
+
+
+def median_of(figure: Figure, digits: int = 0) -> Callable[[Group], str]:
+    """The cell of a group's median."""
+    return lambda one: number(one.median(figure), digits)
 
 
 #: messages a second from the first poll that found rows to the last message's row, and from process start

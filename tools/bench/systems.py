@@ -1,14 +1,14 @@
 """The table of systems: what each promises, and how it is started."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.bench import debezium, flink, lane, replication, seatunnel
+from tools.bench import debezium, flink, javajobs, lane, replication, seatunnel
 from tools.bench.backlog import Backlog
 from tools.bench.child import Running
 from tools.bench.servers import Servers
@@ -27,12 +27,12 @@ class System:
 
     name: str
     #: its name in full and its delivery guarantee
-    described: str
+    described: str = ""
     #: starts it at the beginning of a topic, with an empty folder; None: it is no process
     start: Callable[[Servers, str, Path], AbstractContextManager[Running]] | None
     #: a lane of Surelane: it has a ledger, and must leave nothing prepared
     is_lane: bool = False
-    #: fetches and compiles what it needs, unless that is cached
+    #: fetches and compiles what it needs, unless that is cached, so that no measurement includes it
     fetch: Callable[[], object] = _nothing
     #: makes its source of a backlog, unless it reads the topic
     prepare: Callable[[Servers, Backlog], object] = _nothing
@@ -55,7 +55,7 @@ class System:
             yield started
 
 
-def of_lane(name: str, described: str, mode: str = lane.TWO_PHASE, **options: Any) -> System:
+def of_lane(name: str, described: str = "", mode: str = lane.TWO_PHASE, **options: Any) -> System:
     """A lane; `options` as `lane.running` has them."""
 
     def start(servers: Servers, topic: str, _: Path) -> AbstractContextManager[Running]:
@@ -64,8 +64,10 @@ def of_lane(name: str, described: str, mode: str = lane.TWO_PHASE, **options: An
     return System(name=name, described=described, start=start, is_lane=True)
 
 
-def _of_flink(name: str, described: str, job: str) -> System:
-    return System(name=name, described=described, start=partial(flink.running, job=job), fetch=flink.classes)
+def of_flink(name: str, described: str = "", **options: Any) -> System:
+    """A job of Flink; `options` as `flink.running` has them."""
+    fetch = partial(javajobs.classes, "flink")
+    return System(name=name, described=described, start=partial(flink.running, **options), fetch=fetch)
 
 
 SURELANE, CEILING, REPLICATION = "surelane", "ceiling", "replication"
@@ -81,18 +83,18 @@ LANES = {
 }
 _ALL = (
     *LANES.values(),
-    _of_flink(FLINK_TABLE, "Flink 1.20 SQL, JDBC table: at least once", "TableJob"),
-    _of_flink(
+    of_flink(FLINK_TABLE, "Flink 1.20 SQL, JDBC table: at least once", job="TableJob"),
+    of_flink(
         FLINK_XA,
         "Flink 1.20 DataStream, exactly-once JDBC sink over XA; a MERGE of the rows of an array, which an operator "
         "collects, both written for this page: exactly once",
-        "XaJob",
+        job="XaJob",
     ),
     System(
         name=SEATUNNEL,
         described="Apache SeaTunnel 2.3, its own engine, JDBC sink with `is_exactly_once` (XA): exactly once",
         start=seatunnel.running,
-        fetch=seatunnel.pieces,
+        fetch=partial(javajobs.classes, "seatunnel"),
     ),
     System(
         name=DEBEZIUM_JDBC,
@@ -111,9 +113,3 @@ _ALL = (
     System(name=CEILING, described="COPY and MERGE of rows that are ready, one connection", start=None),
 )
 SYSTEMS: Mapping[str, System] = {one.name: one for one in _ALL}
-
-
-def fetch(systems: Iterable[System]) -> None:
-    """Fetch and compile what the systems need, so that no measurement includes it."""
-    for one in systems:
-        one.fetch()

@@ -1,5 +1,7 @@
 """Entry point of `./run`: loads a verb's module on use, as `app.cli.main` does for the service."""
 
+from typing import Any
+
 import typer
 
 from app.cli.main import LazyVerbs
@@ -22,7 +24,14 @@ VERBS = (
 
 
 class ToolVerbs(LazyVerbs):
+    """As those of the service, but that all benchmarks are commands of one module."""
+
     package, verbs = "tools.cli", VERBS
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb's command; None for an unknown verb."""
+        command = super().get_command(ctx, "bench" if cmd_name.startswith("bench-") else cmd_name)
+        return command.commands.get(cmd_name) if cmd_name.startswith("bench") else command
 
 
 app = typer.Typer(

@@ -1,0 +1,85 @@
+"""One measurement of a system: an empty database, the system at work, and another connection that looks."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tools.bench import child
+from tools.bench.child import Running
+from tools.bench.machine import Snapshot
+from tools.bench.servers import Cursor, Servers
+from tools.bench.systems import System
+from tools.bench.tables import TABLE, Expected, Table
+from tools.bench.workload import SENTINEL
+
+#: seconds until a system must have applied everything
+LIMIT_SECONDS = 1800.0
+#: seconds between two looks, unless stated otherwise
+LOOK_SECONDS = 0.01
+#: seconds for the rest of the last flush, after the last message's row is visible: Flink deletes after its upserts
+SETTLE_SECONDS = 15.0
+_SETTLE_LOOK_SECONDS = 0.25
+A = TypeVar("A")
+
+
+@dataclass(frozen=True)
+class Trial:
+    servers: Servers
+    system: System
+    cursor: Cursor
+    held: Running
+    #: before the system was started
+    start: Snapshot
+
+    def answer(self, question: str, *values: object) -> float | None:
+        """The first value of the query's first row; None without a row."""
+        self.cursor.execute(question, values or None)
+        row = self.cursor.fetchone()
+        return row[0] if row else None
+
+    def until(
+        self,
+        look: str | Callable[[], A | None],
+        what: str,
+        *,
+        every: float = LOOK_SECONDS,
+        seconds: float = LIMIT_SECONDS,
+    ) -> Any:
+        """Wait until `look`, or a query, finds something, and return that; see `child.until`."""
+        asked = (lambda: self.answer(look)) if isinstance(look, str) else look
+        return child.until(asked, self.held, what, every=every, seconds=seconds)
+
+    def until_last(self, table: str = TABLE.name, *, every: float = LOOK_SECONDS) -> None:
+        """Wait until the last message's row is visible."""
+        self.until(f"select 1 from {table} where id = {SENTINEL}", "the last message", every=every)
+
+    def snapshot(self) -> Snapshot:
+        """CPU seconds of servers and system until now."""
+        return Snapshot.of({**self.servers.cpu(), **self.held.cpu()})
+
+    def reaches(self, tables: Sequence[Table], expected: Mapping[str, Expected]) -> bool:
+        """Whether the tables have the expected content within SETTLE_SECONDS; the system must still run."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while self.servers.found(tables) != expected:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_SETTLE_LOOK_SECONDS)
+        return True
+
+    def end(self, right: bool) -> dict[str, Any]:
+        """Stop the system; returns fields of a result. A lane must leave nothing prepared, and end with status 0."""
+        status = self.held.stop()
+        prepared = self.servers.prepared()
+        is_correct = right and not (self.system.is_lane and (prepared or status))
+        return {"prepared_left": prepared, "exit_status": status, "correct": is_correct}
+
+
+@contextmanager
+def trial(servers: Servers, system: System, topic: str, ddl: Sequence[str]) -> Iterator[Trial]:
+    """Start the system on `topic`, with these tables; stop it at the end of the block."""
+    servers.empty_database(ddl, with_ledger=system.is_lane)
+    start = Snapshot.of(servers.cpu())
+    with servers.connect() as probe, probe.cursor() as cursor, system.running(servers, topic) as held:
+        yield Trial(servers, system, cursor, held, start)
