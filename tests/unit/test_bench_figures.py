@@ -273,11 +273,12 @@ def test_when_a_killed_lane_is_back() -> None:
     looks += [(9.0, 60), (9.5, 80), (10.0, 95), (10.2, 101), (10.25, 102), (15.1, 150)]
     sightings = Sightings(at=[at for at, _ in looks], newest=[end for _, end in looks])
     paced = Paced(sent_at=sent, expected={})
-    back = restart.Back.of(sightings, paced, load, restarted=5.2, first_epoch=9.0)
-    assert back.caught_up == pytest.approx(10.0 - 5.2)
-    assert back.before["p99_milliseconds"] == pytest.approx(200, abs=1)
+    back = restart.back(sightings, paced, load, restarted=5.2, first_epoch=9.0)
+    assert back["first_epoch_seconds"] == 3.8
+    assert back["caught_up_seconds"] == pytest.approx(10.0 - 5.2)
+    assert back["before_p99_milliseconds"] == pytest.approx(200, abs=1)
     # what came at 10.25 had been sent at 10.1
-    assert back.as_before == pytest.approx(10.25 - 5.2)
+    assert back["as_before_seconds"] == pytest.approx(10.25 - 5.2)
 
 
 def test_medians_of_the_kills() -> None:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import pickle
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -48,7 +47,7 @@ def test_folded_messages_are_what_is_expected(shape: Shape) -> None:
 
 
 def test_sizes() -> None:
-    assert len(Kind.WIDE.tables[0].columns) == WIDE_COLUMNS
+    assert len(Kind.WIDE.shape.made[0].columns) == WIDE_COLUMNS
     assert as_many_bytes(Kind.MANY_TABLES.shape, 1000) == 1000
     assert 100 < as_many_bytes(Kind.WIDE.shape, 1000) < 250
 
@@ -101,23 +100,6 @@ def test_longer_messages_are_fewer() -> None:
     assert as_many_bytes(Shape(row_bytes=10_000), 100_000) == pytest.approx(100_000 * 792 / 17_000, rel=0.2)
     # never more of them
     assert as_many_bytes(Shape(columns=5), 100_000) == 100_000
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"tables": 0},
-        {"columns": 1},
-        {"columns": 20, "tables": 2},
-        {"columns": 20, "row_bytes": 1000},
-        {"row_bytes": 10},
-        {"most_rows": 1},
-        {"is_whole": True},
-    ],
-)
-def test_shapes_that_cannot_be(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"needs|varied|simple row|live"):
-        Shape(**wrong)
 
 
 def test_a_shape_goes_to_another_process() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import psutil
 
@@ -21,38 +21,38 @@ class SystemFailed(Exception):
     """A system ended by itself, or missed what it was expected to do."""
 
 
-class Running(Protocol):
+@dataclass(kw_only=True)
+class Running:
     """A measured system."""
 
-    #: seconds since 1970, just before the process was started
+    log: Path
+    #: seconds since 1970, just before it was started
     started_at: float
 
     def cpu(self) -> Mapping[str, Cpu]:
         """CPU seconds by process, servers not included."""
-        ...
+        raise NotImplementedError
 
     def peaks(self) -> Mapping[str, int]:
         """Peak memory by process so far, in megabytes."""
-        ...
+        return {}
 
     def must_live(self) -> None:
         """Raise SystemFailed with the end of the log if the system has failed."""
-        ...
+        raise NotImplementedError
 
     def tail(self) -> str:
         """The end of the log."""
-        ...
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
     def stop(self) -> int:
         """End it, if it runs; returns its exit status."""
-        ...
+        raise NotImplementedError
 
 
-@dataclass
-class Child:
+@dataclass(kw_only=True)
+class Child(Running):
     process: subprocess.Popen[bytes]
-    log: Path
-    started_at: float
     #: text in the log of a system that has failed while its process lives; empty: the process ends on failure
     fatal: bytes = b""
     _read: int = field(default=0, repr=False)
@@ -68,9 +68,6 @@ class Child:
             raise SystemFailed(f"the process ended with status {self.process.returncode}:\n{self.tail()}")
         if self.fatal and self.fatal in self._news():
             raise SystemFailed(f"the process lives, but has given up:\n{self.tail()}")
-
-    def tail(self) -> str:
-        return tail(self.log)
 
     def stop(self) -> int:
         """Send SIGTERM if it still runs, after STOP_SECONDS SIGKILL to all of its processes."""
@@ -95,11 +92,6 @@ class Child:
 
 C = TypeVar("C", bound=Child)
 A = TypeVar("A")
-
-
-def tail(log: Path) -> str:
-    """The end of a log."""
-    return "\n".join(log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
 
 def unused_name() -> str:
@@ -130,7 +122,7 @@ def running(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    child = kind(process, log, started_at, fatal)
+    child = kind(process=process, log=log, started_at=started_at, fatal=fatal)
     try:
         yield child
     finally:

@@ -206,65 +206,65 @@ def _first_runs(held: _Groups) -> list[_Result]:
 _Away = Mapping[float, Group]
 
 
-def _by_place(groups: _Groups, *fields: str) -> tuple[list[float], list[_Away]]:
-    """The round trips, the nearest first, and for each value of `fields` the groups at them."""
+def _by_place(groups: _Groups, fields: Sequence[str]) -> list[_Away]:
+    """For each value of `fields` the groups at each round trip."""
     rows: dict[tuple[Any, ...], dict[float, Group]] = {}
     for one in groups:
         rows.setdefault(tuple(one.get(name) for name in fields), {})[one.get("round_trip")] = one
-    return sorted({one.get("round_trip") for one in groups}), list(rows.values())
+    return list(rows.values())
 
 
-def _any(name: str) -> Callable[[_Away], str]:
-    """The cell of a field that the groups of a row have in common."""
-    return lambda row: cell(name)(next(iter(row.values())))
-
-
-def _worst_load(row: _Away) -> str:
-    return Group([run for one in row.values() for run in one.runs]).load
-
-
-def _far_drains(drains: _Groups) -> Table:
-    places, rows = _by_place(drains, *_DRAINS[:3])
-
-    def at(place: float, row: _Away) -> str:
-        one, nearest = row.get(place), row.get(places[0])
-        if one is None or not one.is_right:
-            return "WRONG" if one else ""
-        share = None if one is nearest else one.ratio(nearest, rate)
-        return number(one.median(rate)) + (f" ({share.middle:.2f})" if share else "")
-
-    columns = (
-        *((name, _any(name)) for name in ("system", "workload", "messages")),
-        *((f"{place:g} ms", partial(at, place)) for place in places),
-        ("others' load", _worst_load),
-    )
-    return Table.of("Messages/s by round trip; in brackets: to the nearest, in the same run", columns, rows)
-
-
-def _far_latencies(held: _Groups) -> Table:
-    places, rows = _by_place(held, *_HELD[:2])
+def _far(
+    title: str, groups: _Groups, known: Mapping[str, str], shown: Callable[[Group, Group | None], str], *more: Column
+) -> Table:
+    """A column for each round trip. `known`: fields of a row by their heads; `shown`: of a group and the nearest."""
+    places = _places(groups)
 
     def at(place: float, row: _Away) -> str:
         one = row.get(place)
-        if one is None or not one.is_right:
-            return "WRONG" if one else ""
-        return f"{number(one.median(p50))} / {number(one.median(p99))}"
+        return "" if one is None else shown(one, row.get(places[0])) if one.is_right else "WRONG"
+
+    columns = (
+        *((head, lambda row, name=name: cell(name)(next(iter(row.values())))) for head, name in known.items()),
+        *((f"{place:g} ms", partial(at, place)) for place in places),
+        *more,
+        ("others' load", lambda row: Group([run for one in row.values() for run in one.runs]).load),
+    )
+    return Table.of(title, columns, _by_place(groups, tuple(known.values())))
+
+
+def _places(groups: _Groups) -> list[float]:
+    """The round trips, the nearest first."""
+    return sorted({one.get("round_trip") for one in groups})
+
+
+def _far_drains(drains: _Groups) -> Table:
+    def shown(one: Group, nearest: Group | None) -> str:
+        share = None if one is nearest else one.ratio(nearest, rate)
+        return number(one.median(rate)) + (f" ({share.middle:.2f})" if share else "")
+
+    title = "Messages/s by round trip; in brackets: to the nearest, in the same run"
+    return _far(title, drains, {name: name for name in _DRAINS[:3]}, shown)
+
+
+def _far_latencies(held: _Groups) -> Table:
+    places = _places(held)
 
     def grown(row: _Away) -> str:
         return ", ".join(number(_trips(row.get(place), row.get(places[0])), 1) for place in places[1:])
 
-    columns = (
-        *(("system", _any("system")), ("messages/s", _any("asked_rate"))),
-        *((f"{place:g} ms", partial(at, place)) for place in places),
-        *(("p50 grows by round trips", grown), ("others' load", _worst_load)),
+    table = _far(
+        "Latency by round trip: p50 / p99 ms",
+        held,
+        {"system": "system", "messages/s": "asked_rate"},
+        lambda one, _: f"{number(one.median(p50))} / {number(one.median(p99))}",
+        ("p50 grows by round trips", grown),
     )
-    table = Table.of("Latency by round trip: p50 / p99 ms", columns, rows)
-    if not rows:
+    if not held:
         return table
-    selected = [find(held, round_trip=place) for place in places]
-    direct = number(held[0].median(of_field("direct_milliseconds")), 2)
-    taken = [number(one.median(select) if one else None, 2) for one in selected]
-    last = ["`SELECT 1`, ms", "", *taken, f"(directly {direct})", ""]
+    at_each = [next(one for one in held if one.get("round_trip") == place) for place in places]
+    direct = median_of(of_field("direct_milliseconds"), 2)(held[0])
+    last = ["`SELECT 1`, ms", "", *map(median_of(select, 2), at_each), f"(directly {direct})", ""]
     return Table(title=table.title, columns=table.columns, rows=[*table.rows, last])
 
 
@@ -318,7 +318,7 @@ def _of_distance(drains: _Groups, held: _Groups) -> Iterator[Goal]:
     nearest = min((one.get("round_trip") for one in (*drains, *held)), default=FAR)
     if nearest >= FAR:
         return
-    for row in _by_place(drains, *_DRAINS[:3])[1]:
+    for row in _by_place(drains, _DRAINS[:3]):
         near, away = row.get(nearest), row.get(FAR)
         if near and away and near.get("system") == SURELANE:
             ratio = away.ratio(near, rate) if near.is_right and away.is_right else None
@@ -329,7 +329,7 @@ def _of_distance(drains: _Groups, held: _Groups) -> Iterator[Goal]:
                 found=ratio.middle if ratio else None,
                 at_least=True,
             )
-    for row in _by_place(held, *_HELD[:2])[1]:
+    for row in _by_place(held, _HELD[:2]):
         near, away = row.get(nearest), row.get(FAR)
         if near and away and near.get("system") in _LATENCY_LIMITS:
             what = f"p50 of {near.get('system')} at {near.get('asked_rate'):,}/s"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tools.bench import backlog, ceiling, compared, drain, latency, machine
+from tools.bench import backlog, ceiling, compared, drain, latency
 from tools.bench.backlog import Backlog
 from tools.bench.compared import DRAIN, LATENCY
 from tools.bench.distance import at_distance
@@ -62,7 +62,6 @@ class Comparison:
             backlog.read_through(up, one)
         if LATENCY in self.measures and self.rehearsal:
             self._rehearse(up)
-        say(f"others keep {machine.others_load()} of the processors busy")
         for number in range(1, runs + 1):
             for round_trip in self.round_trips or [None]:
                 away = {} if round_trip is None else {"round_trip": round_trip}

@@ -34,7 +34,7 @@ def at_distance(servers: Servers, milliseconds: float | None) -> Iterator[Server
         added = _round_trip(servers, plain) - direct
     with proxied(port, max(0.0, milliseconds - added)) as (delayed, pid):
         found = _round_trip(servers, delayed)
-        yield replace(servers, distance=Distance(asked=milliseconds, found=found, direct=direct, port=delayed, pid=pid))
+        yield replace(servers, distance=Distance(found=found, direct=direct, port=delayed, pid=pid))
 
 
 @contextmanager

@@ -7,14 +7,15 @@ application_name, are measured, and /metrics is scraped each second, fifteen tim
 all CPU seconds after the start: where two equal drains differ by a fifth, rounds cannot resolve a few percent.
 """
 
+import itertools
 import json
 import shutil
 import socket
 import threading
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -71,10 +72,10 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 #: limits: share of all CPU seconds of guard, accounting and metrics; share of the drain rate that two rollups cost
 LIMIT_PERCENT, ROLLUPS_PERCENT = 5.0, 25.0
 METERED = Path(__file__).resolve().parent / "metered"
-SCRAPE_SECONDS = 1.0
 #: name of a timed part: the backends of guard and metrics
 CONNECTIONS = "their connections"
-LOOK_SECONDS = 0.2
+#: seconds between two looks at them, and looks from scrape to scrape of /metrics
+LOOK_SECONDS, LOOKS_A_SCRAPE = 0.2, 5
 _THEIRS = "select pid from pg_stat_activity where application_name ~ '^surelane .* (guard|metrics)$'"
 _RATE, _CPU = rate, of_field("cpu_microseconds_per_message")
 _SHARES = (("part", lambda one: one[0]), ("% of all CPU seconds", lambda one: f"{one[1]:.2f}"))
@@ -161,7 +162,7 @@ def _timed(up: Servers, case: Case, made: costs.Made) -> dict[str, Any]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     system = costs.system(case, settings={"metrics": {"port": port, "host": "127.0.0.1"}}, python_path=METERED)
-    with _scraped(port) as scrapes, _connections(up) as connections:
+    with _watched(up, port) as connections:
         found = drain.measure(up, made(), system, 0.0)
     used: dict[str, float] = {}
     for file in lane.FOLDER.glob("metered-*.json"):
@@ -170,55 +171,33 @@ def _timed(up: Servers, case: Case, made: costs.Made) -> dict[str, Any]:
     if not used:
         raise RuntimeError(f"nothing was timed: no metered-*.json in {lane.FOLDER}")
     used[CONNECTIONS] = round(sum(connections.values()), 4)
-    return {**found, "metered_cpu_seconds": used, "scrapes": len(scrapes)}
+    return {**found, "metered_cpu_seconds": used}
 
 
 @contextmanager
-def _scraped(port: int) -> Iterator[list[int]]:
-    """Scrape /metrics each second; gives the sizes of the responses."""
-    sizes = list[int]()
+def _watched(up: Servers, port: int) -> Iterator[Mapping[int, Cpu]]:
+    """CPU seconds of the backends of guard and metrics, by pid; a short connection between two looks is not found.
+    Between the looks /metrics is scraped. What fails is raised at the end of the block."""
+    used, ended = dict[int, Cpu](), threading.Event()
 
-    def scrape() -> None:
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-            sizes.append(len(answer.read()))
-
-    with _each(SCRAPE_SECONDS, scrape):
-        yield sizes
-
-
-@contextmanager
-def _connections(up: Servers) -> Iterator[dict[int, Cpu]]:
-    """CPU seconds of the backends of guard and metrics, by pid. A short connection between two polls is not found."""
-    used = dict[int, Cpu]()
-    connection = psycopg2.connect(up.stack.target.url())  # not to the lane's database, which is recreated meanwhile
-    connection.autocommit = True
-
-    def look() -> None:
-        with connection.cursor() as cursor:
-            cursor.execute(_THEIRS)
-            for (pid,) in cursor.fetchall():
-                used[pid] = max(used.get(pid, 0.0), single(pid))
-
-    try:
-        with _each(LOOK_SECONDS, look):
-            yield used
-    finally:
-        connection.close()
-
-
-@contextmanager
-def _each(seconds: float, do: Callable[[], None]) -> Iterator[None]:
-    """Call `do` periodically in a thread; its error is raised at the end of the block."""
-    ended = threading.Event()
-
-    def doing() -> None:
-        while not ended.wait(seconds):
-            do()
+    def watch() -> None:
+        # not to the lane's database, which is recreated meanwhile
+        with closing(psycopg2.connect(up.stack.target.url())) as connection, connection.cursor() as cursor:
+            connection.autocommit = True
+            for number in itertools.count():
+                if ended.wait(LOOK_SECONDS):
+                    return
+                cursor.execute(_THEIRS)
+                for (pid,) in cursor.fetchall():
+                    used[pid] = max(used.get(pid, 0.0), single(pid))
+                if number % LOOKS_A_SCRAPE == 0:
+                    with suppress(OSError):
+                        urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read()
 
     with ThreadPoolExecutor(1) as thread:
-        done = thread.submit(doing)
+        done = thread.submit(watch)
         try:
-            yield
+            yield used
         finally:
             ended.set()
         done.result()

@@ -1,15 +1,12 @@
-"""Peers in Java. The programs that start them (`java/<set>`) are compiled once for each user, with a compiler from a
-jar."""
+"""Peers in Java. The programs that start them (`java/<set>`) are compiled with a compiler from a jar."""
 
-import hashlib
 import os
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
-from app.cache import cache_dir, locked
 from app.errors import EnvironmentMissing
 from app.jars import SetName, jars
 from app.java import java
@@ -18,6 +15,8 @@ from tools.bench.child import Child
 
 SOURCES = Path(__file__).parent / "java"
 COMPILER = "ecj-"
+#: of what is compiled
+FOLDER = Path("var/bench/classes")
 #: rows that each peer writes together, the fastest of the values that were tried, and milliseconds between checkpoints
 ROWS, CHECKPOINT_MILLISECONDS = 5000, 1000
 #: times in the database are UTC
@@ -38,29 +37,18 @@ def class_path(name: SetName, without: str = COMPILER) -> str:
     return os.pathsep.join(map(str, [classes(name), *found]))
 
 
+@cache
 def classes(name: SetName) -> Path:
-    """Folder of the compiled programs; fetches their jars and compiles them unless they are cached."""
-    sources, libraries = sorted((SOURCES / name).glob("*.java")), jars(name)
-    parts = [*(source.read_bytes() for source in sources), *(library.name.encode() for library in libraries)]
-    place = cache_dir() / "peers" / hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
-    if not place.is_dir():
-        with locked(place.parent / ".lock"):
-            if not place.is_dir():
-                _compile(sources, libraries, place)
-    return place
-
-
-def _compile(sources: list[Path], libraries: list[Path], place: Path) -> None:
+    """Folder of the compiled programs; fetches their jars."""
+    place, sources, libraries = (FOLDER / name).resolve(), sorted((SOURCES / name).glob("*.java")), jars(name)
     compiler = next(library for library in libraries if library.name.startswith(COMPILER))
-    with tempfile.TemporaryDirectory(dir=place.parent, prefix=".part-") as scratch:
-        part = Path(scratch) / "whole"
-        options = ["-17", "-nowarn", "-proc:none", "-classpath", os.pathsep.join(map(str, libraries)), "-d", str(part)]
-        command = [str(java()), "-jar", str(compiler), *options, *map(str, sources)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise EnvironmentMissing(
-                f"the programs of {sources[0].parent} could not be compiled:\n{done.stdout}{done.stderr}",
-                hint="is it this Java? On Debian or Ubuntu: apt-get install -y openjdk-17-jre-headless; "
-                "or choose other systems: --systems surelane,debezium-jdbc,ceiling",
-            )
-        part.rename(place)
+    options = ["-17", "-nowarn", "-proc:none", "-classpath", os.pathsep.join(map(str, libraries)), "-d", str(place)]
+    command = [str(java()), "-jar", str(compiler), *options, *map(str, sources)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise EnvironmentMissing(
+            f"the programs of {SOURCES / name} could not be compiled:\n{done.stdout}{done.stderr}",
+            hint="is it this Java? On Debian or Ubuntu: apt-get install -y openjdk-17-jre-headless; "
+            "or choose other systems: --systems surelane,debezium-jdbc,ceiling",
+        )
+    return place

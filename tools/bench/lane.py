@@ -39,7 +39,7 @@ END = f"""
 """
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Lane(Child):
     #: part -> pid of the parts found so far
     _parts: dict[str, int] = field(default_factory=dict)

@@ -79,10 +79,3 @@ class Snapshot:
             "other_load": round(max(0.0, other) / (self.at - start.at), 2),
             "stolen_load": round((self.stolen - start.stolen) / (self.at - start.at), 2),
         }
-
-
-def others_load(seconds: float = 2.0) -> float:
-    """Mean number of busy processors during `seconds` in which this process sleeps."""
-    start = Snapshot.of({})
-    time.sleep(seconds)
-    return round((Snapshot.of({}).busy - start.busy) / seconds, 2)

@@ -7,116 +7,71 @@ seconds, a round trip through it without any delay 0.05 to 0.1 ms.
 """
 
 import ctypes
-import select
 import signal
 import socket
 import sys
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Semaphore, Thread
 
-#: bytes of one read
-CHUNK = 1 << 18
-#: bytes under way in one direction before nothing more is read: a gigabyte a second over 16 ms
-MOST_UNDER_WAY = 1 << 24
+#: bytes of one read, and reads under way in one direction before nothing more is read: a gigabyte a second over 16 ms
+CHUNK, MOST_UNDER_WAY = 1 << 18, 64
 #: of Linux' prctl: nanoseconds that a timer may be late (by default 50,000), and the signal for the parent's death
 _TIMER_SLACK, _DEATH_SIGNAL = 29, 1
 
 
-@dataclass(eq=False)
-class Half:
-    """One direction of a connection."""
+class Direction:
+    """What passes from one socket to another, later by so many seconds."""
 
-    source: socket.socket
-    sink: socket.socket
-    #: when it is due, and the bytes; None: the end of the stream
-    under_way: deque[tuple[float, memoryview | None]] = field(default_factory=deque[tuple[float, memoryview | None]])
-    size: int = 0
-    has_ended: bool = False
-    is_shut: bool = False
+    def __init__(self, source: socket.socket, sink: socket.socket, seconds: float) -> None:
+        self._source, self._sink, self._seconds = source, sink, seconds
+        #: when it is due, and the bytes; none: the end of the stream
+        self._under_way = SimpleQueue[tuple[float, bytes]]()
+        self._room = Semaphore(MOST_UNDER_WAY)
+        source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for work in (self._read, self._send):
+            Thread(target=work, daemon=True).start()
 
-    def read(self, due: float) -> None:
-        try:
-            data = self.source.recv(CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self.under_way.append((due, memoryview(data) if data else None))
-        self.size += len(data)
-        self.has_ended = not data
-
-    def send(self, now: float) -> None:
-        """Send what is due, as far as the sink takes it."""
-        while self.under_way and self.under_way[0][0] <= now:
-            due, data = self.under_way.popleft()
+    def _read(self) -> None:
+        data = b" "
+        while data:
             try:
-                if data is None:
-                    self.is_shut = True
-                    return self.sink.shutdown(socket.SHUT_WR)
-                sent = self.sink.send(data)
-            except BlockingIOError:
-                return self.under_way.appendleft((due, data))
-            except OSError:  # the other side is gone: end this one too
-                self.under_way.clear()
-                self.has_ended = self.is_shut = True
-                return None
-            self.size -= sent
-            if data[sent:]:
-                return self.under_way.appendleft((due, data[sent:]))
-        return None
+                data = self._source.recv(CHUNK)
+            except OSError:
+                data = b""
+            self._room.acquire()
+            self._under_way.put((time.perf_counter() + self._seconds, data))
+
+    def _send(self) -> None:
+        """Send what is due; where the other side is gone, the other direction ends too."""
+        data = b" "
+        with suppress(OSError):
+            while data:
+                due, data = self._under_way.get()
+                self._room.release()
+                time.sleep(max(0.0, due - time.perf_counter()))
+                self._sink.sendall(data)
+        with suppress(OSError):
+            self._sink.shutdown(socket.SHUT_RDWR if data else socket.SHUT_WR)
 
 
-class Proxy:
-    def __init__(self, port: int, seconds: float) -> None:
-        """`seconds`: how much later each byte arrives."""
-        self._upstream, self._seconds = ("127.0.0.1", port), seconds
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._halves: dict[socket.socket, Half] = {}
-        self.port: int = self._listener.getsockname()[1]
-
-    def run(self) -> None:
-        while True:
-            now = time.perf_counter()
-            halves = list(self._halves.values())
-            reads = [half.source for half in halves if not half.has_ended and half.size < MOST_UNDER_WAY]
-            blocked = [half.sink for half in halves if half.under_way and half.under_way[0][0] <= now]
-            due = min((half.under_way[0][0] for half in halves if half.under_way), default=None)
-            timeout = None if blocked or due is None else max(0.0, due - now)
-            ready, _, _ = select.select([self._listener, *reads], blocked, [], timeout)
-            now = time.perf_counter()
-            for found in ready:
-                if found is self._listener:
-                    self._accept()
-                else:
-                    self._halves[found].read(now + self._seconds)
-            for half in halves:
-                half.send(time.perf_counter())
-                if half.is_shut and (other := self._halves.get(half.sink)) and other.is_shut:
-                    self._close(half)
-
-    def _accept(self) -> None:
-        client, _ = self._listener.accept()
+def serve(listener: socket.socket, port: int, seconds: float) -> None:
+    while True:
+        client, _ = listener.accept()
         try:
-            server = socket.create_connection(self._upstream)
+            server = socket.create_connection(("127.0.0.1", port))
         except OSError:  # the server is down: the client sees the end, as it would without a proxy
             client.close()
-            return
-        for one, other in ((client, server), (server, client)):
-            one.setblocking(False)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._halves[one] = Half(one, other)
-
-    def _close(self, half: Half) -> None:
-        for end in (half.source, half.sink):
-            del self._halves[end]
-            end.close()
+            continue
+        Direction(client, server, seconds)
+        Direction(server, client, seconds)
 
 
 if __name__ == "__main__":
     system = ctypes.CDLL(None)
     system.prctl(_TIMER_SLACK, 1, 0, 0, 0)
     system.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-    proxy = Proxy(int(sys.argv[1]), float(sys.argv[2]) / 2000)
-    print(proxy.port, flush=True)
-    proxy.run()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        print(listening.getsockname()[1], flush=True)
+        serve(listening, int(sys.argv[1]), float(sys.argv[2]) / 2000)

@@ -5,20 +5,19 @@ on. A measurement copies that slot, so that it begins where the changes begin.
 """
 
 import hashlib
-import io
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psycopg2
 from psycopg2 import sql
 
-from tools.bench import child
 from tools.bench.backlog import Backlog
-from tools.bench.child import SystemFailed
+from tools.bench.child import Running, SystemFailed
 from tools.bench.machine import Cpu, tree
 from tools.bench.servers import DATABASE, Cursor, Servers
 from tools.bench.tables import TABLE
@@ -32,19 +31,6 @@ PUBLICATION, RUN = "bench", "bench_run"
 CHANGES = 100
 _END_SECONDS = 30.0
 _COLUMNS = tuple(TABLE.columns)
-_SET = ", ".join(f"{name} = c.{name}" for name in _COLUMNS[1:])
-#: without a round trip for each
-_APPLY = f"""
-    do $$ declare c record; begin
-        for c in select * from changes order by ordinal loop
-            if c.op = 'c' then insert into {TABLE.name} values ({", ".join(f"c.{name}" for name in _COLUMNS)});
-            elsif c.op = 'u' then update {TABLE.name} set {_SET} where id = c.id;
-            else delete from {TABLE.name} where id = c.id;
-            end if;
-            if c.ordinal % {CHANGES} = 0 then commit; end if;
-        end loop;
-    end $$
-"""
 
 
 def prepare(servers: Servers, backlog: Backlog) -> None:
@@ -54,13 +40,10 @@ def prepare(servers: Servers, backlog: Backlog) -> None:
     if source.execute("select from pg_replication_slots where slot_name = %s", name):
         return
     with _made(source, name) as cursor:
-        types = ", ".join(f"{column} {kind.ddl}" for column, kind in TABLE.columns.items())
-        cursor.execute(f"create unlogged table changes (ordinal bigserial, op text, {types})")
-        lines = [change.op + "\t" + TABLE.line(_row(change)) for change in Workload(backlog.shape, backlog.messages)]
-        cursor.copy_expert(f"copy changes (op, {', '.join(_COLUMNS)}) from stdin", io.StringIO("".join(lines)))
-        cursor.execute("alter table changes add primary key (ordinal); set synchronous_commit = off")
-        cursor.execute(_APPLY)
-        cursor.execute("drop table changes")
+        cursor.execute("set synchronous_commit = off")
+        changes = iter(Workload(backlog.shape, backlog.messages))
+        while together := list(islice(changes, CHANGES)):
+            cursor.execute(b"; ".join([statement(cursor, change) for change in together]))  # one transaction
     source.execute("checkpoint")
 
 
@@ -84,26 +67,18 @@ def statement(cursor: Cursor, change: Change) -> bytes:
     return cursor.mogrify(f"update {TABLE.name} set {names} where id = %s", (*row[1:], key))
 
 
-@dataclass
-class Subscription:
+@dataclass(kw_only=True)
+class Subscription(Running):
     servers: Servers
-    #: seconds since 1970, just before it was created
-    started_at: float
 
     def cpu(self) -> Mapping[str, Cpu]:
         """The publisher, which decodes its log; the subscriber is the target itself."""
         return {"client": tree(self.servers.stack.source.pid)}
 
-    def peaks(self) -> Mapping[str, int]:
-        return {}
-
     def must_live(self) -> None:
         enabled = "select subenabled from pg_subscription where subname = %s"
         if self.servers.stack.target.execute(enabled, RUN) != [(True,)]:
             raise SystemFailed(f"the subscription was disabled by an error:\n{self.tail()}")
-
-    def tail(self) -> str:
-        return child.tail(self.servers.stack.target.log_file)
 
     def stop(self) -> int:
         self.servers.end_subscription(RUN)
@@ -125,7 +100,7 @@ def running(servers: Servers, topic: str, _: Path) -> Iterator[Subscription]:
     # by default the server waits for up to 5 s before it starts a subscription's worker
     servers.stack.target.execute("alter system set wal_retrieve_retry_interval = '100ms'")
     servers.stack.target.execute("select pg_reload_conf()")
-    started = Subscription(servers, time.time())
+    started = Subscription(log=servers.stack.target.log_file, started_at=time.time(), servers=servers)
     servers.stack.target.execute(made, database=DATABASE)
     try:
         yield started
@@ -170,9 +145,3 @@ def _name(topic: str) -> str:
     """Of database and slot."""
     known = f"{topic} {CHANGES}"
     return f"bench_{hashlib.sha256(known.encode()).hexdigest()[:12]}"
-
-
-def _row(change: Change) -> tuple[str | None, ...]:
-    row = change.after or change.before
-    assert row is not None, "a change has an image"
-    return row

@@ -7,7 +7,7 @@ load ........ SIGKILL, started again ...... first epoch of the new generation ..
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -133,20 +133,19 @@ def measure(servers: Servers, load: Load) -> dict[str, Any]:
             first.kill()
             in_doubt = servers.prepared()
             with lane.running(servers, TOPIC, again=True) as second:
-                back = replace(one, held=second)
-                is_new = lambda: (back.answer(_GENERATION) or 0) > before  # noqa: E731
-                back.until(is_new, "the first new epoch", every=LOOK_SECONDS)
+                again = replace(one, held=second)
+                is_new = lambda: (again.answer(_GENERATION) or 0) > before  # noqa: E731
+                again.until(is_new, "the first new epoch", every=LOOK_SECONDS)
                 first_epoch = time.time()
                 while not pacing.done():
-                    sightings.look(back)
+                    sightings.look(again)
                     second.must_live()
                     time.sleep(LOOK_SECONDS)
                 found = pacing.result()
-                back.until(lambda: sightings.look(back) >= load.messages, "the last message", every=LOOK_SECONDS)
-                ended = back.end(back.reaches(SHAPE.made, found.expected) and sightings.look(back) == load.messages)
+                again.until(lambda: sightings.look(again) >= load.messages, "the last message", every=LOOK_SECONDS)
+                ended = again.end(again.reaches(SHAPE.made, found.expected) and sightings.look(again) == load.messages)
     return {
-        "first_epoch_seconds": round(first_epoch - second.started_at, 2),
-        **Back.of(sightings, found, load, second.started_at, first_epoch).as_result(),
+        **back(sightings, found, load, second.started_at, first_epoch),
         **used,
         "epochs_before_kill": len(epochs),
         "messages_before_kill": seen - load.warm_up,
@@ -155,42 +154,27 @@ def measure(servers: Servers, load: Load) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Back:
-    """When the lane was back; seconds since its restart."""
+def back(sightings: Sightings, paced: Paced, load: Load, restarted: float, first_epoch: float) -> Result:
+    """When the lane was back, seconds since its restart, None: not during the load; and the latency before the kill.
+    `restarted` and `first_epoch` are seconds since 1970."""
+    at, end = np.array(sightings.at), np.array(sightings.newest)
+    # at each poll: age of the oldest message that became visible, and of the oldest that is still invisible
+    brought = at - paced.sent_at[np.concatenate(([0], end[:-1]))]
+    missing = at - np.append(paced.sent_at, np.inf)[end]
+    counted = slice(load.warm_up, load.rate * load.before)
+    latencies = sightings.seconds(np.arange(1, len(paced.sent_at) + 1), paced.sent_at)[counted]
+    usual = float(np.quantile(latencies, 0.99))
 
-    caught_up: float | None
-    #: None: not during the load
-    as_before: float | None
-    #: quantiles of the latency before the kill, without the warm-up
-    before: Mapping[str, float]
+    def since(condition: "np.ndarray[Any, np.dtype[np.bool_]]") -> float | None:
+        found = np.flatnonzero((at >= first_epoch - LOOK_SECONDS) & condition)
+        return round(float(at[found[0]] - restarted), 2) if len(found) else None
 
-    @classmethod
-    def of(cls, sightings: Sightings, paced: Paced, load: Load, restarted: float, first_epoch: float) -> "Back":
-        """Compute from the sightings; `restarted` and `first_epoch` are seconds since 1970."""
-        at, end = np.array(sightings.at), np.array(sightings.newest)
-        # at each poll: age of the oldest message that became visible, and of the oldest that is still invisible
-        brought = at - paced.sent_at[np.concatenate(([0], end[:-1]))]
-        missing = at - np.append(paced.sent_at, np.inf)[end]
-        counted = slice(load.warm_up, load.rate * load.before)
-        latencies = sightings.seconds(np.arange(1, len(paced.sent_at) + 1), paced.sent_at)[counted]
-        usual = float(np.quantile(latencies, 0.99))
-        held = at >= first_epoch - LOOK_SECONDS
-
-        def since(condition: "np.ndarray[Any, np.dtype[np.bool_]]") -> float | None:
-            found = np.flatnonzero(held & condition)
-            return round(float(at[found[0]] - restarted), 2) if len(found) else None
-
-        return cls(
-            caught_up=since(missing < LAG_SECONDS),
-            as_before=since(brought <= usual),
-            before=quantiles(latencies * 1000),
-        )
-
-    def as_result(self) -> dict[str, float | None]:
-        """Fields of a result."""
-        before = {f"before_{name}": value for name, value in self.before.items()}
-        return {"caught_up_seconds": self.caught_up, "as_before_seconds": self.as_before, **before}
+    return {
+        "first_epoch_seconds": round(first_epoch - restarted, 2),
+        "caught_up_seconds": since(missing < LAG_SECONDS),
+        "as_before_seconds": since(brought <= usual),
+        **{f"before_{name}": value for name, value in quantiles(latencies * 1000).items()},
+    }
 
 
 def section(done: Sequence[Result]) -> Section:

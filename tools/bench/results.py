@@ -26,8 +26,6 @@ DISTURBED_LOAD = 0.25
 FAILURES = (SystemFailed, SurelaneError, RuntimeError, OSError, psycopg2.Error, KafkaException)
 #: processes that belong to no measured system
 _OURS = ("bench", "proxy")
-#: fields that are not shown as progress
-_NO_NEWS = ("measure", "at", "cores", "machine", "python", "overrides", "attempt")
 
 Result = dict[str, Any]
 T = TypeVar("T")
@@ -61,14 +59,8 @@ def measured(task: Task, progress: str, attempts: int = 1) -> Result:
 
 
 def _attempted(task: Task, progress: str, attempt: int) -> Result:
-    say(f"{progress} {task.name}: {_listed(task.what)}")
-    result = emit(task.name, {**tried(task.what, task.measure), "attempt": attempt})
-    say(f"  {_listed({name: result[name] for name in result if name not in (*_NO_NEWS, *task.what)})}")
-    return result
-
-
-def _listed(fields: Result) -> str:
-    return ", ".join(f"{name} {value}" for name, value in fields.items())
+    say(f"{progress} {task.name}: " + ", ".join(f"{name} {value}" for name, value in task.what.items()))
+    return emit(task.name, {**tried(task.what, task.measure), "attempt": attempt})
 
 
 def tried(what: Result, measure: Callable[[], Result]) -> Result:

@@ -32,7 +32,6 @@ LEDGER_SCHEMA = "surelane"
 class Distance:
     """A proxy in front of the target; times are milliseconds."""
 
-    asked: float
     #: of `SELECT 1` through the proxy, and without it: medians
     found: float
     direct: float

@@ -32,19 +32,6 @@ class Shape:
     #: explicit name
     called: str = ""
 
-    def __post_init__(self) -> None:
-        """Raises ValueError for a combination that is not supported."""
-        if self.tables < 1 or (self.columns is not None and self.columns < 2):
-            raise ValueError("a workload needs a table, and a table a column beside its key")
-        if self.columns is not None and (self.tables > 1 or self.row_bytes is not None):
-            raise ValueError("columns are varied in one table, by rows as long as they make them")
-        if self.is_whole and self.columns is None:
-            raise ValueError("rows stay whole only where their columns are varied")
-        if self.row_bytes is not None and not tables.SIMPLE_BYTES < self.row_bytes < 1 << tables.TEXT_BITS:
-            raise ValueError(f"a simple row has {tables.SIMPLE_BYTES} bytes without its note, and 2 MB at most")
-        if self.most_rows is not None and self.most_rows < 2:
-            raise ValueError("some rows have to live")
-
     @property
     def name(self) -> str:
         """For names of topics and for results."""

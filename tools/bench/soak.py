@@ -23,7 +23,6 @@ from tools.bench.samples import Sample, take
 from tools.bench.servers import Servers
 from tools.bench.shape import Shape
 from tools.bench.systems import LANES, System, of_lane
-from tools.bench.terminal import say
 from tools.bench.trial import Trial, trial
 
 TOPIC = "bench.soak"
@@ -47,8 +46,6 @@ _HEAP = {"spark": {"conf": {"spark.driver.memory": "512m"}}}
 LOOK_SECONDS = 0.5
 #: topic settings: the broker must not keep all messages of a day
 RETENTION = {"retention_bytes": str(1 << 29), "segment_bytes": str(1 << 26)}
-#: samples between two lines of progress
-PROGRESS_EVERY = 6
 _KAFKA_SECONDS = 10.0
 #: of what is held at a moment; the first is its name
 _COLUMNS: Sequence[Column] = (
@@ -167,20 +164,10 @@ def _watched(one: Trial, load: Load, pacing: Future[Paced], high: Callable[[], i
         if time.time() >= due:
             sample = take(one, table, load.checkpoint, begin, lag)
             results.emit("soak-sample", asdict(sample))
-            if len(samples) % PROGRESS_EVERY == 0:
-                _report(sample)
             samples.append(sample)
             most, lag, due = max(most, lag), 0, due + load.every
         time.sleep(LOOK_SECONDS)
     return max(most, lag)
-
-
-def _report(sample: Sample) -> None:
-    memory = ", ".join(f"{part} {size:.0f}" for part, size in sample.pss.items())
-    say(
-        f"{sample.seconds / 60:.1f} min: MB {memory}; threads {sum(sample.threads.values())}, files "
-        f"{sum(sample.files.values())}, lag {sample.lag_messages}, ledger {sample.ledger_rows}"
-    )
 
 
 @contextmanager

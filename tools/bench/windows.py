@@ -12,9 +12,8 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from tools.bench.goals import Goal
 from tools.bench.page import Section, Table, number
@@ -81,15 +80,12 @@ def systems(topic: str) -> Sequence[System]:
     ]
 
 
-@dataclass(frozen=True)
-class Events:
-    """A topic of one partition."""
+class Events(NamedTuple):
+    """A topic of one partition, and what its result is: the number of rows, and their hash by minute and key."""
 
     topic: str
     messages: int
-    #: rows of the result
     rows: int
-    #: of the result, in the order of minute and key
     sha256: str
 
 

@@ -49,10 +49,6 @@ class Kind(enum.StrEnum):
     def shape(self) -> Shape:
         return _SHAPES[self]
 
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        return self.shape.made
-
 
 _SHAPES = {
     Kind.UNIFORM: Shape(called=Kind.UNIFORM),

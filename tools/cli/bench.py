@@ -64,13 +64,10 @@ def numbers(option: str, text: str) -> list[int]:
 
 def milliseconds(option: str, text: str) -> list[float]:
     """Numbers between commas; raises ConfigInvalid."""
-    try:
-        found = [float(word) for word in _split(text)]
-    except ValueError:
-        found = [-1.0]
-    if any(one < 0 for one in found):
+    found = _split(text)
+    if not all(word.replace(".", "", 1).isdecimal() for word in found):
         raise ConfigInvalid(f"{option}: {text!r} are no milliseconds", hint="0.1,1,2.5,10")
-    return found
+    return [float(word) for word in found]
 
 
 def _split(text: str) -> list[str]:

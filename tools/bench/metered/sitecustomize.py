@@ -15,8 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -30,6 +29,7 @@ PARTS = {
     "app.poison": "guard",
     "app.quarantine": "guard",
 }
+_LOAD = SourceFileLoader.exec_module
 _used = dict.fromkeys(PARTS.values(), 0.0)
 _lock = threading.Lock()
 _inside = threading.local()
@@ -67,25 +67,10 @@ def _meter(owner: Any, module: str, part: str) -> None:
             _meter(found, module, part)
 
 
-class _Loader(Loader):
-    def __init__(self, loader: Loader, part: str) -> None:
-        self._loader, self._part = loader, part
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        _meter(module, module.__name__, self._part)
-
-
-class _Finder(MetaPathFinder):
-    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        part = PARTS.get(fullname) or PARTS.get(fullname.rpartition(".")[0])
-        spec = PathFinder.find_spec(fullname, path, target) if part else None
-        if part and spec and spec.loader:
-            spec.loader = _Loader(spec.loader, part)
-        return spec
+def _exec_module(self: SourceFileLoader, module: ModuleType) -> None:
+    _LOAD(self, module)
+    if part := PARTS.get(module.__name__) or PARTS.get(module.__name__.rpartition(".")[0]):
+        _meter(module, module.__name__, part)
 
 
 def _write() -> None:
@@ -93,5 +78,5 @@ def _write() -> None:
 
 
 if sys.orig_argv[1:4] == ["-m", "app.cli", "run"]:
-    sys.meta_path.insert(0, _Finder())
+    SourceFileLoader.exec_module = _exec_module
     atexit.register(_write)
