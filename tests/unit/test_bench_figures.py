@@ -11,13 +11,11 @@ import pytest
 from tools.bench import costs, features, linear, page, restart, soak, start, windows
 from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
 from tools.bench.child import SystemFailed
-from tools.bench.goals import Goal
-from tools.bench.growth import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, goals, hourly, second_half, slope
 from tools.bench.latency import Sightings
 from tools.bench.pacer import Paced
-from tools.bench.page import Section, Table
+from tools.bench.page import Goal, Section, Table
 from tools.bench.results import rehearse, tried
-from tools.bench.samples import Sample
+from tools.bench.samples import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, Sample, growth_goals, hourly, second_half, slope
 from tools.bench.summary import Group
 from tools.devstack.sections import merged
 
@@ -71,13 +69,13 @@ def test_only_the_second_half_counts() -> None:
     grown = [sample(minute * MINUTE, driver=100 + min(minute, 30) * 10) for minute in range(61)]
     assert second_half(grown)[0].seconds == 30 * MINUTE
     assert hourly(second_half(grown), lambda one: one.pss["driver"]) == 0.0
-    assert found(goals(grown, 1000))["growth of memory, driver"] == "reached"
+    assert found(growth_goals(grown, 1000))["growth of memory, driver"] == "reached"
 
 
 def test_a_leak_is_seen() -> None:
     leak = GROWTH_LIMITS["driver"] + 5
     grown = [sample(minute * MINUTE, driver=100 + minute / 60 * leak) for minute in range(61)]
-    judged = {goal.what: goal for goal in goals(grown, 1000)}
+    judged = {goal.what: goal for goal in growth_goals(grown, 1000)}
     assert judged["growth of memory, driver"].found == pytest.approx(leak, rel=0.01)
     assert judged["growth of memory, driver"].verdict == "MISSED"
     assert judged["growth of memory, jvm"].verdict == "reached"
@@ -86,16 +84,16 @@ def test_a_leak_is_seen() -> None:
 
 def test_a_short_soak_is_not_judged_by_growth() -> None:
     few = [sample(10.0 * number, files=CHECKPOINT_FILES_LIMIT + 1) for number in range(10)]
-    judged = found(goals(few, 1000))
+    judged = found(growth_goals(few, 1000))
     assert judged["growth of memory, jvm"] == "not judged"
     assert judged["files of the checkpoint"] == "MISSED"
     assert judged["lag at any time"] == "reached"
-    assert set(found(goals([], 1000)).values()) == {"not judged"}
+    assert set(found(growth_goals([], 1000)).values()) == {"not judged"}
 
 
 def test_late_is_late() -> None:
     late = [sample(minute * MINUTE, lag=20_000 if minute == 40 else 5) for minute in range(61)]
-    lag = goals(late, 1000)[-1]
+    lag = growth_goals(late, 1000)[-1]
     assert (lag.what, lag.found, lag.verdict) == ("lag at any time", 20.0, "MISSED")
 
 
@@ -322,11 +320,11 @@ def test_what_fails_is_a_row() -> None:
 def test_each_section_of_a_page_is_written_by_itself(tmp_path: Path) -> None:
     """What is written by hand stays, and where a section is."""
     file = tmp_path / "docs/COSTS.md"
-    table = Table(title="Rows", columns=("a", "b"), rows=[("1", "2")])
-    page.put(file, Section(key="one", title="One", parts=["first", table]), "./run one")
+    table = Table("Rows", ("a", "b"), [("1", "2")])
+    page.put(file, Section("one", "One", ["first", table]), "./run one")
     file.write_text(file.read_text() + "\nBy hand.\n")
-    page.put(file, Section(key="two", title="Two", parts=[r"back\1slash"]), "./run two")
-    page.put(file, Section(key="one", title="One", parts=["second"]), "./run one")
+    page.put(file, Section("two", "Two", [r"back\1slash"]), "./run two")
+    page.put(file, Section("one", "One", ["second"]), "./run one")
     text = file.read_text()
     assert text.startswith("# Costs")
     assert "first" not in text

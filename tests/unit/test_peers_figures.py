@@ -17,9 +17,9 @@ from tools.bench import budget, chart, child, compared, debezium, page, results,
 from tools.bench.child import Child, SystemFailed
 from tools.bench.distance import proxied
 from tools.bench.drain import messages_until
-from tools.bench.epochs import Epoch
-from tools.bench.goals import Goal
+from tools.bench.lane import Epoch
 from tools.bench.latency import EARLY, Inserts, Sightings
+from tools.bench.page import Goal
 from tools.bench.results import Task, turned
 from tools.bench.summary import Group
 from tools.bench.systems import CEILING, FLINK_TABLE, FLINK_XA, SURELANE, SYSTEMS
@@ -260,7 +260,7 @@ def test_what_was_disturbed_is_measured_again(tmp_path: Path, monkeypatch: pytes
 
     def measured(*attempts: tuple[float, float, bool]) -> tuple[int, float, bool]:
         made = [{"other_load": other, "stolen_load": stolen, "correct": right} for other, stolen, right in attempts]
-        found = results.measured(Task(name="drain", what={"run": 1}, measure=iter(made).__next__), "1.", 3)
+        found = results.measured(Task("drain", {"run": 1}, iter(made).__next__), "1.", 3)
         return found["attempts"], found["other_load"] + found["stolen_load"], found["correct"]
 
     assert measured(*loads) == (2, 0.2, True)

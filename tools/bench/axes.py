@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.config.settings import EpochSettings
-from tools.bench.shape import Shape
-from tools.bench.workload import as_many_bytes, bytes_each
+from tools.bench.workload import Shape, as_many_bytes, bytes_each
 
 #: messages of the base; cases with longer rows have about the same number of bytes
 BASE_MESSAGES = 1_000_000

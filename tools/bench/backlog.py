@@ -13,10 +13,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 
 from tools.bench.servers import Servers
-from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS, Expected, Row, Table
 from tools.bench.topic import filling
-from tools.bench.workload import SEED, Workload, end_of, key_of, transaction_of, value_of
+from tools.bench.workload import SEED, Shape, Workload, end_of, key_of, transaction_of, value_of
 
 #: changes in a transaction of the ceiling, whose best counts
 CHUNK_SIZES = (50_000, 100_000, 250_000)
@@ -58,10 +57,6 @@ class Backlog:
     def tables(self) -> Sequence[Table]:
         """The changed tables; the workload's last change is in the first of them."""
         return self.shape.made
-
-    @property
-    def ddl(self) -> Sequence[str]:
-        return [table.ddl for table in self.tables]
 
     def chunks(self, size: int) -> Iterator[list[Chunk]]:
         """The same changes for the ceiling; each list is one transaction of `size` changes."""

@@ -11,16 +11,14 @@ each second.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tools.bench import lane, syncs
-from tools.bench.epochs import Epoch
-from tools.bench.lane import Lane
+from tools.bench.lane import Epoch, Lane
 
 GATHERED, PLAN, ENTRY, COMMIT, FINISH = "gathered", "plan", "entry", "commit", "finish"
 #: precedes the names of a stage process' activities
@@ -76,10 +74,10 @@ class Budget:
 
     def _read(self) -> None:
         for name, times in self._files.items():
-            for folder in _folders(name):
-                for entry in folder.iterdir():
-                    if entry.name.isdecimal() and int(entry.name) not in times:
-                        times[int(entry.name)] = _changed(entry)
+            for entry in lane.checkpoint().rglob(f"{name}/*"):
+                if entry.name.isdecimal():
+                    with suppress(FileNotFoundError):  # deleted meanwhile
+                        times.setdefault(int(entry.name), entry.stat().st_mtime_ns / 1e9)
 
 
 def budget(
@@ -113,15 +111,3 @@ def budget(
         for name, milliseconds in parts.items():
             found.setdefault(name, []).append(milliseconds)
     return {name: round(median(values), 1) for name, values in found.items()}
-
-
-def _folders(name: str) -> Sequence[Path]:
-    place = lane.checkpoint()
-    return [folder for folder in (place / name, *place.glob(f"*/{name}")) if folder.is_dir()]
-
-
-def _changed(file: Path) -> float:
-    try:
-        return file.stat().st_mtime_ns / 1e9
-    except FileNotFoundError:  # deleted meanwhile
-        return np.nan

@@ -14,20 +14,18 @@ import numpy as np
 
 from tools.bench import lane
 from tools.bench.child import SystemFailed
-from tools.bench.goals import Goal
 from tools.bench.lane import END, RUNNING, TWO_PHASE
 from tools.bench.latency import LOOK_SECONDS, quantiles
-from tools.bench.page import Section, Table
+from tools.bench.page import Goal, Section, Table
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, state
 from tools.bench.servers import LEDGER_SCHEMA, Servers
-from tools.bench.shape import Shape
 from tools.bench.summary import cell
 from tools.bench.systems import LANES
 from tools.bench.tables import BEGIN_MICROS
 from tools.bench.topic import PROMPT, Send, filling
 from tools.bench.trial import Trial, trial
-from tools.bench.workload import Workload, key_of, value_of
+from tools.bench.workload import Shape, Workload, key_of, value_of
 
 TOPIC = "bench.burst"
 SHAPE = Shape(called="burst", most_rows=100_000)
@@ -52,22 +50,16 @@ _COLUMNS = (
 def of_bursts(size: int, bursts: int) -> Measure:
     """Of bench-burst."""
     what = {"messages": size * bursts, "size": size, "bursts": bursts}
-    tasks = in_rounds(lambda up: [Task(name="burst", what=what, measure=partial(measure, up, size, bursts))])
-    return Measure(key="burst", tasks=tasks, sections=lambda done: [section(done)])
+    tasks = in_rounds(lambda up: [Task("burst", what, partial(measure, up, size, bursts))])
+    return Measure("burst", tasks, lambda done: [section(done)])
 
 
 def section(done: Sequence[Result]) -> Section:
-    goals = [
-        Goal(
-            what="last epoch of a burst visible after its checkpoint entry, worst",
-            unit="ms",
-            limit=LIMIT_MILLISECONDS,
-            found=one["hidden_milliseconds"]["max"] if one["correct"] else None,
-        )
-        for one in done
-    ]
+    what = "last epoch of a burst visible after its checkpoint entry, worst"
+    worst = [one["hidden_milliseconds"]["max"] if one["correct"] else None for one in done]
+    goals = [Goal(what, LIMIT_MILLISECONDS, found, "ms") for found in worst]
     table = Table.of("Bursts", _COLUMNS, done)
-    return Section(key="burst", title="The end of a burst", parts=[table], goals=goals)
+    return Section("burst", "The end of a burst", [table], goals)
 
 
 def measure(servers: Servers, size: int, bursts: int) -> dict[str, Any]:
@@ -79,10 +71,10 @@ def measure(servers: Servers, size: int, bursts: int) -> dict[str, Any]:
         for ordinal, change in enumerate(workload)
     )
     with (
-        trial(servers, LANES[TWO_PHASE], TOPIC, [table.ddl for table in SHAPE.made]) as one,
+        trial(servers, LANES[TWO_PHASE], TOPIC, SHAPE.ddl, LOOK_SECONDS) as one,
         filling(servers.bootstrap, TOPIC, PROMPT) as send,
     ):
-        one.until(RUNNING, "the lane", every=LOOK_SECONDS)
+        one.until(RUNNING, "the lane")
         ends = range(size, size * (WARM_UP_BURSTS + bursts) + 1, size)
         for end in ends[:WARM_UP_BURSTS]:
             _once(one, send, list(islice(messages, size)), end)
@@ -107,7 +99,7 @@ def _once(one: Trial, send: Send, messages: Sequence[tuple[str, str]], end: int)
     begin = time.time()
     for value, key in messages:
         send(value, key)
-    one.until(lambda: (one.answer(END, TOPIC) or 0) >= end, "a burst", every=LOOK_SECONDS)
+    one.until(lambda: (one.answer(END, TOPIC) or 0) >= end, "a burst")
     seen = time.time()
     return seen - _entry_at(int(one.answer(_NEWEST) or 0)), seen - begin
 

@@ -26,7 +26,7 @@ def measure(servers: Servers, backlog: Backlog) -> dict[str, Any]:
 
 
 def _once(servers: Servers, backlog: Backlog, size: int) -> dict[str, Any]:
-    servers.empty_database(backlog.ddl, with_ledger=False)
+    servers.empty_database(backlog.shape.ddl, with_ledger=False)
     chunks = list(backlog.chunks(size))
     with servers.connect() as connection, connection.cursor() as cursor:
         cursor.execute("; ".join(["set default_toast_compression = lz4", *map(_staging, backlog.tables)]))

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from tools.bench import budget, chart
-from tools.bench.goals import Goal
-from tools.bench.page import Column, Picture, Section, Table, number
+from tools.bench.page import Column, Goal, Picture, Section, Table, number
 from tools.bench.summary import (
     PARTS,
     Figure,
@@ -86,21 +85,21 @@ def sections(done: Sequence[_Result], runs: int, seconds: int) -> list[Section]:
             f"{counts} messages a backlog, {runs} runs. Absolute figures belong to this machine and hour; ratios are "
             f"of the same runs.{_again(near)}"
         )
-        picture = Picture(file=PICTURE, alt="messages/s of each system", svg=chart.bars(drains))
+        picture = Picture(PICTURE, "messages/s of each system", chart.bars(drains))
         parts = [text, picture, _drain_table(drains), _cost_table(drains), _steps(near)]
         goals = list(_of_drains(drains))
-        made.append(Section(key=DRAIN, title="Draining a backlog", parts=parts, goals=goals))
+        made.append(Section(DRAIN, "Draining a backlog", parts, goals))
     if held := grouped(near, LATENCY, *_HELD):
         text = f"{seconds} s at each rate, {runs} runs, medians."
         parts = [text, Table.of("Latency", _LATENCIES, held), _budget(held), _syncs(held)]
         goals, title = list(_of_latency(held)), "From the source's commit to visible"
-        made.append(Section(key=LATENCY, title=title, parts=parts, goals=goals))
+        made.append(Section(LATENCY, title, parts, goals))
     if far:
         drains, held = grouped(far, DRAIN, *_DRAINS), grouped(far, LATENCY, *_HELD)
         parts, goals = [_far_drains(drains), _far_latencies(held)], list(_of_distance(drains, held))
-        made.append(Section(key="distance", title="At a distance from Postgres", parts=parts, goals=goals))
+        made.append(Section("distance", "At a distance from Postgres", parts, goals))
     what = "\n".join(f"- `{one.name}`: {one.described}" for one in SYSTEMS.values())
-    made.append(Section(key="systems", title="What is compared", parts=[what]))
+    made.append(Section("systems", "What is compared", [what]))
     return made
 
 
@@ -265,7 +264,7 @@ def _far_latencies(held: _Groups) -> Table:
     at_each = [next(one for one in held if one.get("round_trip") == place) for place in places]
     direct = median_of(of_field("direct_milliseconds"), 2)(held[0])
     last = ["`SELECT 1`, ms", "", *map(median_of(select, 2), at_each), f"(directly {direct})", ""]
-    return Table(title=table.title, columns=table.columns, rows=[*table.rows, last])
+    return Table(table.title, table.columns, [*table.rows, last])
 
 
 def _trips(one: Group | None, nearest: Group | None) -> float | None:
@@ -302,7 +301,7 @@ def _judged(rule: Rule, both: Sequence[tuple[Group, Group]]) -> Goal:
     worse = min if rule.at_least else max
     found = worse((one.middle for one in ratios.values()), default=None)
     detail = "; ".join(f"{name}: {one}" for name, one in ratios.items())
-    return Goal(what=rule.what, limit=rule.limit, found=found, at_least=rule.at_least, detail=detail)
+    return Goal(rule.what, rule.limit, found, at_least=rule.at_least, detail=detail)
 
 
 def _of_latency(held: _Groups) -> Iterator[Goal]:
@@ -310,7 +309,7 @@ def _of_latency(held: _Groups) -> Iterator[Goal]:
         if one := find(held, system=system, asked_rate=_LATENCY_RATE):
             for name, figure, limit in zip(("p50", "p99"), (p50, p99), limits, strict=True):
                 judged = one.median(figure) if one.is_right else None
-                yield Goal(what=f"{system}, {_LATENCY_RATE:,}/s: {name}", unit="ms", limit=limit, found=judged)
+                yield Goal(f"{system}, {_LATENCY_RATE:,}/s: {name}", limit, judged, "ms")
 
 
 def _of_distance(drains: _Groups, held: _Groups) -> Iterator[Goal]:
@@ -323,22 +322,16 @@ def _of_distance(drains: _Groups, held: _Groups) -> Iterator[Goal]:
         if near and away and near.get("system") == SURELANE:
             ratio = away.ratio(near, rate) if near.is_right and away.is_right else None
             backlog = f"{near.get('workload')}, {near.get('messages'):,} messages"
-            yield Goal(
-                what=f"drain at {FAR:g} ms to that at {nearest:g} ms: {backlog}",
-                limit=FAR_SHARE,
-                found=ratio.middle if ratio else None,
-                at_least=True,
-            )
+            what = f"drain at {FAR:g} ms to that at {nearest:g} ms: {backlog}"
+            yield Goal(what, FAR_SHARE, ratio.middle if ratio else None, at_least=True)
     for row in _by_place(held, _HELD[:2]):
         near, away = row.get(nearest), row.get(FAR)
         if near and away and near.get("system") in _LATENCY_LIMITS:
-            what = f"p50 of {near.get('system')} at {near.get('asked_rate'):,}/s"
-            yield Goal(
-                what=f"{what} grows from {nearest:g} to {FAR:g} ms by",
-                unit="round trips",
-                limit=FAR_TRIPS,
-                found=_trips(away, near) if near.is_right and away.is_right else None,
+            what = (
+                f"p50 of {near.get('system')} at {near.get('asked_rate'):,}/s grows from {nearest:g} to {FAR:g} ms by"
             )
+            judged = _trips(away, near) if near.is_right and away.is_right else None
+            yield Goal(what, FAR_TRIPS, judged, "round trips")
 
 
 def _again(done: Sequence[_Result]) -> str:

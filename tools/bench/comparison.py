@@ -44,9 +44,7 @@ class Comparison:
     round_trips: Sequence[float] = ()
 
     def measure(self, runs: int) -> Measure:
-        return Measure(
-            key="compare", tasks=self._tasks, sections=lambda done: compared.sections(done, runs, self.seconds)
-        )
+        return Measure("compare", self._tasks, lambda done: compared.sections(done, runs, self.seconds))
 
     def _tasks(self, up: Servers, runs: int) -> Iterator[Task]:
         say("fetching and compiling what the systems need, unless it is there")
@@ -94,7 +92,7 @@ class Comparison:
                 return {**_away(there), **latency.measure(there, system, rate, self.seconds, self.warm_up)}
 
         what = {"system": system.name, "asked_rate": rate, "messages": rate * self.seconds}
-        return Task(name=LATENCY, what={**what, **where}, measure=measure)
+        return Task(LATENCY, {**what, **where}, measure)
 
 
 def _drained(up: Servers, filled: Backlog, system: System, where: Result) -> Task:
@@ -105,7 +103,7 @@ def _drained(up: Servers, filled: Backlog, system: System, where: Result) -> Tas
             return {**_away(there), **drain.measure(there, filled, system)}
 
     of_backlog = {"workload": filled.shape.name, "messages": filled.messages, "value_bytes": filled.value_bytes}
-    return Task(name=DRAIN, what={"system": system.name, **of_backlog, **where}, measure=measure)
+    return Task(DRAIN, {"system": system.name, **of_backlog, **where}, measure)
 
 
 def _away(there: Servers) -> Result:

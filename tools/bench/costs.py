@@ -16,9 +16,9 @@ from tools.bench.page import Column, Section, Table, number
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task
 from tools.bench.servers import Servers
-from tools.bench.shape import Shape
 from tools.bench.summary import Group, cell, median_of, of_field, rate
 from tools.bench.systems import SURELANE, System, of_lane
+from tools.bench.workload import Shape
 from tools.devstack.sections import merged
 
 #: share of the messages that is not counted, while Spark compiles and the JVM warms up
@@ -46,7 +46,7 @@ _CEILING: Sequence[Column] = (
 def of_costs(names: Sequence[str], scale: float) -> Measure:
     """Of bench-costs."""
     chosen = list(axes(names, scale))
-    return Measure(key="cost", tasks=partial(_tasks, chosen), sections=partial(_sections, chosen))
+    return Measure("cost", partial(_tasks, chosen), lambda done: [section(axis, done) for axis in chosen])
 
 
 def system(case: Case, settings: Mapping[str, object] | None = None, **options: Any) -> System:
@@ -89,7 +89,7 @@ def _tasks(chosen: Sequence[Axis], up: Servers, runs: int) -> Iterator[Task]:
             for case in group:
                 measure = partial(_measured, up, case, made, case in ceilings)
                 for run in range(1, runs + 1):
-                    yield Task(name="cost", what={**case.fields, "run": run}, measure=measure)
+                    yield Task("cost", {**case.fields, "run": run}, measure)
 
 
 def _measured(up: Servers, case: Case, made: Made, has_ceiling: bool) -> dict[str, Any]:
@@ -107,10 +107,6 @@ def _measured(up: Servers, case: Case, made: Made, has_ceiling: bool) -> dict[st
     }
 
 
-def _sections(chosen: Sequence[Axis], done: Sequence[Result]) -> list[Section]:
-    return [section(axis, done) for axis in chosen]
-
-
 def section(axis: Axis, done: Sequence[Result]) -> Section:
     """Of one axis: a row for each size, and whether the cost grows."""
     sizes = {
@@ -123,15 +119,12 @@ def section(axis: Axis, done: Sequence[Result]) -> Section:
     )
     measured = Table.of("Sizes", columns, sizes.values())
     rows = [[f"{size:,}", *row] for size, row in zip(sizes, measured.rows, strict=True)]
-    table = Table(title=measured.title, columns=[axis.name, *measured.columns], rows=rows)
+    table = Table(measured.title, [axis.name, *measured.columns], rows)
     grown = linear.growth(axis.name, axis.unit, list(sizes.values()))
     epochs = f"Epochs of {BASE_EPOCH:,} messages and {BASE_EPOCH_BYTES >> 20} MB at most, unless stated otherwise."
-    return Section(
-        key=f"costs-{axis.name}",
-        title=f"What a message costs, by {axis.name}",
-        parts=[f"{grown.sentence[0].upper()}{grown.sentence[1:]} {epochs}", table],
-        goals=[grown.goal, *linear.memory(list(sizes.values()))],
-    )
+    parts = [f"{grown.sentence[0].upper()}{grown.sentence[1:]} {epochs}", table]
+    goals = [grown.goal, *linear.memory(list(sizes.values()))]
+    return Section(f"costs-{axis.name}", f"What a message costs, by {axis.name}", parts, goals)
 
 
 def _peak(part: str, one: Group) -> str:

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tools.bench.backlog import Backlog
-from tools.bench.epochs import mean_steps
-from tools.bench.lane import END, Lane
+from tools.bench.lane import END, Lane, mean_steps
 from tools.bench.results import cpu_used
 from tools.bench.servers import Servers
 from tools.bench.systems import System
@@ -32,10 +31,10 @@ _SEEN = f"select (extract(epoch from max(updated_at)) * 1000000)::bigint from {T
 
 def measure(servers: Servers, backlog: Backlog, system: System, warm: float | None = None) -> dict[str, Any]:
     """Measure messages a second and their CPU cost; returns the fields of a result."""
-    with trial(servers, system, backlog.topic, backlog.ddl) as one:
-        seen = int(one.until(_progress(one, backlog, warm), "the first rows", every=LOOK_SECONDS))
+    with trial(servers, system, backlog.topic, backlog.shape.ddl, LOOK_SECONDS) as one:
+        seen = int(one.until(_progress(one, backlog, warm), "the first rows"))
         first, begun = time.time(), one.snapshot()
-        one.until_last(backlog.tables[0].name, every=LOOK_SECONDS)
+        one.until_last(backlog.tables[0].name)
         last = time.time()
         end, peaks = one.snapshot(), one.held.peaks()
         ended = one.end(one.reaches(backlog.tables, backlog.expected))

@@ -26,10 +26,9 @@ import psycopg2
 from tools.bench import costs, drain, lane
 from tools.bench.axes import Case, base
 from tools.bench.costs import WARM_SHARE
-from tools.bench.goals import Goal
 from tools.bench.lane import MODES
 from tools.bench.machine import Cpu, single
-from tools.bench.page import Section, Table
+from tools.bench.page import Goal, Section, Table
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task, cpu_used
 from tools.bench.servers import Servers
@@ -86,7 +85,7 @@ def of_features(scale: float) -> Measure:
     case = base(scale)
     case = replace(case, shape=replace(case.shape, in_transactions=True))
     text = f"{case.messages:,} messages a drain, epochs of {case.epoch:,}"
-    return Measure(key="features", tasks=partial(_tasks, case), sections=lambda done: [section(done, text)])
+    return Measure("features", partial(_tasks, case), lambda done: [section(done, text)])
 
 
 def section(done: Sequence[Result], text: str) -> Section:
@@ -109,7 +108,7 @@ def section(done: Sequence[Result], text: str) -> Section:
         Table.of("With one thing changed", columns, found),
         Table.of("Timed", _SHARES, shares(done).items()),
     ]
-    return Section(key="features", title="What each feature costs", parts=parts, goals=_goals(done, found))
+    return Section("features", "What each feature costs", parts, _goals(done, found))
 
 
 def shares(done: Sequence[Result]) -> dict[str, float]:
@@ -126,19 +125,11 @@ def _goals(done: Sequence[Result], found: Sequence[Group]) -> list[Goal]:
     right = all(one["correct"] for one in done)
     timed, rollups = shares(done), find(found, variant=WITH_ROLLUPS)
     lost = rollups.ratio(find(found, variant=DEFAULT), _RATE) if right and rollups else None
+    used = round(sum(timed.values()), 2) if right and timed else None
+    share = None if lost is None else round(100 * (1 - lost.middle), 1)
     return [
-        Goal(
-            what="CPU of guard, accounting and metrics together, timed",
-            unit="%",
-            limit=LIMIT_PERCENT,
-            found=round(sum(timed.values()), 2) if right and timed else None,
-        ),
-        Goal(
-            what="drain rate that two rollups cost, median of rounds",
-            unit="%",
-            limit=ROLLUPS_PERCENT,
-            found=None if lost is None else round(100 * (1 - lost.middle), 1),
-        ),
+        Goal("CPU of guard, accounting and metrics together, timed", LIMIT_PERCENT, used, "%"),
+        Goal("drain rate that two rollups cost, median of rounds", ROLLUPS_PERCENT, share, "%"),
     ]
 
 
@@ -148,8 +139,8 @@ def _tasks(case: Case, up: Servers, runs: int) -> Iterator[Task]:
         for number in range(1, runs + 1):
             for name in names if number % 2 else names[::-1]:
                 what = {**case.fields, "variant": name, "run": number}
-                yield Task(name="feature", what=what, measure=partial(_measured, up, case, made, name))
-        yield Task(name="feature-timed", what=case.fields, measure=partial(_timed, up, case, made))
+                yield Task("feature", what, partial(_measured, up, case, made, name))
+        yield Task("feature-timed", case.fields, partial(_timed, up, case, made))
 
 
 def _measured(up: Servers, case: Case, made: costs.Made, name: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""The measured lane: the real command, as a child process with a fresh checkpoint."""
+"""The measured lane: the real command, as a child process with a fresh checkpoint, and the epochs of its log."""
 
+import datetime
 import json
 import os
 import shutil
@@ -9,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
+from typing import Self
 
 import psutil
 
 from tools.bench import child
 from tools.bench.child import Child
-from tools.bench.epochs import Epoch
 from tools.bench.machine import Cpu, below, peak_megabytes, single
 from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.devstack.sections import merged
@@ -37,6 +39,55 @@ RUNNING = f"select true from {LEDGER_SCHEMA}.lane_state where state = 'running'"
 END = f"""
     select (end_position -> %s ->> '0')::bigint from {LEDGER_SCHEMA}.ledger order by generation desc, epoch desc limit 1
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """One epoch line of the log."""
+
+    number: int
+    #: when it was begun and when it was visible, seconds since 1970
+    began: float
+    at: float
+    messages: int
+    #: offset after its last message, of a lane with one topic of one partition
+    end: int
+    #: milliseconds by step
+    steps: Mapping[str, float]
+    #: milliseconds by activity of the stage process, a part of `stage` where nothing was staged ahead
+    staging: Mapping[str, float]
+
+    @classmethod
+    def parse(cls, line: str) -> Self | None:
+        """Parse a line of the log; None unless it is an `epoch` event."""
+        if not line.startswith("{") or (event := json.loads(line)).get("event") != "epoch":
+            return None
+        ends = [offset for partitions in event.get("end", {}).values() for offset in partitions.values()]
+        return cls(
+            number=event["epoch"],
+            began=seconds_of(event["began"]),
+            at=seconds_of(event["timestamp"]),
+            messages=event.get("consumed", 0),
+            end=max(ends, default=0),
+            steps=event["ms"],
+            staging=event.get("stage_ms", {}),
+        )
+
+
+def seconds_of(text: str) -> float:
+    """Of a time in ISO format, since 1970."""
+    return datetime.datetime.fromisoformat(text).timestamp()
+
+
+def mean_steps(epochs: Sequence[Epoch]) -> dict[str, float]:
+    """Mean milliseconds of an epoch by step; `between` is the time outside of all steps, mostly Spark's logs."""
+    if len(epochs) < 2:
+        return {}
+    names = dict.fromkeys(name for epoch in epochs for name in epoch.steps)
+    means = {name: fmean(epoch.steps.get(name, 0.0) for epoch in epochs) for name in names}
+    period = (epochs[-1].at - epochs[0].at) * 1000 / (len(epochs) - 1)
+    means["between"] = period - sum(means.values())
+    return {name: round(milliseconds, 1) for name, milliseconds in means.items()}
 
 
 @dataclass(kw_only=True)

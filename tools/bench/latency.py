@@ -98,8 +98,8 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
     first, end = rate * warm_up, rate * (warm_up + seconds)
     counted = (inserts.ordinals >= first) & (inserts.ordinals < end)
     source, sightings = _source(servers, system), Sightings()
-    with trial(servers, system, TOPIC, [TABLE.ddl]) as one:
-        one.until(f"{_ROW}{EARLY[0]}", "the early message", every=LOOK_SECONDS)
+    with trial(servers, system, TOPIC, [TABLE.ddl], LOOK_SECONDS) as one:
+        one.until(f"{_ROW}{EARLY[0]}", "the early message")
         budget = Budget(one.held, servers.wal_syncs) if isinstance(one.held, Lane) else None
         with paced(source, TOPIC, rate, count, is_database=system.has_source) as pacing:
 
@@ -128,7 +128,7 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
             sightings.look(one)
             return one.answer(f"{_ROW}{SENTINEL}")
 
-        one.until(last, "the last message", every=LOOK_SECONDS, seconds=PATIENCE_SECONDS)
+        one.until(last, "the last message", seconds=PATIENCE_SECONDS)
         sightings.look(one)
         peaks = one.held.peaks()
         ended = one.end(one.reaches([TABLE], inserts.expected))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from tools.bench.axes import BASE_EPOCH_BYTES
-from tools.bench.goals import Goal
+from tools.bench.page import Goal
 from tools.bench.summary import Group, of_field
 
 #: a cost is called linear up to this growth: the noise of a shared machine is a fifth
@@ -59,7 +59,7 @@ class Growth:
     @property
     def goal(self) -> Goal:
         what = f"CPU a {self.unit} at a larger size to that at a smaller one: {self.axis}"
-        return Goal(what=what, unit="times", limit=self.limit, found=self.judged)
+        return Goal(what, self.limit, self.judged, "times")
 
 
 def growth(axis: str, unit: str, sizes: Sequence[Group]) -> Growth:
@@ -104,12 +104,7 @@ def memory(sizes: Sequence[Group]) -> list[Goal]:
     if long is None:
         return []
     limits = {"driver": DRIVER_BASE + DRIVER_TIMES * (BASE_EPOCH_BYTES >> 20), "jvm": JVM_LIMIT}
+    peaks = {part: max(long.all_of(of_field("peak_megabytes", part)), default=None) for part in limits}
     return [
-        Goal(
-            what=f"peak memory with rows of 100 KB: {part}",
-            unit="MB",
-            limit=limit,
-            found=max(long.all_of(of_field("peak_megabytes", part)), default=None),
-        )
-        for part, limit in limits.items()
+        Goal(f"peak memory with rows of 100 KB: {part}", limit, peaks[part], "MB") for part, limit in limits.items()
     ]

@@ -13,10 +13,9 @@ import psycopg2
 from numpy.typing import NDArray
 
 from tools.bench import replication
-from tools.bench.shape import Shape
 from tools.bench.tables import Expected
 from tools.bench.topic import PROMPT, filling
-from tools.bench.workload import Change, Kind, Workload, key_of, value_of
+from tools.bench.workload import Change, Kind, Shape, Workload, key_of, value_of
 
 #: least seconds of a sleep: changes that become due meanwhile are sent together
 _TICK_SECONDS = 0.002

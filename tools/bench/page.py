@@ -7,13 +7,11 @@ import platform
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
-
-from tools.bench.goals import Goal
 
 _GIGABYTE = 1 << 30
 #: characters of a line
@@ -29,7 +27,7 @@ def number(value: float | str | None, digits: int = 0) -> str:
     return f"{value:,.{digits}f}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Table:
     """A table; each row is as long as `columns`."""
 
@@ -41,7 +39,7 @@ class Table:
     def of(cls, title: str, columns: Sequence[Column], items: Iterable[Any]) -> "Table":
         """A row for each item."""
         rows = [[cell(item) for _, cell in columns] for item in items]
-        return cls(title=title, columns=[head for head, _ in columns], rows=rows)
+        return cls(title, [head for head, _ in columns], rows)
 
     def markdown(self) -> str:
         """The title and the table."""
@@ -49,7 +47,7 @@ class Table:
         return "\n".join([f"### {self.title}", "", *lines])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Picture:
     """An SVG file beside the page."""
 
@@ -61,7 +59,37 @@ class Picture:
         return f"![{self.alt}]({self.file})"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
+class Goal:
+    """A limit for a figure."""
+
+    what: str
+    limit: float
+    #: None: too little data to judge, or a wrong table
+    found: float | None
+    unit: str = ""
+    at_least: bool = False
+    #: all figures of which `found` is the worst
+    detail: str = ""
+
+    @property
+    def verdict(self) -> str:
+        if self.found is None:
+            return "not judged"
+        reached = self.found >= self.limit if self.at_least else self.found <= self.limit
+        return "reached" if reached else "MISSED"
+
+    @property
+    def asked(self) -> str:
+        """The limit as a sentence has it."""
+        return f"{'at least' if self.at_least else 'at most'} {self.limit:g} {self.unit}".rstrip()
+
+    def as_result(self) -> dict[str, object]:
+        """Fields for a JSON line."""
+        return {**asdict(self), "verdict": self.verdict}
+
+
+@dataclass(frozen=True)
 class Section:
     """The part of the page that one measurement writes."""
 
@@ -82,13 +110,14 @@ class Section:
         """The section between its markers."""
         parts = [f"`{command}`, {_place()}", *self.body]
         texts = [_wrapped(part) if isinstance(part, str) else part.markdown() for part in parts]
-        return "\n\n".join([_begin(self.key), *texts, _end(self.key)])
+        begin, end = _marks(self.key)
+        return "\n\n".join([begin, *texts, end])
 
 
 def put(file: Path, section: Section, command: str) -> None:
     """Replace the section on the page; append it, with its title, if it is new. Its pictures go beside the page."""
     text = file.read_text() if file.exists() else f"# {file.stem.capitalize()}"
-    found = re.compile(rf"{re.escape(_begin(section.key))}.*?{re.escape(_end(section.key))}", re.DOTALL)
+    found = re.compile(".*?".join(map(re.escape, _marks(section.key))), re.DOTALL)
     made = section.markdown(command)
     new = f"{text.rstrip()}\n\n## {section.title}\n\n{made}\n"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -117,12 +146,8 @@ def _wrapped(part: str) -> str:
     return "\n".join(map(wrap.fill, lines))
 
 
-def _begin(key: str) -> str:
-    return f"<!-- {key}: begin -->"
-
-
-def _end(key: str) -> str:
-    return f"<!-- {key}: end -->"
+def _marks(key: str) -> tuple[str, str]:
+    return f"<!-- {key}: begin -->", f"<!-- {key}: end -->"
 
 
 def _place() -> str:

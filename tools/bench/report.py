@@ -27,7 +27,7 @@ class Wanted:
     attempts: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Measure:
     """What one command measures, and its sections of the page."""
 

@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 
 from tools.bench import lane
-from tools.bench.goals import Goal
 from tools.bench.lane import PARTS, RUNNING, Lane
 from tools.bench.latency import LOOK_SECONDS, Sightings, quantiles
 from tools.bench.pacer import Paced, paced
-from tools.bench.page import Section, Table, number
+from tools.bench.page import Goal, Section, Table, number
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, rehearse, state
 from tools.bench.servers import LEDGER_SCHEMA, Servers
-from tools.bench.shape import Shape
 from tools.bench.summary import Group, cell, of_field
 from tools.bench.systems import SURELANE, of_lane
 from tools.bench.trial import trial
+from tools.bench.workload import Shape
 
 TOPIC = "bench.restart"
 SHAPE = Shape(called="restart", most_rows=100_000)
@@ -89,7 +88,7 @@ class Load:
 def of_restarts(load: Load) -> Measure:
     """Of bench-restart."""
     tasks = in_rounds(partial(_cases, "restart", [load]))
-    return Measure(key="restart", tasks=tasks, sections=lambda done: [section(done)])
+    return Measure("restart", tasks, lambda done: [section(done)])
 
 
 def of_recovery(loads: Sequence[Load]) -> Measure:
@@ -97,21 +96,15 @@ def of_recovery(loads: Sequence[Load]) -> Measure:
 
     def sections(done: Sequence[Result]) -> Sequence[Section]:
         table = Table.of("Recovery", _CURVE, done)
-        return [Section(key="recovery", title="Epoch size and recovery", parts=[table])]
+        return [Section("recovery", "Epoch size and recovery", [table])]
 
-    return Measure(key="recovery", tasks=in_rounds(partial(_cases, "recovery", loads)), sections=sections)
+    return Measure("recovery", in_rounds(partial(_cases, "recovery", loads)), sections)
 
 
 def _cases(name: str, loads: Sequence[Load], up: Servers) -> Sequence[Task]:
     rehearse("a kill", partial(measure, up, loads[0]))
-    return [
-        Task(
-            name=name,
-            what={"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger},
-            measure=partial(measure, up, load),
-        )
-        for load in loads
-    ]
+    what = [{"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger} for load in loads]
+    return [Task(name, known, partial(measure, up, load)) for known, load in zip(what, loads, strict=True)]
 
 
 def measure(servers: Servers, load: Load) -> dict[str, Any]:
@@ -119,14 +112,14 @@ def measure(servers: Servers, load: Load) -> dict[str, Any]:
     servers.empty_topic(TOPIC)
     sightings, seen = Sightings.of_offsets(TOPIC), load.rate * load.before
     system = of_lane(SURELANE, settings={"epoch": {"trigger": load.trigger}})
-    with trial(servers, system, TOPIC, [table.ddl for table in SHAPE.made]) as one:
+    with trial(servers, system, TOPIC, SHAPE.ddl, LOOK_SECONDS) as one:
         first = one.held
         assert isinstance(first, Lane)
-        one.until(RUNNING, "the lane", every=LOOK_SECONDS)
+        one.until(RUNNING, "the lane")
         with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
-            one.until(lambda: sightings.look(one) >= load.warm_up, "the warm-up", every=LOOK_SECONDS)
+            one.until(lambda: sightings.look(one) >= load.warm_up, "the warm-up")
             start, warmed = one.snapshot(), time.time()
-            one.until(lambda: sightings.look(one) >= seen, "the load before the kill", every=LOOK_SECONDS)
+            one.until(lambda: sightings.look(one) >= seen, "the load before the kill")
             used = one.snapshot().since(start)
             epochs = [epoch for epoch in first.epochs() if epoch.at >= warmed]
             before = one.answer(_GENERATION) or 0
@@ -135,14 +128,14 @@ def measure(servers: Servers, load: Load) -> dict[str, Any]:
             with lane.running(servers, TOPIC, again=True) as second:
                 again = replace(one, held=second)
                 is_new = lambda: (again.answer(_GENERATION) or 0) > before  # noqa: E731
-                again.until(is_new, "the first new epoch", every=LOOK_SECONDS)
+                again.until(is_new, "the first new epoch")
                 first_epoch = time.time()
                 while not pacing.done():
                     sightings.look(again)
                     second.must_live()
                     time.sleep(LOOK_SECONDS)
                 found = pacing.result()
-                again.until(lambda: sightings.look(again) >= load.messages, "the last message", every=LOOK_SECONDS)
+                again.until(lambda: sightings.look(again) >= load.messages, "the last message")
                 ended = again.end(again.reaches(SHAPE.made, found.expected) and sightings.look(again) == load.messages)
     return {
         **back(sightings, found, load, second.started_at, first_epoch),
@@ -187,11 +180,11 @@ def section(done: Sequence[Result]) -> Section:
         "start to lag under a second": (CAUGHT_UP_LIMIT_SECONDS, "caught_up_seconds"),
     }
     goals = [
-        Goal(what=f"killed under load: {what}, median", unit="s", limit=limit, found=runs.judged(of_field(figure)))
+        Goal(f"killed under load: {what}, median", limit, runs.judged(of_field(figure)), "s")
         for what, (limit, figure) in limits.items()
     ]
     rows = [*done, {"run": "median", **medians}] if len(done) > 1 else done
-    return Section(key="restart", title="Killed under load", parts=[Table.of("Restarts", _RESTARTS, rows)], goals=goals)
+    return Section("restart", "Killed under load", [Table.of("Restarts", _RESTARTS, rows)], goals)
 
 
 def _an_epoch(one: Result) -> float | None:

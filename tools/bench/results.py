@@ -31,7 +31,7 @@ Result = dict[str, Any]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Task:
     """One measurement."""
 

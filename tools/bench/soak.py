@@ -13,17 +13,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tools.bench import chart, growth, lane, results
+from tools.bench import chart, lane, results
 from tools.bench.lane import END, PARTS, RUNNING, TWO_PHASE, Lane
 from tools.bench.pacer import Paced, paced
 from tools.bench.page import Column, Picture, Section, Table, number
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task
-from tools.bench.samples import Sample, take
+from tools.bench.samples import Sample, growth_goals, second_half, take
 from tools.bench.servers import Servers
-from tools.bench.shape import Shape
 from tools.bench.systems import LANES, System, of_lane
 from tools.bench.trial import Trial, trial
+from tools.bench.workload import Shape
 
 TOPIC = "bench.soak"
 #: the table does not grow, so that growth is the lane's fault
@@ -96,15 +96,15 @@ def of_soak(load: Load) -> Measure:
     what = {name: getattr(load, name) for name in ("messages", "rate", "every", "query")}
 
     def tasks(up: Servers, _: int) -> Sequence[Task]:
-        return [Task(name="soak", what=what, measure=lambda: measure(up, load, samples))]
+        return [Task("soak", what, lambda: measure(up, load, samples))]
 
-    return Measure(key="soak", tasks=tasks, sections=lambda done: [section(done[0], samples)])
+    return Measure("soak", tasks, lambda done: [section(done[0], samples)])
 
 
 def measure(servers: Servers, load: Load, samples: list[Sample]) -> dict[str, Any]:
     """Run the load; returns the fields of a result. Each sample is added and emitted at once."""
     servers.empty_topic(TOPIC, RETENTION)
-    ddl = [*(table.ddl for table in SHAPE.made), *([_MAKE] if load.query else [])]
+    ddl = [*SHAPE.ddl, *([_MAKE] if load.query else [])]
     with trial(servers, load.system, TOPIC, ddl) as one, _high(servers) as high:
         one.until(RUNNING, "the lane")
         with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
@@ -138,15 +138,15 @@ def section(result: Result, samples: Sequence[Sample]) -> Section:
     )
     drawn: list[Table | Picture] = []
     if samples:
-        held = {"first": samples[0], "middle": growth.second_half(samples)[0], "last": samples[-1]}
+        held = {"first": samples[0], "middle": second_half(samples)[0], "last": samples[-1]}
         minutes = [one.seconds / 60 for one in samples]
         lines = chart.lines(
             "MB by process (PSS)", minutes, {part: [one.pss[part] for one in samples] for part in PARTS}
         )
         drawn.append(Table.of("What it held", _COLUMNS, held.items()))
-        drawn.append(Picture(file=f"{key}.svg", alt="memory by process", svg=lines))
-    goals = growth.goals(samples, result["rate"], has_state=query)
-    return Section(key=key, title=title, parts=[text, *drawn], goals=goals)
+        drawn.append(Picture(f"{key}.svg", "memory by process", lines))
+    goals = growth_goals(samples, result["rate"], has_state=query)
+    return Section(key, title, [text, *drawn], goals)
 
 
 def _visible(one: Trial) -> int:

@@ -17,10 +17,8 @@ import psutil
 
 from tools.bench import backlog, lane
 from tools.bench.backlog import Backlog
-from tools.bench.epochs import seconds_of
-from tools.bench.goals import Goal
-from tools.bench.lane import PARTS, TWO_PHASE, Lane
-from tools.bench.page import Section, Table
+from tools.bench.lane import PARTS, TWO_PHASE, Lane, seconds_of
+from tools.bench.page import Goal, Section, Table
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, rehearse, state
 from tools.bench.servers import Servers
@@ -56,21 +54,18 @@ _COLUMNS = (
 
 def of_starts(modes: Sequence[str]) -> Measure:
     """Of bench-start."""
-    return Measure(key="start", tasks=in_rounds(partial(_cases, modes)), sections=lambda done: [section(done)])
+    return Measure("start", in_rounds(partial(_cases, modes)), lambda done: [section(done)])
 
 
 def _cases(modes: Sequence[str], up: Servers) -> Sequence[Task]:
     filled = backlog.prepare(up, Kind.UNIFORM.shape, MESSAGES)
     rehearse("a start", partial(measure, up, filled, modes[0]))
-    return [
-        Task(name="start", what={"mode": mode, "messages": MESSAGES}, measure=partial(measure, up, filled, mode))
-        for mode in modes
-    ]
+    return [Task("start", {"mode": mode, "messages": MESSAGES}, partial(measure, up, filled, mode)) for mode in modes]
 
 
 def measure(servers: Servers, filled: Backlog, mode: str) -> dict[str, Any]:
     """Measure one start; returns the fields of a result."""
-    with trial(servers, LANES[mode], filled.topic, filled.ddl) as one:
+    with trial(servers, LANES[mode], filled.topic, filled.shape.ddl) as one:
         one.until(f"select 1 from {TABLE.name} limit 1", "the first rows")
         end, visible = one.snapshot(), time.time()
         one.until_last()
@@ -116,6 +111,6 @@ def section(done: Sequence[Result]) -> Section:
     ]
     usual = find(groups, mode=TWO_PHASE)
     visible = usual.median(_VISIBLE) if usual and all(one["correct"] for one in done) else None
-    goal = Goal(what="process start to the first visible rows, median", unit="s", limit=LIMIT, found=visible)
+    goal = Goal("process start to the first visible rows, median", LIMIT, visible, "s")
     table = Table.of("Starts", _COLUMNS, [*done, *middle])
-    return Section(key="start", title="A start", parts=[table], goals=[goal])
+    return Section("start", "A start", [table], [goal])

@@ -17,10 +17,6 @@ from tools.bench.servers import Servers
 FOLDER = Path("var/bench/peers")
 
 
-def _nothing(*_: object) -> None:
-    pass
-
-
 @dataclass(frozen=True, kw_only=True)
 class System:
     """A measured system."""
@@ -33,9 +29,9 @@ class System:
     #: a lane of Surelane: it has a ledger, and must leave nothing prepared
     is_lane: bool = False
     #: fetches and compiles what it needs, unless that is cached, so that no measurement includes it
-    fetch: Callable[[], object] = _nothing
+    fetch: Callable[[], object] = lambda: None
     #: makes its source of a backlog, unless it reads the topic
-    prepare: Callable[[Servers, Backlog], object] = _nothing
+    prepare: Callable[[Servers, Backlog], object] = lambda *_: None
     #: has a source of its own that the pacer writes, instead of the topic
     has_source: bool = False
 

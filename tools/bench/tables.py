@@ -58,10 +58,6 @@ def moment(random: Random, ordinal: int) -> str:
     return iso(micros(random, ordinal))
 
 
-def _same(text: str) -> str:
-    return text
-
-
 class Kind(NamedTuple):
     """Type and generator of a column."""
 
@@ -72,7 +68,7 @@ class Kind(NamedTuple):
     #: SQL for the column's value in Debezium's form; {c}: the column
     shown: str = "{c}"
     #: from Debezium's form to COPY's
-    ready: Callable[[str], str] = _same
+    ready: Callable[[str], str] = str
 
 
 _ISO = "to_char({c} at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
@@ -111,7 +107,8 @@ class Expected:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Expected":
-        lines = ["|".join("~" if value is None else value for value in row) for row in sorted(rows, key=_id)]
+        ordered = sorted(rows, key=lambda row: int(row[0] or 0))
+        lines = ["|".join("~" if value is None else value for value in row) for row in ordered]
         return cls(rows=len(lines), md5=hashlib.md5("\n".join(lines).encode(), usedforsecurity=False).hexdigest())
 
 
@@ -186,10 +183,6 @@ def wide(columns: int, *, is_whole: bool = False) -> Table:
 
 #: the table that all systems write: of the workloads `uniform` and `hot`
 TABLE = simple(1)[0]
-
-
-def _id(row: Row) -> int:
-    return int(row[0] or 0)
 
 
 def _json(kind: Kind, value: str | None) -> str:

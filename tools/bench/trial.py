@@ -16,8 +16,6 @@ from tools.bench.workload import SENTINEL
 
 #: seconds until a system must have applied everything
 LIMIT_SECONDS = 1800.0
-#: seconds between two looks, unless stated otherwise
-LOOK_SECONDS = 0.01
 #: seconds for the rest of the last flush, after the last message's row is visible: Flink deletes after its upserts
 SETTLE_SECONDS = 15.0
 _SETTLE_LOOK_SECONDS = 0.25
@@ -32,6 +30,8 @@ class Trial:
     held: Running
     #: before the system was started
     start: Snapshot
+    #: seconds between two looks
+    every: float
 
     def answer(self, question: str, *values: object) -> float | None:
         """The first value of the query's first row; None without a row."""
@@ -43,17 +43,15 @@ class Trial:
         self,
         look: str | Callable[[], A | None],
         what: str,
-        *,
-        every: float = LOOK_SECONDS,
         seconds: float = LIMIT_SECONDS,
     ) -> Any:
         """Wait until `look`, or a query, finds something, and return that; see `child.until`."""
         asked = (lambda: self.answer(look)) if isinstance(look, str) else look
-        return child.until(asked, self.held, what, every=every, seconds=seconds)
+        return child.until(asked, self.held, what, every=self.every, seconds=seconds)
 
-    def until_last(self, table: str = TABLE.name, *, every: float = LOOK_SECONDS) -> None:
+    def until_last(self, table: str = TABLE.name) -> None:
         """Wait until the last message's row is visible."""
-        self.until(f"select 1 from {table} where id = {SENTINEL}", "the last message", every=every)
+        self.until(f"select 1 from {table} where id = {SENTINEL}", "the last message")
 
     def snapshot(self) -> Snapshot:
         """CPU seconds of servers and system until now."""
@@ -77,9 +75,10 @@ class Trial:
 
 
 @contextmanager
-def trial(servers: Servers, system: System, topic: str, ddl: Sequence[str]) -> Iterator[Trial]:
-    """Start the system on `topic`, with these tables; stop it at the end of the block."""
+def trial(servers: Servers, system: System, topic: str, ddl: Sequence[str], every: float = 0.01) -> Iterator[Trial]:
+    """Start the system on `topic`, with these tables; stop it at the end of the block. It is looked at `every` so many
+    seconds."""
     servers.empty_database(ddl, with_ledger=system.is_lane)
     start = Snapshot.of(servers.cpu())
     with servers.connect() as probe, probe.cursor() as cursor, system.running(servers, topic) as held:
-        yield Trial(servers, system, cursor, held, start)
+        yield Trial(servers, system, cursor, held, start, every)

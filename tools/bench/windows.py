@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from tools.bench.goals import Goal
-from tools.bench.page import Section, Table, number
+from tools.bench.page import Goal, Section, Table, number
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, cpu_used, state
 from tools.bench.servers import Servers
@@ -91,7 +90,7 @@ class Events(NamedTuple):
 
 def of_windows(messages: int) -> Measure:
     """Of bench-windows."""
-    return Measure(key="windows", tasks=in_rounds(partial(_cases, messages)), sections=lambda done: [section(done)])
+    return Measure("windows", in_rounds(partial(_cases, messages)), lambda done: [section(done)])
 
 
 def _cases(messages: int, up: Servers) -> Sequence[Task]:
@@ -101,12 +100,9 @@ def _cases(messages: int, up: Servers) -> Sequence[Task]:
         system.fetch()
     say(f"{messages:,} messages over {KEYS:,} keys: making them")
     made = prepared(up, topic, messages)
+    what = {"messages": messages, "rows": made.rows}
     return [
-        Task(
-            name="windows",
-            what={"system": system.name, "messages": messages, "rows": made.rows},
-            measure=partial(measure, up, made, system),
-        )
+        Task("windows", {"system": system.name, **what}, partial(measure, up, made, system))
         for system in systems(topic)
     ]
 
@@ -146,9 +142,9 @@ def _hashed(rows: Iterable[Sequence[object]]) -> str:
 
 def measure(servers: Servers, events: Events, system: System) -> dict[str, Any]:
     """Seconds and CPU of one system; returns the fields of a result."""
-    with trial(servers, system, events.topic, [_DDL]) as one:
+    with trial(servers, system, events.topic, [_DDL], LOOK_SECONDS) as one:
         counted = f"select 1 from {_TABLE} having count(*) >= {events.rows}"
-        one.until(counted, "the last row", every=LOOK_SECONDS, seconds=LIMIT_SECONDS)
+        one.until(counted, "the last row", seconds=LIMIT_SECONDS)
         seconds = time.time() - one.held.started_at
         used = one.snapshot().since(one.start)
         ended = one.end(right=True)
@@ -166,13 +162,9 @@ def measure(servers: Servers, events: Events, system: System) -> dict[str, Any]:
 def section(done: Sequence[Result]) -> Section:
     """At least as fast as the better of Flink's settings in the same run; not judged unless every run is correct."""
     ratios = [_ratio(run) for run in grouped(done, "windows", "run")] if all(one["correct"] for one in done) else []
-    goal = Goal(
-        what="windowed count: seconds from process start, to those of Flink in the same run, median",
-        unit="times Flink's",
-        limit=1.0,
-        found=round(statistics.median(ratios), 2) if ratios else None,
-    )
-    return Section(key="windows", title="A windowed count", parts=[Table.of("Windows", _COLUMNS, done)], goals=[goal])
+    what = "windowed count: seconds from process start, to those of Flink in the same run, median"
+    goal = Goal(what, 1.0, round(statistics.median(ratios), 2) if ratios else None, "times Flink's")
+    return Section("windows", "A windowed count", [Table.of("Windows", _COLUMNS, done)], [goal])
 
 
 def _ratio(run: Group) -> float:

@@ -16,10 +16,11 @@ import enum
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 from tools.bench import tables
-from tools.bench.shape import Shape
 from tools.bench.tables import BEGIN_MICROS, MANY_TABLES, WIDE_COLUMNS, WORDS, Expected, Row, Table
 
 SEED = 42
@@ -35,6 +36,54 @@ _TRANSACTION_CHANGES = 10
 _SAMPLE = 2000
 #: the same where rows may be long, but have equal lengths
 _SHORT_SAMPLE = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A workload's dimensions; the default is one table of 6 columns, 792 bytes a message, uniform choice of rows."""
+
+    #: identical tables; changes are spread evenly
+    tables: int = 1
+    #: columns of all types, a sixteenth of the values NULL; None: the six simple columns. Only with one table
+    columns: int | None = None
+    #: rows of many columns are not toasted, see `tools.bench.tables.Table.is_whole`
+    is_whole: bool = False
+    #: approximate bytes of a simple row, by the length of its note; None: notes of six words
+    row_bytes: int | None = None
+    #: choose rows by Zipf's law among few keys
+    hot: bool = False
+    #: most rows of the table at a time; at this number an insert becomes a delete. None: the table grows by three rows
+    #: in ten changes
+    most_rows: int | None = None
+    #: messages name their source transaction, of ten changes
+    in_transactions: bool = False
+    #: explicit name
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        """For names of topics and for results."""
+        parts = (
+            ("tables", self.tables if self.tables > 1 else None),
+            *(("columns", self.columns), ("bytes", self.row_bytes), ("rows", self.most_rows)),
+        )
+        differences = [f"{what}-{number}" for what, number in parts if number is not None] + ["whole"] * self.is_whole
+        differences += ["transactions"] * self.in_transactions
+        return self.called or ".".join(differences) or "uniform"
+
+    @property
+    def made(self) -> tuple[Table, ...]:
+        """The tables; cached, so equal shapes share them."""
+        return _made(self.tables, self.columns, self.is_whole)
+
+    @property
+    def ddl(self) -> list[str]:
+        return [table.ddl for table in self.made]
+
+
+@cache
+def _made(number: int, columns: int | None, is_whole: bool) -> tuple[Table, ...]:
+    return tables.simple(number) if columns is None else (tables.wide(columns, is_whole=is_whole),)
 
 
 class Kind(enum.StrEnum):

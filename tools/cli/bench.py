@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from app.errors import ConfigInvalid
 
@@ -16,25 +17,24 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False)
 
 # of several commands
-Modes = Annotated[str, typer.Option("--modes", help="Commit modes to drain it in, with commas.")]
-Seconds = Annotated[int, typer.Option("--seconds", min=1, help="How long a rate is held for latency.")]
-Rate = Annotated[int, typer.Option("--rate", min=1, help="Messages a second while latency is measured.")]
-WarmUp = Annotated[int, typer.Option("--warm-up", min=1, help="Seconds at that rate before anything counts.")]
+Modes = Annotated[str, Option("--modes", help="Commit modes to drain it in, with commas.")]
+Seconds = Annotated[int, Option("--seconds", min=1, help="How long a rate is held for latency.")]
+Rate = Annotated[int, Option("--rate", min=1, help="Messages a second while latency is measured.")]
+WarmUp = Annotated[int, Option("--warm-up", min=1, help="Seconds at that rate before anything counts.")]
 #: seconds
 REHEARSAL = 30
 Rehearsal = Annotated[
     int,
-    typer.Option(
+    Option(
         "--rehearsal", min=0, help="Seconds of each system before any latency is measured, so that the broker is warm."
     ),
 ]
-Runs = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured.")]
-Stack = Annotated[str, typer.Option("--stack", help="Name of its own stack of local servers.")]
+Runs = Annotated[int, Option("--runs", min=1, help="How often all of it is measured.")]
+Stack = Annotated[str, Option("--stack", help="Name of its own stack of local servers.")]
 Report = Annotated[
-    Path | None, typer.Option("--report", help="Write the result into its own sections of this Markdown file.")
+    Path | None, Option("--report", help="Write the result into its own sections of this Markdown file.")
 ]
-Before = Annotated[int, typer.Option("--before", min=1, help="Seconds of load before the kill.")]
-After = Annotated[int, typer.Option("--after", min=1, help="Seconds of load from then on.")]
+After = Annotated[int, Option("--after", min=1, help="Seconds of load from then on.")]
 
 
 def measure(measured: "Measure", stack: str, runs: int, report: Path | None = None, attempts: int = 1) -> None:
@@ -75,34 +75,29 @@ def _split(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-Messages = Annotated[
-    int, typer.Option("--messages", min=100, help="Size of the backlog that is drained; fewer where they are longer.")
-]
-SkipLatency = Annotated[bool, typer.Option("--skip-latency", help="Drain only.")]
-Workloads = Annotated[
-    str,
-    typer.Option(
-        "--workloads",
-        "--workload",
-        help="uniform; hot: few rows changed again and again; wide: 100 columns; many-tables: 100. With commas.",
-    ),
-]
-
-
 @app.command(
     epilog="Examples:\n\n  ./run bench\n\n  ./run bench --modes two-phase --runs 3 --skip-latency | jq .rate\n\n"
     "  ./run bench --modes two-phase --runs 3 --skip-latency --workloads uniform,wide,many-tables",
 )
 def bench(
-    messages: Messages = 1_000_000,
+    messages: Annotated[
+        int, Option(min=100, help="Size of the backlog that is drained; fewer where they are longer.")
+    ] = 1_000_000,
     modes: Modes = "at-least-once,two-phase,ledger",
     seconds: Seconds = 60,
     rate: Rate = 1000,
     warm_up: WarmUp = 10,
     rehearsal: Rehearsal = REHEARSAL,
     runs: Runs = 1,
-    skip_latency: SkipLatency = False,
-    workloads: Workloads = "uniform",
+    skip_latency: Annotated[bool, Option("--skip-latency", help="Drain only.")] = False,
+    workloads: Annotated[
+        str,
+        Option(
+            "--workloads",
+            "--workload",
+            help="uniform; hot: few rows changed again and again; wide: 100 columns; many-tables: 100. With commas.",
+        ),
+    ] = "uniform",
     stack: Stack = "bench",
 ) -> None:
     """Drain a backlog in each mode, then hold a steady rate; with the ceiling of this machine's Postgres beside it.
@@ -130,37 +125,6 @@ def bench(
     measure(comparison.measure(runs), stack, runs)
 
 
-Backlogs = Annotated[str, typer.Option("--messages", help="Messages of each backlog. With commas.")]
-PeersRuns = Annotated[int, typer.Option("--runs", min=1, help="How often all of it is measured; medians are compared.")]
-Systems = Annotated[
-    str,
-    typer.Option(
-        "--systems",
-        help="surelane, surelane-ledger, surelane-at-least-once, flink-table, flink-xa, seatunnel-xa, debezium-jdbc, "
-        "replication, ceiling: which, with commas.",
-    ),
-]
-Measures = Annotated[str, typer.Option("--measures", help="drain: a backlog; latency: at steady rates. With commas.")]
-PeersWorkloads = Annotated[
-    str, typer.Option("--workloads", help="uniform; hot: few rows changed again and again. With commas.")
-]
-Rates = Annotated[str, typer.Option("--rates", help="Messages a second while latency is measured. With commas.")]
-RoundTrips = Annotated[
-    str,
-    typer.Option(
-        "--round-trip",
-        help="Milliseconds between each system and Postgres, by a proxy: everything once for each. With commas.",
-    ),
-]
-Attempts = Annotated[
-    int, typer.Option("--attempts", min=1, help="How often what others disturbed is measured; the quietest counts.")
-]
-PeersReport = Annotated[
-    Path | None,
-    typer.Option("--report", help="Write sections of this Markdown file, and benchmarks.svg beside it."),
-]
-
-
 @app.command(
     epilog="Examples:\n\n  ./run bench-peers --report docs/BENCHMARKS.md\n\n"
     "  ./run bench-peers --measures latency --rates 100,1000,10000 --report docs/BENCHMARKS.md\n\n"
@@ -168,18 +132,35 @@ PeersReport = Annotated[
     "  ./run bench-peers --systems surelane,flink-table --messages 200000 --runs 1 | jq .rate",
 )
 def bench_peers(
-    messages: Backlogs = "1000000,2000000",
-    runs: PeersRuns = 3,
-    systems: Systems = "surelane,flink-table,flink-xa,debezium-jdbc,replication,ceiling",
-    measures: Measures = "drain",
-    workloads: PeersWorkloads = "uniform,hot",
-    rates: Rates = "1000",
+    messages: Annotated[str, Option(help="Messages of each backlog. With commas.")] = "1000000,2000000",
+    runs: Annotated[int, Option(min=1, help="How often all of it is measured; medians are compared.")] = 3,
+    systems: Annotated[
+        str,
+        Option(
+            help="surelane, surelane-ledger, surelane-at-least-once, flink-table, flink-xa, seatunnel-xa, "
+            "debezium-jdbc, replication, ceiling: which, with commas."
+        ),
+    ] = "surelane,flink-table,flink-xa,debezium-jdbc,replication,ceiling",
+    measures: Annotated[str, Option(help="drain: a backlog; latency: at steady rates. With commas.")] = "drain",
+    workloads: Annotated[
+        str, Option(help="uniform; hot: few rows changed again and again. With commas.")
+    ] = "uniform,hot",
+    rates: Annotated[str, Option(help="Messages a second while latency is measured. With commas.")] = "1000",
     seconds: Seconds = 30,
     warm_up: WarmUp = 10,
     rehearsal: Rehearsal = REHEARSAL,
-    round_trip: RoundTrips = "",
-    attempts: Attempts = 3,
-    report: PeersReport = None,
+    round_trip: Annotated[
+        str,
+        Option(
+            help="Milliseconds between each system and Postgres, by a proxy: everything once for each. With commas."
+        ),
+    ] = "",
+    attempts: Annotated[
+        int, Option(min=1, help="How often what others disturbed is measured; the quietest counts.")
+    ] = 3,
+    report: Annotated[
+        Path | None, Option(help="Write sections of this Markdown file, and benchmarks.svg beside it.")
+    ] = None,
     stack: Stack = "bench",
 ) -> None:
     """Let Surelane and other systems drain the same topic into the same tables, in one run, and compare them.
@@ -207,30 +188,20 @@ def bench_peers(
     measure(comparison.measure(runs), stack, runs, report, attempts)
 
 
-Axes = Annotated[
-    str,
-    typer.Option(
-        "--axes", help="messages, tables, columns, whole-columns, row-bytes, epoch-messages: which, with commas."
-    ),
-]
-Scale = Annotated[
-    float, typer.Option("--scale", min=0.0001, max=1.0, help="Everything smaller by this factor, epochs too.")
-]
-Features = Annotated[
-    bool, typer.Option("--features", help="Measure what each feature costs (guard, archive, modes, ...), instead.")
-]
-
-
 @app.command(
     epilog="Examples:\n\n  ./run bench-costs --report docs/COSTS.md\n\n"
     "  ./run bench-costs --features --runs 3 --report docs/COSTS.md\n\n"
     "  ./run bench-costs --axes columns --scale 0.1",
 )
 def bench_costs(
-    axes: Axes = "messages,tables,columns,whole-columns,row-bytes,epoch-messages",
-    scale: Scale = 1.0,
+    axes: Annotated[
+        str, Option(help="messages, tables, columns, whole-columns, row-bytes, epoch-messages: which, with commas.")
+    ] = "messages,tables,columns,whole-columns,row-bytes,epoch-messages",
+    scale: Annotated[float, Option(min=0.0001, max=1.0, help="Everything smaller by this factor, epochs too.")] = 1.0,
     runs: Runs = 1,
-    features: Features = False,
+    features: Annotated[
+        bool, Option("--features", help="Measure what each feature costs (guard, archive, modes, ...), instead.")
+    ] = False,
     report: Report = None,
     stack: Stack = "bench",
 ) -> None:
@@ -266,7 +237,7 @@ def bench_start(
 @app.command(epilog="Example:\n\n  ./run bench-restart --report docs/COSTS.md")
 def bench_restart(
     rate: Rate = 1000,
-    before: Before = 30,
+    before: Annotated[int, Option(min=1, help="Seconds of load before the kill.")] = 30,
     after: After = 40,
     runs: Runs = 3,
     report: Report = None,
@@ -282,16 +253,13 @@ def bench_restart(
     measure(of_restarts(Load(rate=rate, before=before, after=after)), stack, runs, report)
 
 
-RecoveryRates = Annotated[str, typer.Option("--rates", help="Messages a second, with commas between.")]
-Triggers = Annotated[str, typer.Option("--triggers", help="Values of epoch.trigger, with commas between.")]
-RecoveryBefore = Annotated[int, typer.Option("--before", min=2, help="Seconds of load before the kill.")]
-
-
 @app.command(epilog="Example:\n\n  ./run bench-recovery --report docs/COSTS.md")
 def bench_recovery(
-    rates: RecoveryRates = "1000,5000",
-    triggers: Triggers = "0 seconds,2 seconds,10 seconds",
-    before: RecoveryBefore = 40,
+    rates: Annotated[str, Option(help="Messages a second, with commas between.")] = "1000,5000",
+    triggers: Annotated[
+        str, Option(help="Values of epoch.trigger, with commas between.")
+    ] = "0 seconds,2 seconds,10 seconds",
+    before: Annotated[int, Option(min=2, help="Seconds of load before the kill.")] = 40,
     after: After = 20,
     runs: Runs = 1,
     report: Report = None,
@@ -312,13 +280,13 @@ def bench_recovery(
     measure(of_recovery(loads), stack, runs, report)
 
 
-Size = Annotated[int, typer.Option("--size", min=1, help="Messages of a burst.")]
-Bursts = Annotated[int, typer.Option("--bursts", min=1, help="How many are measured.")]
-
-
 @app.command(epilog="Example:\n\n  ./run bench-burst --report docs/COSTS.md")
 def bench_burst(
-    size: Size = 5000, bursts: Bursts = 20, runs: Runs = 1, report: Report = None, stack: Stack = "bench"
+    size: Annotated[int, Option(min=1, help="Messages of a burst.")] = 5000,
+    bursts: Annotated[int, Option(min=1, help="How many are measured.")] = 20,
+    runs: Runs = 1,
+    report: Report = None,
+    stack: Stack = "bench",
 ) -> None:
     """Send bursts to an idle lane, and see how long after its checkpoint entry the last epoch becomes visible.
 
@@ -330,17 +298,12 @@ def bench_burst(
     measure(of_bursts(size, bursts), stack, runs, report)
 
 
-Minutes = Annotated[float, typer.Option("--minutes", min=0.1, help="How long the load is held.")]
-Query = Annotated[bool, typer.Option("--query", help="A query that counts changes by window and key.")]
-Every = Annotated[float, typer.Option("--every", min=1, help="Seconds between two samples.")]
-
-
 @app.command(epilog="Example:\n\n  ./run bench-soak --minutes 60 --rate 1000 --report docs/COSTS.md")
 def bench_soak(
-    minutes: Minutes = 60.0,
+    minutes: Annotated[float, Option(min=0.1, help="How long the load is held.")] = 60.0,
     rate: Rate = 1000,
-    every: Every = 10.0,
-    query: Query = False,
+    every: Annotated[float, Option(min=1, help="Seconds between two samples.")] = 10.0,
+    query: Annotated[bool, Option("--query", help="A query that counts changes by window and key.")] = False,
     report: Report = None,
     stack: Stack = "bench",
 ) -> None:
@@ -356,11 +319,13 @@ def bench_soak(
     measure(of_soak(Load(minutes=minutes, rate=rate, every=every, query=query)), stack, 1, report)
 
 
-Events = Annotated[int, typer.Option("--messages", min=1000, help="Messages of JSON.")]
-
-
 @app.command(epilog="Example:\n\n  ./run bench-windows --runs 3 --report docs/COSTS.md")
-def bench_windows(messages: Events = 1_000_000, runs: Runs = 1, report: Report = None, stack: Stack = "bench") -> None:
+def bench_windows(
+    messages: Annotated[int, Option(min=1000, help="Messages of JSON.")] = 1_000_000,
+    runs: Runs = 1,
+    report: Report = None,
+    stack: Stack = "bench",
+) -> None:
     """Count messages by minute and key, as a query and in Flink SQL, both with RocksDB.
 
     A JSON line for each system and run on stdout, also appended to var/bench/results.jsonl. Ends with status 1 when a
