@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tools.bench import costs, features, linear, page, restart, soak, start, windows
-from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, NAMES, axes, base
+from tools.bench import costs, features, page, restart, soak, start, windows
+from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, JVM_LIMIT, LONG_ROWS, NAMES, axes, base, growth, memory
 from tools.bench.child import SystemFailed
 from tools.bench.latency import Sightings
 from tools.bench.pacer import Paced
@@ -24,18 +24,18 @@ MINUTE = 60.0
 
 def sample(seconds: float, *, driver: float = 150.0, jvm: float = 400.0, lag: int = 10, files: int = 100) -> Sample:
     memory = {"supervisor": 40.0, "driver": driver, "jvm": jvm}
-    return Sample(
-        seconds=seconds,
-        pss=memory,
-        threads={"supervisor": 1, "driver": 20, "jvm": 50},
-        files={"supervisor": 4, "driver": 30, "jvm": 300},
-        checkpoint_files=files,
-        ledger_rows=round(seconds),
-        ledger_megabytes=1.0,
-        guard_megabytes=0.1,
-        table_megabytes=10.0,
-        lag_messages=lag,
-    )
+    return {
+        "seconds": seconds,
+        "pss": memory,
+        "threads": {"supervisor": 1, "driver": 20, "jvm": 50},
+        "files": {"supervisor": 4, "driver": 30, "jvm": 300},
+        "checkpoint_files": files,
+        "ledger_rows": round(seconds),
+        "ledger_megabytes": 1.0,
+        "guard_megabytes": 0.1,
+        "table_megabytes": 10.0,
+        "lag_messages": lag,
+    }
 
 
 def cost(microseconds: float | None, *, correct: bool = True, **fields: Any) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def test_the_slope_does_not_see_outliers() -> None:
 
 def test_only_the_second_half_counts() -> None:
     grown = [sample(minute * MINUTE, driver=100 + min(minute, 30) * 10) for minute in range(61)]
-    assert second_half(grown)[0].seconds == 30 * MINUTE
-    assert hourly(second_half(grown), lambda one: one.pss["driver"]) == 0.0
+    assert second_half(grown)[0]["seconds"] == 30 * MINUTE
+    assert hourly(second_half(grown), lambda one: one["pss"]["driver"]) == 0.0
     assert found(growth_goals(grown, 1000))["growth of memory, driver"] == "reached"
 
 
@@ -98,7 +98,7 @@ def test_late_is_late() -> None:
 
 
 def test_cheaper_at_larger_sizes_is_linear() -> None:
-    one = linear.growth("epoch-messages", "message", sizes(cost(90), cost(30), cost(20), cost(22)))
+    one = growth("epoch-messages", "message", sizes(cost(90), cost(30), cost(20), cost(22)))
     assert one.growth == pytest.approx(1.1)
     assert one.spread == pytest.approx(4.5)
     assert "linear or better" in one.sentence
@@ -106,7 +106,7 @@ def test_cheaper_at_larger_sizes_is_linear() -> None:
 
 
 def test_dearer_at_any_larger_size_is_not() -> None:
-    one = linear.growth("columns", "byte", sizes(cost(20), cost(10), cost(16), cost(11)))
+    one = growth("columns", "byte", sizes(cost(20), cost(10), cost(16), cost(11)))
     assert one.growth == pytest.approx(1.6)
     assert "dearer than linear" in one.sentence
     assert one.goal.verdict == "MISSED"
@@ -116,34 +116,34 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
     def long(own: float, alone: float) -> dict[str, Any]:
         return cost(own, ceiling_cpu_seconds_per_gigabyte=alone)
 
-    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(18, 10)))
+    one = growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(18, 10)))
     assert (one.growth, one.limit, one.goal.verdict) == (1.8, 2.0, "reached")
     assert "dearer than linear" in one.sentence
     assert "2.00 times for Postgres alone" in one.sentence
-    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(27, 10)))
+    one = growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(27, 10)))
     assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
-    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(16, 5), long(30, 20)))
+    one = growth("row-bytes", "byte", sizes(long(10, 5), long(16, 5), long(30, 20)))
     assert (one.growth, one.judged, one.limit, one.goal.verdict) == (3.0, 1.6, 1.5, "MISSED")
     assert "at most 3.00 times" in one.sentence
     assert "1.6 times where 1.5 are granted" in one.sentence
-    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), long(18, 19)))
+    one = growth("row-bytes", "byte", sizes(long(10, 5), long(18, 19)))
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.8, 1.5, None, "MISSED"), "no ceiling"
-    one = linear.growth("row-bytes", "byte", sizes(long(10, 5), cost(16)))
+    one = growth("row-bytes", "byte", sizes(long(10, 5), cost(16)))
     assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.6, 1.5, None, "MISSED")
 
 
 @pytest.mark.parametrize("rows", [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []])
 def test_a_row_that_failed_judges_nothing(rows: list[dict[str, Any]]) -> None:
-    one = linear.growth("tables", "message", sizes(*rows))
+    one = growth("tables", "message", sizes(*rows))
     assert (one.growth, one.goal.verdict, one.sentence) == (None, "not judged", "tables: not judged.")
 
 
 def test_memory_is_judged_by_the_longest_rows() -> None:
-    assert linear.memory(sizes(cost(1))) == []
-    long = cost(1, row_bytes=linear.LONG_ROWS, peak_megabytes={"driver": 900, "jvm": linear.JVM_LIMIT + 1})
-    driver, jvm = linear.memory(sizes(cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long))
+    assert memory(sizes(cost(1))) == []
+    long = cost(1, row_bytes=LONG_ROWS, peak_megabytes={"driver": 900, "jvm": JVM_LIMIT + 1})
+    driver, jvm = memory(sizes(cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long))
     assert (driver.found, driver.verdict, jvm.verdict) == (900, "reached", "MISSED")
-    assert {goal.verdict for goal in linear.memory(sizes({**long, "correct": False}))} == {"not judged"}
+    assert {goal.verdict for goal in memory(sizes({**long, "correct": False}))} == {"not judged"}
 
 
 def test_each_axis_varies_one_thing() -> None:

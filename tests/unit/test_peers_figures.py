@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.fix_bench import echoing
-from tools.bench import budget, chart, child, compared, debezium, page, results, summary, syncs
+from tools.bench import budget, chart, child, compared, debezium, page, results, summary
 from tools.bench.child import Child, SystemFailed
 from tools.bench.distance import proxied
 from tools.bench.drain import messages_until
@@ -219,7 +219,7 @@ def test_what_is_synced() -> None:
         "77 fsync(9</tmp/other>) = -1 EIO (Input/output error) <0.000100>",
         "77 +++ exited with 0 +++",
     ]
-    assert syncs.counted(syncs.parsed(lines), 2) == {
+    assert budget.counted(budget.parsed(lines), 2) == {
         "Postgres: its log": {"an_epoch": 1.0, "milliseconds": 1.0},
         "Spark: offsets/N": {"an_epoch": 0.5, "milliseconds": 0.4},
         "other": {"an_epoch": 0.5, "milliseconds": 0.1},

@@ -6,32 +6,50 @@
 A lane that commits in one phase goes ahead of the checkpoint, and is visible after its pre-commit: `gathered` lasts
 until the epoch begins, and there is no `plan`, `entry` or `commit`. Steps, their begin and visibility are in the
 `epoch` lines of the log; the files' times are those of their last change. Spark deletes old files, so they are read
-each second.
+each second. Which files are synced to disk, and how long that takes, says strace, where it is installed.
 """
 
+import re
+import shutil
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from statistics import median
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
-from tools.bench import lane, syncs
-from tools.bench.lane import Epoch, Lane
+from tools.bench import lane
+from tools.bench.lane import Epoch
+from tools.bench.trial import Trial
 
 GATHERED, PLAN, ENTRY, COMMIT, FINISH = "gathered", "plan", "entry", "commit", "finish"
 #: precedes the names of a stage process' activities
 STAGE = "of stage: "
 _EVERY_SECONDS = 1.0
+PROGRAM = "strace"
+#: fsync(12</path/to/file>) = 0 <0.000123>
+_LINE = re.compile(r"f(?:data)?sync\(\d+<(?P<file>[^>]*)>.*<(?P<seconds>[\d.]+)>$")
+#: what a path is called, the first that it has
+_NAMES = {
+    "/pg_wal/": "Postgres: its log",
+    "/pg_twophase/": "Postgres: prepared transactions",
+    "/cluster/": "Postgres: data files",
+    "/offsets": "Spark: offsets/N",
+    "/commits": "Spark: commits/N",
+    "/archive": "the archive",
+}
 
 
 class Budget:
-    """Follows a running lane; `begin` and `end` are the limits of what counts."""
+    """Follows a trial of a lane; `begin` and `end` are the limits of what counts. Of another system it is empty."""
 
-    def __init__(self, held: Lane, wal_syncs: Callable[[], int]) -> None:
-        """`wal_syncs`: how often the target has synced its log."""
-        self._held, self._wal_syncs = held, wal_syncs
+    def __init__(self, one: Trial) -> None:
+        self._one = one
         #: times of the checkpoint's files by folder and epoch, seconds since 1970
         self._files: dict[str, dict[int, float]] = {"offsets": {}, "commits": {}}
         self._next = 0.0
@@ -39,11 +57,11 @@ class Budget:
         self._traced: Mapping[str, Mapping[str, float]] = {}
 
     def begin(self) -> None:
-        self._from, self._syncs = time.time(), self._wal_syncs()
+        self._from, self._syncs = time.time(), self._one.servers.wal_syncs()
 
     def end(self) -> None:
         self._read()
-        self._to, self._syncs = time.time(), self._wal_syncs() - self._syncs
+        self._to, self._syncs = time.time(), self._one.servers.wal_syncs() - self._syncs
 
     def look(self) -> None:
         if time.monotonic() >= self._next:
@@ -51,17 +69,18 @@ class Budget:
             self._read()
 
     @contextmanager
-    def traced(self, server: int | None) -> Iterator[None]:
-        """Trace the syncs of the lane and of the server with this pid."""
+    def traced(self) -> Iterator[None]:
+        """Trace the syncs of the lane and of the server."""
         begin = time.time()
-        with syncs.traced([self._held.process.pid, server]) as found:
+        with _followed([self._one.lane.process.pid, self._one.servers.stack.target.pid]) as found:
             yield
-        epochs = [epoch for epoch in self._held.epochs() if epoch.at >= begin]
-        self._traced = syncs.counted(found, len(epochs)) if epochs else {}
+        epochs = [epoch for epoch in self._one.lane.epochs() if epoch.at >= begin]
+        self._traced = counted(found, len(epochs)) if epochs else {}
 
     def fields(self, sent_at: NDArray[np.float64]) -> dict[str, object]:
         """Fields of a result. `sent_at`: of each message, seconds since 1970; their offsets begin at 1."""
-        epochs = [epoch for epoch in self._held.epochs() if self._from <= epoch.at <= self._to]
+        known = self._one.lane.epochs() if self._one.system.is_lane else []
+        epochs = [epoch for epoch in known if self._from <= epoch.at <= self._to]
         if not epochs:
             return {}
         return {
@@ -111,3 +130,44 @@ def budget(
         for name, milliseconds in parts.items():
             found.setdefault(name, []).append(milliseconds)
     return {name: round(median(values), 1) for name, values in found.items()}
+
+
+def can_trace() -> bool:
+    return shutil.which(PROGRAM) is not None
+
+
+@contextmanager
+def _followed(pids: Sequence[int | None]) -> Iterator[list[tuple[str, float]]]:
+    """Follow these processes and all below them; at the end of the block the list has each sync: name, milliseconds."""
+    found: list[tuple[str, float]] = []
+    roots = [psutil.Process(pid) for pid in pids if pid]
+    members = [one.pid for root in roots for one in (root, *root.children(recursive=True))]
+    with tempfile.NamedTemporaryFile("r") as out:
+        follow = [word for pid in members for word in ("-p", str(pid))]
+        options = ["-f", "-qq", "-y", "-T", "-e", "trace=fsync,fdatasync", "-o", out.name]
+        with subprocess.Popen([PROGRAM, *options, *follow], stderr=subprocess.DEVNULL) as process:
+            try:
+                yield found
+            finally:
+                process.terminate()
+        found += parsed(Path(out.name).read_text().splitlines())
+
+
+def parsed(lines: Sequence[str]) -> list[tuple[str, float]]:
+    matches = [match for line in lines if (match := _LINE.search(line))]
+    return [(_name(match["file"]), float(match["seconds"]) * 1000) for match in matches]
+
+
+def counted(syncs: Sequence[tuple[str, float]], epochs: int) -> dict[str, dict[str, float]]:
+    """By name: how many an epoch, and their median milliseconds."""
+    by_name: dict[str, list[float]] = {}
+    for name, milliseconds in syncs:
+        by_name.setdefault(name, []).append(milliseconds)
+    return {
+        name: {"an_epoch": round(len(taken) / epochs, 2), "milliseconds": round(median(taken), 2)}
+        for name, taken in sorted(by_name.items())
+    }
+
+
+def _name(file: str) -> str:
+    return next((name for part, name in _NAMES.items() if part in file), Path(file).name)

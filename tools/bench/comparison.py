@@ -14,10 +14,9 @@ from tools.bench.backlog import Backlog
 from tools.bench.compared import DRAIN, LATENCY
 from tools.bench.distance import at_distance
 from tools.bench.report import Measure
-from tools.bench.results import Result, Task, rehearse, turned
+from tools.bench.results import Result, Task, rehearse, say, turned
 from tools.bench.servers import Servers
 from tools.bench.systems import System
-from tools.bench.terminal import say
 from tools.bench.workload import Kind, as_many_bytes
 
 #: messages a second of the rehearsal
@@ -88,8 +87,8 @@ class Comparison:
 
     def _held(self, up: Servers, system: System, rate: int, where: Result) -> Task:
         def measure() -> Result:
-            with at_distance(up, where.get("round_trip")) as there:
-                return {**_away(there), **latency.measure(there, system, rate, self.seconds, self.warm_up)}
+            with at_distance(up, where.get("round_trip")) as (there, away):
+                return {**away, **latency.measure(there, system, rate, self.seconds, self.warm_up)}
 
         what = {"system": system.name, "asked_rate": rate, "messages": rate * self.seconds}
         return Task(LATENCY, {**what, **where}, measure)
@@ -99,15 +98,8 @@ def _drained(up: Servers, filled: Backlog, system: System, where: Result) -> Tas
     def measure() -> Result:
         if system.start is None:
             return ceiling.measure(up, filled)
-        with at_distance(up, where.get("round_trip")) as there:
-            return {**_away(there), **drain.measure(there, filled, system)}
+        with at_distance(up, where.get("round_trip")) as (there, away):
+            return {**away, **drain.measure(there, filled, system)}
 
     of_backlog = {"workload": filled.shape.name, "messages": filled.messages, "value_bytes": filled.value_bytes}
     return Task(DRAIN, {"system": system.name, **of_backlog, **where}, measure)
-
-
-def _away(there: Servers) -> Result:
-    """What `SELECT 1` takes."""
-    if there.distance is None:
-        return {}
-    return {"select_milliseconds": there.distance.found, "direct_milliseconds": there.distance.direct}

@@ -7,11 +7,10 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any
 
-from tools.bench import backlog, ceiling, drain, linear, results
-from tools.bench.axes import BASE_EPOCH, BASE_EPOCH_BYTES, Axis, Case, axes
+from tools.bench import backlog, ceiling, drain, results
+from tools.bench.axes import BASE_EPOCH, BASE_EPOCH_BYTES, CEILINGS, FIGURES, Axis, Case, axes, growth, memory
 from tools.bench.backlog import Backlog
 from tools.bench.lane import PARTS
-from tools.bench.linear import CEILINGS, FIGURES
 from tools.bench.page import Column, Section, Table, number
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task
@@ -120,10 +119,10 @@ def section(axis: Axis, done: Sequence[Result]) -> Section:
     measured = Table.of("Sizes", columns, sizes.values())
     rows = [[f"{size:,}", *row] for size, row in zip(sizes, measured.rows, strict=True)]
     table = Table(measured.title, [axis.name, *measured.columns], rows)
-    grown = linear.growth(axis.name, axis.unit, list(sizes.values()))
+    grown = growth(axis.name, axis.unit, list(sizes.values()))
     epochs = f"Epochs of {BASE_EPOCH:,} messages and {BASE_EPOCH_BYTES >> 20} MB at most, unless stated otherwise."
     parts = [f"{grown.sentence[0].upper()}{grown.sentence[1:]} {epochs}", table]
-    goals = [grown.goal, *linear.memory(list(sizes.values()))]
+    goals = [grown.goal, *memory(list(sizes.values()))]
     return Section(f"costs-{axis.name}", f"What a message costs, by {axis.name}", parts, goals)
 
 

@@ -20,31 +20,32 @@ _TRIPS = 200
 
 
 @contextmanager
-def at_distance(servers: Servers, milliseconds: float | None) -> Iterator[Servers]:
-    """The servers, the target so far away for the measured system; probes keep their short way. None: no proxy.
+def at_distance(servers: Servers, milliseconds: float | None) -> Iterator[tuple[Servers, dict[str, float]]]:
+    """The servers, the target so far away for the measured system; probes keep their short way. None: no proxy. With
+    them fields of a result: what `SELECT 1` takes there, and directly.
 
     What a proxy without delay adds is a part of `milliseconds`: so 0.1 is a proxy that does not delay, or hardly.
     """
     if milliseconds is None:
-        yield servers
+        yield servers, {}
         return
     port = servers.target_port
     direct = _round_trip(servers, port)
-    with proxied(port, 0.0) as (plain, _):
-        added = _round_trip(servers, plain) - direct
-    with proxied(port, max(0.0, milliseconds - added)) as (delayed, pid):
-        found = _round_trip(servers, delayed)
-        yield replace(servers, distance=Distance(found=found, direct=direct, port=delayed, pid=pid))
+    with proxied(port, 0.0) as plain:
+        added = _round_trip(servers, plain.port) - direct
+    with proxied(port, max(0.0, milliseconds - added)) as delayed:
+        fields = {"select_milliseconds": _round_trip(servers, delayed.port), "direct_milliseconds": direct}
+        yield replace(servers, distance=delayed), fields
 
 
 @contextmanager
-def proxied(port: int, milliseconds: float) -> Iterator[tuple[int, int]]:
-    """Port and pid of a proxy in front of this port, for round trips so much longer."""
+def proxied(port: int, milliseconds: float) -> Iterator[Distance]:
+    """A proxy in front of this port, for round trips so much longer."""
     command = [sys.executable, "-S", str(PROXY), str(port), str(milliseconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None, "a pipe"
-            yield int(process.stdout.readline()), process.pid
+            yield Distance(int(process.stdout.readline()), process.pid)
         finally:
             process.kill()
 

@@ -11,11 +11,11 @@ and warm-up left out.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tools.bench.backlog import Backlog
-from tools.bench.lane import END, Lane, mean_steps
+from tools.bench.lane import END, Epoch, mean_steps
 from tools.bench.results import cpu_used
 from tools.bench.servers import Servers
 from tools.bench.systems import System
@@ -51,7 +51,7 @@ def measure(servers: Servers, backlog: Backlog, system: System, warm: float | No
         "cpu_seconds_after_first_look": after["cpu_seconds"],
         **costs(after, left, backlog),
         "peak_megabytes": dict(peaks),
-        **(_of_epochs(one.held) if isinstance(one.held, Lane) else {}),
+        **(_of_epochs(one.lane.epochs()) if system.is_lane else {}),
         **ended,
     }
 
@@ -86,6 +86,5 @@ def _progress(one: Trial, backlog: Backlog, warm: float | None) -> Callable[[], 
     return by_table if warm is None and backlog.tables == (TABLE,) else by_position
 
 
-def _of_epochs(held: Lane) -> dict[str, object]:
-    epochs = held.epochs()
+def _of_epochs(epochs: Sequence[Epoch]) -> dict[str, object]:
     return {"epochs": len(epochs), "step_milliseconds": mean_steps(epochs[WARM_UP_EPOCHS:])}

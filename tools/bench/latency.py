@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.bench import replication, syncs
-from tools.bench.budget import Budget
-from tools.bench.lane import END, Lane
+from tools.bench import replication
+from tools.bench.budget import Budget, can_trace
+from tools.bench.lane import END
 from tools.bench.pacer import SHAPE, paced
 from tools.bench.servers import Servers
 from tools.bench.systems import System
@@ -93,34 +93,31 @@ class Inserts:
 
 def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: int) -> dict[str, Any]:
     """Measure quantiles of the latency; returns the fields of a result."""
-    more = SYNC_SECONDS if system.is_lane and syncs.is_possible() else 0
+    more = SYNC_SECONDS if system.is_lane and can_trace() else 0
     inserts = Inserts.of(count := rate * (warm_up + seconds + more))
     first, end = rate * warm_up, rate * (warm_up + seconds)
     counted = (inserts.ordinals >= first) & (inserts.ordinals < end)
     source, sightings = _source(servers, system), Sightings()
     with trial(servers, system, TOPIC, [TABLE.ddl], LOOK_SECONDS) as one:
         one.until(f"{_ROW}{EARLY[0]}", "the early message")
-        budget = Budget(one.held, servers.wal_syncs) if isinstance(one.held, Lane) else None
+        budget = Budget(one)
         with paced(source, TOPIC, rate, count, is_database=system.has_source) as pacing:
 
             def watch(least: int) -> None:
                 """Poll until this key was seen, or until all is sent."""
                 while sightings.look(one) < least and not pacing.done():
-                    if budget:
-                        budget.look()
+                    budget.look()
                     one.held.must_live()
                     time.sleep(LOOK_SECONDS)
 
             watch(inserts.keys[counted][0])
             start = one.snapshot()
-            if budget:
-                budget.begin()
+            budget.begin()
             watch(inserts.keys[counted][-1])
             used = one.snapshot().since(start)
-            if budget:
-                budget.end()
-            if budget and more:
-                with budget.traced(servers.stack.target.pid):
+            budget.end()
+            if more:
+                with budget.traced():
                     watch(inserts.keys[-1])
             sent_at = pacing.result().sent_at
 
@@ -139,7 +136,7 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
         **quantiles(latencies),
         **used,
         "peak_megabytes": dict(peaks),
-        **(budget.fields(sent_at) if budget else {}),
+        **budget.fields(sent_at),
         **ended,
     }
 

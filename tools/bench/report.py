@@ -5,26 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rich import table
+
 from tools.bench import page, results, servers
 from tools.bench.page import Section, Table
-from tools.bench.results import Result, Task, turned
+from tools.bench.results import Result, Task, console, say, turned
 from tools.bench.servers import Servers
-from tools.bench.terminal import say, show
 
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Options of every command."""
-
-    #: name of the stack of local servers
-    stack: str
-    runs: int
-    #: page with the sections; None: none are written
-    report: Path | None
-    #: the command line as the user typed it, for the page
-    command: str
-    #: most measurements of what others disturbed
-    attempts: int = 1
+_COLOURS = {"not judged": "yellow", "reached": "green", "MISSED": "red", "right": "green", "WRONG": "red"}
 
 
 @dataclass(frozen=True)
@@ -49,13 +37,17 @@ def in_rounds(cases: Callable[[Servers], Sequence[Task]]) -> Callable[[Servers, 
     return tasks
 
 
-def run(wanted: Wanted, measure: Measure) -> bool:
-    """Returns False if a system failed or left a wrong table; a missed goal is only reported."""
+def run(measure: Measure, stack: str, runs: int, file: Path | None, command: str, attempts: int) -> bool:
+    """Returns False if a system failed or left a wrong table; a missed goal is only reported.
+
+    `stack`: name of the stack of local servers; `file`: page with the sections, if they are wanted; `command`: as the
+    user typed it; `attempts`: most measurements of what others disturbed.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C, so that no system keeps running
     say("starting Kafka and Postgres")
-    with servers.running(wanted.stack) as up:
-        tasks = enumerate(measure.tasks(up, wanted.runs), start=1)
-        done = [results.measured(task, f"{number}.", wanted.attempts) for number, task in tasks]
+    with servers.running(stack) as up:
+        tasks = enumerate(measure.tasks(up, runs), start=1)
+        done = [results.measured(task, f"{number}.", attempts) for number, task in tasks]
     right = all(result["correct"] for result in done)
     sections = measure.sections(done)
     if judged := [goal.as_result() for section in sections for goal in section.goals]:
@@ -63,9 +55,16 @@ def run(wanted: Wanted, measure: Measure) -> bool:
     for section in sections:
         for part in section.body:
             if isinstance(part, Table):
-                show(part)
-        if wanted.report:
-            page.put(wanted.report, section, wanted.command)
-    if wanted.report:
-        say(f"written: {wanted.report}")
+                _show(part)
+        if file:
+            page.put(file, section, command)
+            say(f"written: {file}, {section.title}")
     return right
+
+
+def _show(one: Table) -> None:
+    """Print the table with verdicts in colour."""
+    made = table.Table(*one.columns, title=one.title, title_justify="left")
+    for row in one.rows:
+        made.add_row(*[f"[{_COLOURS[text]}]{text}[/]" if text in _COLOURS else text for text in row])
+    console.print(made)

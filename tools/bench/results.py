@@ -1,9 +1,10 @@
-"""Results: one JSON line for each measurement, on stdout and appended to a file."""
+"""Results: one JSON line for each measurement, on stdout and appended to a file. Progress is on stderr."""
 
 import datetime
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any, TypeVar
 
 import psycopg2
 from confluent_kafka import KafkaException
+from rich.console import Console
 
 from app.errors import SurelaneError
 from app.logs import masked
 from tools.bench.child import SystemFailed
-from tools.bench.terminal import say
 
 FILE = Path("var/bench/results.jsonl")
+#: for people, on stderr; columns of text if that is no terminal
+console = Console(stderr=True, width=None if sys.stderr.isatty() else 150)
 #: processors that other programs may keep busy, or the host may steal, before a result is marked noisy
 QUIET_LOAD = 0.1
 #: a measurement is repeated if other programs keep more processors busy, or the host steals them
@@ -46,6 +49,11 @@ def turned(items: Sequence[T], number: int) -> Sequence[T]:
     """In the order of run `number`, so that each run begins with another one; the first run is 1."""
     first = (number - 1) % len(items)
     return [*items[first:], *items[:first]]
+
+
+def say(text: str) -> None:
+    """Print a line of progress."""
+    console.print(f"[dim]bench:[/] {text}", highlight=False)
 
 
 def measured(task: Task, progress: str, attempts: int = 1) -> Result:
@@ -90,10 +98,10 @@ def disturbance(result: Mapping[str, Any]) -> float:
 
 
 def state(one: Mapping[str, Any]) -> str:
-    """`right` or `WRONG`, or the first line of the error."""
+    """`right` or `WRONG`, or the first line of the error; nothing for what was not measured, but computed."""
     if one.get("error"):
         return f"failed: {str(one['error']).splitlines()[0][:100]}"
-    return "right" if one["correct"] else "WRONG"
+    return {None: "", True: "right", False: "WRONG"}[one.get("correct")]
 
 
 def emit(measure: str, fields: Mapping[str, object]) -> Result:

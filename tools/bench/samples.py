@@ -6,8 +6,8 @@ for one-time growth: compiled code, pools and caches.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from app.lane.epoch_ledger import PRUNE_EVERY_EPOCHS
 from app.ledger.store import KEEP_EPOCHS
 from tools.bench.child import SystemFailed
-from tools.bench.lane import PARTS, Lane
+from tools.bench.lane import PARTS
 from tools.bench.page import Goal
 from tools.bench.servers import LEDGER_SCHEMA
 from tools.bench.trial import Trial
@@ -41,54 +41,35 @@ LAG_LIMIT_SECONDS = 10.0
 LEAST_SECONDS = 600.0
 #: above it samples are thinned out: the number of pairs grows with the square
 _MOST_SAMPLES = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """Resource usage at one moment."""
-
-    #: seconds since the load began
-    seconds: float
-    #: megabytes by process: proportional set, in which shared pages are divided by their users
-    pss: Mapping[str, float]
-    threads: Mapping[str, int]
-    files: Mapping[str, int]
-    checkpoint_files: int
-    ledger_rows: int
-    ledger_megabytes: float
-    guard_megabytes: float
-    #: the target table
-    table_megabytes: float
-    #: maximum since the previous sample
-    lag_messages: int
+#: resource usage at one moment
+Sample = Mapping[str, Any]
 
 
 def take(one: Trial, table: str, checkpoint: Path, begin: float, lag_messages: int) -> Sample:
-    """Take a sample now; raises SystemFailed if a process is gone."""
-    assert isinstance(one.held, Lane)
-    pids = one.held.pids()
+    """Take a sample now; raises SystemFailed if a process is gone. `begin`: of the load, seconds since 1970;
+    `lag_messages`: most since the previous sample. Memory is the proportional set of each process, in which shared
+    pages are divided by their users."""
+    pids = one.lane.pids()
     try:
         processes = {part: psutil.Process(pids[part]) for part in PARTS}
-        pss = {part: _megabytes(process.memory_full_info().pss) for part, process in processes.items()}
-        threads = {part: process.num_threads() for part, process in processes.items()}
-        files = {part: process.num_fds() for part, process in processes.items()}
+        of_processes = {
+            "pss": {part: _megabytes(process.memory_full_info().pss) for part, process in processes.items()},
+            "threads": {part: process.num_threads() for part, process in processes.items()},
+            "files": {part: process.num_fds() for part, process in processes.items()},
+        }
     except (KeyError, psutil.NoSuchProcess) as gone:
         raise SystemFailed(f"a process of the lane is gone ({gone}):\n{one.held.tail()}") from None
     one.cursor.execute(_SIZES, [table])
     ((rows, *sizes),) = one.cursor.fetchall()
-    ledger, guard, target = map(_megabytes, sizes)
-    return Sample(
-        seconds=round(time.time() - begin, 1),
-        pss=pss,
-        threads=threads,
-        files=files,
-        checkpoint_files=sum(path.is_file() for path in checkpoint.rglob("*")),
-        ledger_rows=rows,
-        ledger_megabytes=ledger,
-        guard_megabytes=guard,
-        table_megabytes=target,
-        lag_messages=lag_messages,
-    )
+    names = ("ledger_megabytes", "guard_megabytes", "table_megabytes")
+    return {
+        "seconds": round(time.time() - begin, 1),
+        **of_processes,
+        "checkpoint_files": sum(path.is_file() for path in checkpoint.rglob("*")),
+        "ledger_rows": rows,
+        **dict(zip(names, map(_megabytes, sizes), strict=True)),
+        "lag_messages": lag_messages,
+    }
 
 
 def _megabytes(size: int) -> float:
@@ -105,20 +86,20 @@ def slope(at: NDArray[np.float64], values: NDArray[np.float64]) -> float:
 
 def second_half(samples: Sequence[Sample]) -> list[Sample]:
     """Samples of the second half of the time."""
-    middle = (samples[0].seconds + samples[-1].seconds) / 2
-    return [sample for sample in samples if sample.seconds >= middle]
+    middle = (samples[0]["seconds"] + samples[-1]["seconds"]) / 2
+    return [sample for sample in samples if sample["seconds"] >= middle]
 
 
 def hourly(samples: Sequence[Sample], figure: Callable[[Sample], float]) -> float:
     """Growth of a figure an hour."""
-    at = np.array([one.seconds for one in samples]) / 3600
+    at = np.array([one["seconds"] for one in samples]) / 3600
     return slope(at, np.array([figure(one) for one in samples], np.float64))
 
 
 def growth_goals(samples: Sequence[Sample], rate: int, *, has_state: bool = False) -> list[Goal]:
     """The goals for one run, with the figures of its samples. `has_state`: a query's."""
     later = second_half(samples) if samples else []
-    long_enough = len(later) > 1 and later[-1].seconds - later[0].seconds >= LEAST_SECONDS
+    long_enough = len(later) > 1 and later[-1]["seconds"] - later[0]["seconds"] >= LEAST_SECONDS
 
     def growth(what: str, unit: str, limit: float, figure: Callable[[Sample], float]) -> Goal:
         found = round(hourly(later, figure), 3) if long_enough else None
@@ -131,12 +112,12 @@ def growth_goals(samples: Sequence[Sample], rate: int, *, has_state: bool = Fals
     rows = KEEP_EPOCHS + PRUNE_EVERY_EPOCHS
     return [
         *(
-            growth(f"memory, {part}", "MB/h", limit, lambda one, part=part: one.pss[part])
+            growth(f"memory, {part}", "MB/h", limit, lambda one, part=part: one["pss"][part])
             for part, limit in GROWTH_LIMITS.items()
         ),
-        growth("threads", "an hour", THREADS_LIMIT, lambda one: sum(one.threads.values())),
-        growth("open files", "an hour", FILES_LIMIT, lambda one: sum(one.files.values())),
-        most("files of the checkpoint", "files", files, [one.checkpoint_files for one in samples]),
-        most("rows of the ledger", "rows", rows, [one.ledger_rows for one in samples]),
-        most("lag at any time", "s of messages", LAG_LIMIT_SECONDS, [one.lag_messages / rate for one in later]),
+        growth("threads", "an hour", THREADS_LIMIT, lambda one: sum(one["threads"].values())),
+        growth("open files", "an hour", FILES_LIMIT, lambda one: sum(one["files"].values())),
+        most("files of the checkpoint", "files", files, [one["checkpoint_files"] for one in samples]),
+        most("rows of the ledger", "rows", rows, [one["ledger_rows"] for one in samples]),
+        most("lag at any time", "s of messages", LAG_LIMIT_SECONDS, [one["lag_messages"] / rate for one in later]),
     ]

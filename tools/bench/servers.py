@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import psycopg2
@@ -28,13 +29,9 @@ DATABASE = "bench"
 LEDGER_SCHEMA = "surelane"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Distance:
-    """A proxy in front of the target; times are milliseconds."""
+class Distance(NamedTuple):
+    """A proxy in front of the target."""
 
-    #: of `SELECT 1` through the proxy, and without it: medians
-    found: float
-    direct: float
     port: int
     pid: int
 

@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
 from tools.bench import chart, lane, results
-from tools.bench.lane import END, PARTS, RUNNING, TWO_PHASE, Lane
+from tools.bench.lane import END, PARTS, RUNNING, TWO_PHASE
 from tools.bench.pacer import Paced, paced
 from tools.bench.page import Column, Picture, Section, Table, number
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task
 from tools.bench.samples import Sample, growth_goals, second_half, take
 from tools.bench.servers import Servers
+from tools.bench.summary import cell
 from tools.bench.systems import LANES, System, of_lane
 from tools.bench.trial import Trial, trial
 from tools.bench.workload import Shape
@@ -47,17 +48,14 @@ LOOK_SECONDS = 0.5
 #: topic settings: the broker must not keep all messages of a day
 RETENTION = {"retention_bytes": str(1 << 29), "segment_bytes": str(1 << 26)}
 _KAFKA_SECONDS = 10.0
-#: of what is held at a moment; the first is its name
 _COLUMNS: Sequence[Column] = (
-    ("sample", lambda one: one[0]),
-    ("minute", lambda one: number(one[1].seconds / 60, 1)),
-    *((f"{part} MB", lambda one, part=part: f"{one[1].pss[part]:.0f}") for part in PARTS),
-    ("threads", lambda one: str(sum(one[1].threads.values()))),
-    ("files", lambda one: str(sum(one[1].files.values()))),
-    ("checkpoint files", lambda one: str(one[1].checkpoint_files)),
-    ("ledger rows", lambda one: f"{one[1].ledger_rows:,} ({one[1].ledger_megabytes:.1f} MB)"),
-    ("guard MB", lambda one: number(one[1].guard_megabytes, 1)),
-    ("table MB", lambda one: number(one[1].table_megabytes)),
+    ("sample", cell("name")),
+    ("minute", lambda one: number(one["seconds"] / 60, 1)),
+    *((f"{part} MB", lambda one, part=part: f"{one['pss'][part]:.0f}") for part in PARTS),
+    *((name, lambda one, name=name: str(sum(one[name].values()))) for name in ("threads", "files")),
+    ("checkpoint files", lambda one: str(one["checkpoint_files"])),
+    ("ledger rows", lambda one: f"{one['ledger_rows']:,} ({one['ledger_megabytes']:.1f} MB)"),
+    *(("guard MB", cell("guard_megabytes", digits=1)), ("table MB", cell("table_megabytes"))),
 )
 
 
@@ -118,8 +116,7 @@ def measure(servers: Servers, load: Load, samples: list[Sample]) -> dict[str, An
         else:  # it writes what it has when it ends
             ended = one.end(right=True)
             ended["correct"] &= one.answer(f"select sum(n) from {_COUNTS}") == load.messages
-    assert isinstance(one.held, Lane)
-    return {**used, "most_lag_messages": most_lag, "epochs": len(one.held.epochs()), **ended}
+    return {**used, "most_lag_messages": most_lag, "epochs": len(one.lane.epochs()), **ended}
 
 
 def section(result: Result, samples: Sequence[Sample]) -> Section:
@@ -139,11 +136,11 @@ def section(result: Result, samples: Sequence[Sample]) -> Section:
     drawn: list[Table | Picture] = []
     if samples:
         held = {"first": samples[0], "middle": second_half(samples)[0], "last": samples[-1]}
-        minutes = [one.seconds / 60 for one in samples]
+        minutes = [one["seconds"] / 60 for one in samples]
         lines = chart.lines(
-            "MB by process (PSS)", minutes, {part: [one.pss[part] for one in samples] for part in PARTS}
+            "MB by process (PSS)", minutes, {part: [one["pss"][part] for one in samples] for part in PARTS}
         )
-        drawn.append(Table.of("What it held", _COLUMNS, held.items()))
+        drawn.append(Table.of("What it held", _COLUMNS, [{"name": name, **one} for name, one in held.items()]))
         drawn.append(Picture(f"{key}.svg", "memory by process", lines))
     goals = growth_goals(samples, result["rate"], has_state=query)
     return Section(key, title, [text, *drawn], goals)
@@ -163,7 +160,7 @@ def _watched(one: Trial, load: Load, pacing: Future[Paced], high: Callable[[], i
         one.held.must_live()
         if time.time() >= due:
             sample = take(one, table, load.checkpoint, begin, lag)
-            results.emit("soak-sample", asdict(sample))
+            results.emit("soak-sample", sample)
             samples.append(sample)
             most, lag, due = max(most, lag), 0, due + load.every
         time.sleep(LOOK_SECONDS)

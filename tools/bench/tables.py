@@ -33,29 +33,9 @@ def iso(micros: str) -> str:
     return f"{_iso_seconds(seconds)}.{rest:06d}Z"
 
 
-def account(random: Random, _: int) -> str:
-    """A random account number, out of many."""
-    return f"ACC-{random.getrandbits(32):010d}"
-
-
-def amount(random: Random, _: int) -> str:
-    """A random amount of money."""
-    return f"{random.getrandbits(33) % 999_999_999_999 / 100:.2f}"
-
-
-def status(random: Random, _: int) -> str:
-    """A random state, out of STATES."""
-    return STATES[random.getrandbits(8) % 5]
-
-
 def micros(random: Random, ordinal: int) -> str:
     """Time of the change with this ordinal, microseconds since 1970."""
     return str(BEGIN_MICROS + ordinal * 1000 + random.getrandbits(9))
-
-
-def moment(random: Random, ordinal: int) -> str:
-    """Time of the change with this ordinal, as ISO text."""
-    return iso(micros(random, ordinal))
 
 
 class Kind(NamedTuple):
@@ -72,18 +52,20 @@ class Kind(NamedTuple):
 
 
 _ISO = "to_char({c} at time zone 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
-_ACCOUNT, _AMOUNT, _STATUS = Kind("text", account), Kind("numeric(12,2)", amount), Kind("text", status)
+ACCOUNT = Kind("text", lambda random, _: f"ACC-{random.getrandbits(32):010d}")
+AMOUNT = Kind("numeric(12,2)", lambda random, _: f"{random.getrandbits(33) % 999_999_999_999 / 100:.2f}")
+STATUS = Kind("text", lambda random, _: STATES[random.getrandbits(8) % 5])
 _NOTE = Kind("text", lambda random, _: f"{WORDS[random.getrandbits(12)]} {WORDS[random.getrandbits(12)]}")
-_MOMENT = Kind("timestamptz", moment, shown=_ISO)
-_ID = Kind("bigint", account, quoted=False)
+MOMENT = Kind("timestamptz", lambda random, ordinal: iso(micros(random, ordinal)), shown=_ISO)
+_ID = ACCOUNT._replace(ddl="bigint", quoted=False)
 #: the columns of the wide table, repeated
 _CYCLE = {
     "count": Kind("int", lambda random, _: str(random.getrandbits(24)), quoted=False),
     "total": Kind("bigint", lambda random, _: str(random.getrandbits(48)), quoted=False),
-    "account": _ACCOUNT,
+    "account": ACCOUNT,
     "note": _NOTE,
-    "amount": _AMOUNT,
-    "moment": _MOMENT,
+    "amount": AMOUNT,
+    "moment": MOMENT,
     "local": Kind(
         "timestamp",
         micros,
@@ -94,7 +76,7 @@ _CYCLE = {
     "is_open": Kind(
         "bool", lambda random, _: ("true", "false")[random.getrandbits(1)], quoted=False, shown="{c}::text"
     ),
-    "status": _STATUS,
+    "status": STATUS,
 }
 
 
@@ -157,11 +139,11 @@ class Table:
 
 _SIMPLE = {
     "id": _ID,
-    "account": _ACCOUNT,
-    "amount": _AMOUNT,
-    "status": _STATUS,
+    "account": ACCOUNT,
+    "amount": AMOUNT,
+    "status": STATUS,
     "note": _NOTE,
-    "updated_at": _MOMENT,
+    "updated_at": MOMENT,
 }
 #: mean characters of a simple row without its note
 SIMPLE_BYTES = 65

@@ -4,10 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from tools.bench import child
 from tools.bench.child import Running
+from tools.bench.lane import Lane
 from tools.bench.machine import Snapshot
 from tools.bench.servers import Cursor, Servers
 from tools.bench.systems import System
@@ -19,7 +20,6 @@ LIMIT_SECONDS = 1800.0
 #: seconds for the rest of the last flush, after the last message's row is visible: Flink deletes after its upserts
 SETTLE_SECONDS = 15.0
 _SETTLE_LOOK_SECONDS = 0.25
-A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,19 @@ class Trial:
     #: seconds between two looks
     every: float
 
+    @property
+    def lane(self) -> Lane:
+        """The system, where it is one."""
+        assert isinstance(self.held, Lane), f"{self.system.name} is none"
+        return self.held
+
     def answer(self, question: str, *values: object) -> float | None:
         """The first value of the query's first row; None without a row."""
         self.cursor.execute(question, values or None)
         row = self.cursor.fetchone()
         return row[0] if row else None
 
-    def until(
-        self,
-        look: str | Callable[[], A | None],
-        what: str,
-        seconds: float = LIMIT_SECONDS,
-    ) -> Any:
+    def until(self, look: str | Callable[[], Any], what: str, seconds: float = LIMIT_SECONDS) -> Any:
         """Wait until `look`, or a query, finds something, and return that; see `child.until`."""
         asked = (lambda: self.answer(look)) if isinstance(look, str) else look
         return child.until(asked, self.held, what, every=self.every, seconds=seconds)
@@ -76,8 +77,7 @@ class Trial:
 
 @contextmanager
 def trial(servers: Servers, system: System, topic: str, ddl: Sequence[str], every: float = 0.01) -> Iterator[Trial]:
-    """Start the system on `topic`, with these tables; stop it at the end of the block. It is looked at `every` so many
-    seconds."""
+    """Start the system on `topic`, with these tables; stop it at the end of the block."""
     servers.empty_database(ddl, with_ledger=system.is_lane)
     start = Snapshot.of(servers.cpu())
     with servers.connect() as probe, probe.cursor() as cursor, system.running(servers, topic) as held:

@@ -209,9 +209,9 @@ class Workload:
 
     def _simple(self, ordinal: int) -> Row:
         note = self._note()
-        updated_at = tables.moment(self._random, ordinal)
-        made = [make(self._random, ordinal) for make in (tables.account, tables.amount, tables.status)]
-        return (*made, note, updated_at)
+        updated_at = tables.MOMENT.made(self._random, ordinal)
+        kinds = (tables.ACCOUNT, tables.AMOUNT, tables.STATUS)
+        return (*(kind.made(self._random, ordinal) for kind in kinds), note, updated_at)
 
     def _words(self) -> str:
         bits = self._random.getrandbits

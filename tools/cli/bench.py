@@ -39,11 +39,10 @@ After = Annotated[int, Option("--after", min=1, help="Seconds of load from then 
 
 def measure(measured: "Measure", stack: str, runs: int, report: Path | None = None, attempts: int = 1) -> None:
     """Run it, and end with status 1 when something went wrong."""
-    from tools.bench import report as reports
+    from tools.bench.report import run
 
     command = shlex.join(["./run", *sys.argv[1:]])
-    wanted = reports.Wanted(stack=stack, runs=runs, report=report, command=command, attempts=attempts)
-    raise typer.Exit(0 if reports.run(wanted, measured) else 1)
+    raise typer.Exit(0 if run(measured, stack, runs, report, command, attempts) else 1)
 
 
 def words(option: str, text: str, known: Collection[str]) -> list[str]:
