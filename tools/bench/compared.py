@@ -221,7 +221,9 @@ def _far(
 
     def at(place: float, row: _Away) -> str:
         one = row.get(place)
-        return "" if one is None else shown(one, row.get(places[0])) if one.is_right else "WRONG"
+        if one is None:
+            return ""
+        return shown(one, row.get(places[0])) if one.is_right else "WRONG"
 
     columns = (
         *((head, lambda row, name=name: cell(name)(next(iter(row.values())))) for head, name in known.items()),
