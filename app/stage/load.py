@@ -45,10 +45,10 @@ class Load:
         who read the table would make wait, and whose lock would last until that transaction is decided."""
         return self.fits_statement and self.table.clearing is not Clearing.TRUNCATE
 
-    @property
+    @cached_property
     def fits_statement(self) -> bool:
-        """Whether the lines are few enough for values."""
-        return self.size <= INSERT_BYTES and bool(self.table.columns)
+        """Whether the lines are few enough for values, and have no character that would end the statement's text."""
+        return self.size <= INSERT_BYTES and bool(self.table.columns) and not _has_nul(self.lines)
 
     def statements(self) -> tuple[str, ...]:
         """They remove the rows of earlier attempts, and insert these."""
@@ -73,3 +73,7 @@ class Load:
                 return (staging_copy.truncation([self.table.name]),)
             case _:
                 return ()
+
+
+def _has_nul(lines: pa.Array) -> bool:
+    return bool(compute.any(compute.match_substring(lines, "\0")).as_py())

@@ -503,3 +503,15 @@ def _has_compiler(process: LaneProcess) -> bool:
     """Whether a process of the lane has loaded what runs compiled code."""
     processes = [one for one in (process.worker, *_pythons(process)) if one is not None]
     return any("llvmlite" in file.path for one in processes for file in one.memory_maps())
+
+
+def test_a_nul_character_gets_into_no_statement(desk: Desk, target: Target, topic: Topic) -> None:
+    """It would end the text of all statements that are sent together. COPY says what is wrong."""
+    d = Debezium()
+    topic.send([d.create(FLAT, {"id": 1, "v": "a"}), d.create(FLAT, {"id": 2, "v": "a\0b"})])
+    found = desk.stage(0, 2)
+    assert isinstance(found, Declined)
+    assert "22021" in found.because
+    few = desk.stage(0, 1)
+    assert isinstance(few, Receipt)
+    assert few.staged[0].statements
