@@ -100,16 +100,15 @@ _reached: Counter[str] = Counter()
 
 def is_wanted(*names: str) -> bool:
     """Whether SURELANE_FAILPOINT names one of these failpoints."""
-    return os.environ.get(VARIABLE, "").partition("=")[0] in names
+    return os.environ.get(VARIABLE, "").startswith(tuple(f"{name}=" for name in names))
 
 
 def reach(name: str) -> None:
     """Kill or wait here if SURELANE_FAILPOINT names this failpoint; does nothing by default."""
-    wanted = os.environ.get(VARIABLE)
-    if not wanted or not wanted.startswith(f"{name}="):
+    if not is_wanted(name):
         return
     _reached[name] += 1
-    action, _, count = wanted.removeprefix(f"{name}=").partition("@")
+    action, _, count = os.environ[VARIABLE].removeprefix(f"{name}=").partition("@")
     if _reached[name] != int(count or 1):
         return
     if action == "kill":

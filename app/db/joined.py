@@ -4,13 +4,13 @@ A transaction of `TransactionBlock` begins with its first statement and ends wit
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg2
-from psycopg2.extensions import TRANSACTION_STATUS_INERROR
-from sqlalchemy import Connection, CursorResult, Engine, Executable, event
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+from sqlalchemy import Connection, Engine, Executable, event
 from sqlalchemy.engine.interfaces import ExecutionContext
 from sqlalchemy.exc import DBAPIError
 
@@ -108,10 +108,10 @@ def forget(connection: Connection) -> None:
     _waiting(connection).clear()
 
 
-def _has_failed(connection: Connection) -> bool:
-    """Whether its transaction is open and takes no statement any more."""
+def _is_begun(connection: Connection) -> bool:
+    """Whether the server has a transaction of it, also one that has failed."""
     driver: Any = connection.connection.dbapi_connection
-    return driver.info.transaction_status == TRANSACTION_STATUS_INERROR
+    return driver.info.transaction_status != TRANSACTION_STATUS_IDLE
 
 
 def _waiting(connection: Connection) -> list[bytes]:
@@ -136,21 +136,15 @@ class TransactionBlock:
         """End it by COMMIT or PREPARE TRANSACTION. If the connection is lost, the outcome is unknown; after another
         error nothing of it is left."""
         try:
-            result = self._run(statement)
+            result = run(self._connection, statement)
             ended = getattr(result.context.cursor, "statusmessage", "")
             if ended == "ROLLBACK":  # what Postgres makes of either in a transaction that has failed
                 raise psycopg2.InternalError("the transaction had failed before it was to end")
+        except DBAPIError:  # of a statement that was sent with it, perhaps
+            self.undo()
+            raise
         finally:
             self._close()
-
-    def _run(self, statement: str) -> CursorResult[Any]:
-        try:
-            return run(self._connection, statement)
-        except DBAPIError:
-            if not self._connection.invalidated and _has_failed(self._connection):
-                with suppress(DBAPIError):  # a connection that is lost meanwhile has rolled back
-                    run(self._connection, "rollback")
-            raise
 
     def undo(self) -> None:
         """ROLLBACK; a lost connection has rolled back."""
@@ -159,7 +153,8 @@ class TransactionBlock:
         try:
             if not self._connection.invalidated:
                 forget(self._connection)
-                run(self._connection, "rollback")
+                if _is_begun(self._connection):
+                    run(self._connection, "rollback")
         except (DBAPIError, psycopg2.Error) as error:
             if not self._connection.invalidated:
                 self._connection.invalidate(error)

@@ -109,31 +109,34 @@ def unless_refused(send: Callable[[], Result]) -> Result | Exception:
         return error
 
 
-def code_of(error: BaseException) -> str | None:
-    """SQLSTATE of the error, or of the one that it translates; None: there is none."""
-    if isinstance(error, DBAPIError | psycopg2.Error):
-        return sqlstate(error)
-    return None if error.__cause__ is None else code_of(error.__cause__)
+def _untranslated(error: BaseException | None) -> BaseException | None:
+    """The error of the driver that this one is, or that is among its causes; None: it has none."""
+    while error is not None and not isinstance(error, DBAPIError | psycopg2.Error):
+        error = error.__cause__
+    return error
 
 
-def is_refusal(error: BaseException) -> bool:
-    """Whether a message may be the cause of an error of the target, as it is or translated."""
-    return (code_of(error) or "").startswith(POISON_CLASSES)
+def refusal_code(error: BaseException) -> str | None:
+    """SQLSTATE of an error of the target, as it is or translated, whose cause may be a message; None: it is another."""
+    origin = _untranslated(error)
+    return sqlstate(origin) if origin is not None and verdict_of(origin) is Verdict.POISON else None
 
 
 def is_connection_loss(error: BaseException) -> bool:
     """Whether the error, or one of its causes, is a connection loss."""
-    if isinstance(error, DBAPIError | psycopg2.Error):
-        code = sqlstate(error)
-        return code is None or code.startswith(LOSS_CLASSES)
-    return error.__cause__ is not None and is_connection_loss(error.__cause__)
+    origin = _untranslated(error)
+    if origin is None:
+        return False
+    code = sqlstate(origin)
+    return code is None or code.startswith(LOSS_CLASSES)
 
 
 def may_blame(error: BaseException) -> bool:
     """Whether it is a connection loss that a message may have caused; a timeout is not."""
-    if isinstance(error, DBAPIError | psycopg2.Error):
-        return is_connection_loss(error) and not (sqlstate(error) or "").startswith(TIMEOUT_CLASSES)
-    return error.__cause__ is not None and may_blame(error.__cause__)
+    origin = _untranslated(error)
+    if origin is None:
+        return False
+    return is_connection_loss(origin) and not (sqlstate(origin) or "").startswith(TIMEOUT_CLASSES)
 
 
 def check_alive(connection: Connection, doing: str) -> None:

@@ -19,7 +19,7 @@ from app.align.cutter import Cut
 from app.apply.applier import Applied, Applier
 from app.apply.order_plan import FALLBACKS, OrderPlan
 from app.apply.table_plans import TablePlan
-from app.db.sqlstate import check_alive, check_kept, code_of, is_refusal, sqlstate, translated, unless_refused
+from app.db.sqlstate import check_alive, check_kept, refusal_code, sqlstate, translated, unless_refused
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.epoch.epoch_batch import EpochBatch
 from app.errors import AccountingBroken, Diverged, SurelaneError, Unattributed
@@ -365,10 +365,10 @@ class Lane:
         try:
             self._write(number, planned, span, source, steps, merged)
         except SurelaneError as error:
-            if not is_refusal(error):
+            if (code := refusal_code(error)) is None:
                 raise
             check_kept(self._connection, f"lane {self.name}: epoch {number}")
-            log.info("not applied at once", lane=self.name, epoch=number, because=f"SQLSTATE {code_of(error)}")
+            log.info("not applied at once", lane=self.name, epoch=number, because=f"SQLSTATE {code}")
             self._apart = APART_EPOCHS
             return False
         merging = min(self._ledger.exact_seconds(self._connection), steps.seconds["pre-commit"])

@@ -57,12 +57,11 @@ class Load:
 
     def put(self, connection: Connection) -> int:
         """Insert, with the connection's next statement, or COPY. Returns the number of rows."""
-        if self.fits_statement:
-            for statement in self.statements():
-                later(connection, statement)
-            return len(self.lines)
-        for statement in self._clearing():
+        statements = self.statements() if self.fits_statement else self._clearing()
+        for statement in statements:
             later(connection, statement)
+        if self.fits_statement:
+            return len(self.lines)
         return staging_copy.copy_lines(connection, self.table.name, self.table.columns, CopyLines(self.lines))
 
     def _clearing(self) -> tuple[str, ...]:

@@ -78,6 +78,11 @@ def suspects(lane: BareLane) -> int:
     return count
 
 
+def until_over(lane: BareLane) -> None:
+    """Wait for the record that the epoch is over, which waits for the next one's."""
+    eventually(lambda: not in_progress(lane), why="the record that the epoch is over")
+
+
 def in_progress(lane: BareLane) -> bool:
     """Whether the guard's record says that something is being processed."""
     ((finished,),) = lane.target.execute("select finished from surelane.attempt where lane = :lane", lane=lane.name)
@@ -94,7 +99,7 @@ def check(lane: BareLane, bad: Collection[int]) -> None:
     assert record.counts.adds_up
     assert record.counts.quarantined == len(bad)
     assert suspects(lane) == 0
-    eventually(lambda: not in_progress(lane), why="the record that the epoch is over")
+    until_over(lane)
 
 
 def deaths_until_done(lane: BareLane, messages: list[Message]) -> int:
@@ -281,7 +286,7 @@ def test_time_is_lost_over_all_the_deaths(lane: BareLane) -> None:
 
 def test_a_death_after_the_commit_has_lost_nothing(lane: BareLane) -> None:
     lane.apply([row(1)])
-    eventually(lambda: not in_progress(lane), why="the record that the epoch is over")
+    until_over(lane)
     lane.target.execute("update surelane.attempt set finished = false")
     an_hour_ago(lane)
     lane.reopen()
