@@ -14,6 +14,8 @@ import psutil
 Cpu = float
 #: psutil's fields of busy CPU time
 _BUSY = ("user", "nice", "system", "irq", "softirq")
+#: what the processes have used may be so much more than what the machine has: both are counted by ticks
+_MOST_SHARE, _MOST_SECONDS = 1.1, 1.0
 
 
 def tree(pid: int | None) -> Cpu:
@@ -70,10 +72,13 @@ class Snapshot:
         return cls(at=time.monotonic(), cpu={**cpu, **own}, busy=busy, stolen=times["steal"])
 
     def since(self, start: "Snapshot") -> dict[str, object]:
-        """CPU used since `start`, as fields of a result; `other_load` is the mean number of
-        processors that other programs kept busy."""
+        """CPU used since `start`, as fields of a result; `other_load` is the mean number of processors that other
+        programs kept busy. Raises ValueError where a process has used more than there was: it was there before."""
         used = {name: seconds - start.cpu.get(name, 0.0) for name, seconds in self.cpu.items()}
-        other = self.busy - start.busy - sum(used.values())
+        busy, known = self.busy - start.busy, sum(used.values())
+        if known > busy * _MOST_SHARE + _MOST_SECONDS:
+            raise ValueError(f"{used} are more CPU seconds than this machine has used: {busy:.1f}")
+        other = busy - known
         return {
             "cpu_seconds": {name: round(seconds, 2) for name, seconds in used.items()},
             "other_load": round(max(0.0, other) / (self.at - start.at), 2),

@@ -70,10 +70,12 @@ def statement(cursor: Cursor, change: Change) -> bytes:
 @dataclass(kw_only=True)
 class Subscription(Running):
     servers: Servers
+    #: what the publisher has used before
+    before: Cpu
 
     def cpu(self) -> Mapping[str, Cpu]:
         """The publisher, which decodes its log; the subscriber is the target itself."""
-        return {"client": tree(self.servers.stack.source.pid)}
+        return {"client": tree(self.servers.stack.source.pid) - self.before}
 
     def must_live(self) -> None:
         enabled = "select subenabled from pg_subscription where subname = %s"
@@ -100,7 +102,8 @@ def running(servers: Servers, topic: str, _: Path) -> Iterator[Subscription]:
     # by default the server waits for up to 5 s before it starts a subscription's worker
     servers.stack.target.execute("alter system set wal_retrieve_retry_interval = '100ms'")
     servers.stack.target.execute("select pg_reload_conf()")
-    started = Subscription(log=servers.stack.target.log_file, started_at=time.time(), servers=servers)
+    log, before = servers.stack.target.log_file, tree(source.pid)
+    started = Subscription(log=log, started_at=time.time(), servers=servers, before=before)
     servers.stack.target.execute(made, database=DATABASE)
     try:
         yield started
