@@ -20,6 +20,7 @@ from app import failpoint
 from app.config.settings import CommitMode, Settings
 from app.errors import SurelaneError
 from app.metrics.health import Health
+from app.spark.session import ComingSession
 from app.worker.retry_loop import RetryLoop
 from tests.fix_target import Target
 from tests.fix_topic import Topic
@@ -111,7 +112,7 @@ class LaneUnderTest:
 
     def run_until_caught_up(self) -> None:
         """Apply what the topics hold now, then stop; raises what the service raises."""
-        RetryLoop(self.settings, self._spark(), self.health, threading.Event(), True).keep_running()
+        RetryLoop(self.settings, ComingSession.of(self._spark()), self.health, threading.Event(), True).keep_running()
 
     def start(self) -> None:
         """Run in a thread until `stop`."""
@@ -121,9 +122,13 @@ class LaneUnderTest:
         self._thread = threading.Thread(target=self._run, args=(spark,), name="lane under test", daemon=True)
         self._thread.start()
 
+    def request_stop(self) -> None:
+        """As SIGTERM does."""
+        self._stop.set()
+
     def stop(self) -> None:
         """Stop as SIGTERM does and wait; raises what ended the lane."""
-        self._stop.set()
+        self.request_stop()
         self.join()
         if self.error is not None:
             raise self.error
@@ -166,7 +171,7 @@ class LaneUnderTest:
 
     def _run(self, spark: SparkSession) -> None:
         try:
-            RetryLoop(self.settings, spark, self.health, self._stop, False).keep_running()
+            RetryLoop(self.settings, ComingSession.of(spark), self.health, self._stop, False).keep_running()
         except (SurelaneError, Exception) as error:  # noqa: BLE001  # handed to the test by `stop` and `join`
             self.error = error
 

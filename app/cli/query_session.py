@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 def session_of(settings: Settings) -> Iterator["SparkSession"]:
     """With the options of the query that the settings are of."""
     # a verb that needs no Spark does not wait for its imports
-    from app.spark.session import make_session, stop_session
+    from app.spark.session import begin_session
     from app.worker.lane_jvm import start_lanes_jvm
 
     logs.configure(settings.lane)
-    spark = make_session(start_lanes_jvm(settings))
+    coming = begin_session(start_lanes_jvm(settings))
     try:
+        spark = coming.get()
         spark.streams.active  # noqa: B018  # Spark's state store has its coordinator from now on
         yield spark
     finally:
-        stop_session(spark)
+        coming.stop()

@@ -679,13 +679,16 @@ class Settings(BaseSettings):
 
     @property
     def goes_ahead(self) -> bool:
-        """Whether messages are applied before Spark has planned an epoch with them: the target alone decides, there is
-        one lane without a query, its topics are known (a plan lists those of a pattern anew), and neither a rate nor a
-        pause between epochs is wanted."""
-        decides_alone = self.mode is not CommitMode.TWO_PHASE and self.archive is None and self.query is None
-        is_one = not self.source.is_by_partition and self.source.topic_pattern is None
+        """Whether messages are applied before Spark has planned an epoch with them: the target alone decides."""
+        return self.begins_early and self.mode is not CommitMode.TWO_PHASE and self.archive is None
+
+    @property
+    def begins_early(self) -> bool:
+        """Whether the first epoch begins before Spark's query does: there is one lane without a query, its topics are
+        known (a plan lists those of a pattern anew), and neither a rate nor a pause between epochs is wanted."""
+        is_one = not self.source.is_by_partition and self.source.topic_pattern is None and self.query is None
         is_free = self.limits.messages_per_second is None and not values.duration(self.epoch.trigger)
-        return decides_alone and is_one and is_free
+        return is_one and is_free
 
     @classmethod
     def settings_customise_sources(

@@ -21,7 +21,6 @@ from queue import Empty, SimpleQueue
 import msgspec
 import structlog
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 
 from app.dispatch.ahead import Ahead
 from app.model.activity import OWN_WORK, Activity
@@ -29,6 +28,7 @@ from app.model.death import SECONDS_A_MESSAGE, TASK_GONE, Cause, Death, ending
 from app.model.in_flight import InFlight, InFlightView, SpanState, StageProcess
 from app.model.message import RawMessage
 from app.model.offsets import Offsets, Span
+from app.spark.session import ComingSession
 from app.stage.receipt import Answer, Doing, Final, Receipt, Wanted
 from app.stage.request import Cancel, Decode, Grant, Keep, Message, Range, Request, StoredMessage, Tables, Work
 from app.stage.serving import Ended, Hello, Kill, Task, Tried, Try
@@ -275,7 +275,7 @@ class Pool:
 
     def __init__(
         self,
-        spark: SparkContext,
+        spark: ComingSession,
         config: StageConfig,
         tasks: int,
         timeout_seconds: float,
@@ -291,9 +291,8 @@ class Pool:
         self._timeout, self._least = timeout_seconds, least
         self._spark, self._config, self.tasks = spark, config, tasks
         self._key = secrets.token_bytes(_KEY_BYTES)
-        conf = spark.getConf()
-        self._host = conf.get("spark.driver.host") or socket.getfqdn()
-        self._listener = Listener((conf.get("spark.driver.bindAddress") or self._host, 0))
+        self._host = spark.option("spark.driver.host") or socket.getfqdn()
+        self._listener = Listener((spark.option("spark.driver.bindAddress") or self._host, 0))
         self._port = int(self._listener.address[1])
         self._accepting = threading.Thread(target=self._accept, name="stage accept", daemon=True)
         self._ids, self._lock = itertools.count(1), threading.Lock()
@@ -349,10 +348,10 @@ class Pool:
         deadline = time.monotonic() + _END_SECONDS
         for job in self._jobs:
             job.join(max(0.0, deadline - time.monotonic()))
-        if any(job.is_alive() for job in self._jobs):
+        if self._spark.is_made and any(job.is_alive() for job in self._jobs):
             with suppress(Py4JError, ConnectionError):
                 for slot in range(self.tasks):
-                    self._spark.cancelJobGroup(self._group(slot))
+                    self._spark.get().sparkContext.cancelJobGroup(self._group(slot))
 
     def begin(
         self,
@@ -523,9 +522,10 @@ class Pool:
         while not self._closed.is_set():
             begin = time.monotonic()
             try:
-                self._spark.setJobGroup(self._group(slot), "stages messages for as long as the lane runs", True)
+                context = self._spark.get().sparkContext
+                context.setJobGroup(self._group(slot), "stages messages for as long as the lane runs", True)
                 task = Task(slot, (self._host, self._port), self._key, self._config)
-                self._spark.parallelize([slot], 1).foreachPartition(task)
+                context.parallelize([slot], 1).foreachPartition(task)
             except Exception as error:  # noqa: BLE001  # any error of Spark or of Py4J
                 if self._closed.is_set():
                     return

@@ -25,8 +25,8 @@ Nothing is guessed: the checkpoint entry decides a prepared transaction, the led
     W  offsets/N exists     C  commits/N exists     P  the epoch's gid is prepared     L  its ledger row is visible
 
     W C P L
-    1 0 0 0   not done                        Spark replays N
-    1 0 1 0   prepared, checkpoint unfinished ROLLBACK PREPARED, Spark replays N
+    1 0 0 0   not done                        N is replayed
+    1 0 1 0   prepared, checkpoint unfinished ROLLBACK PREPARED, N is replayed
     1 0 0 1   database ahead                  N is skipped and counted as duplicate (at-least-once applies it again)
     1 1 1 0   in doubt, decision was commit   COMMIT PREPARED
     1 1 0 1   done                            go on

@@ -19,7 +19,7 @@ log = structlog.get_logger()
 class Committer(Protocol):
     """Ends the epochs of one lane."""
 
-    #: whether an epoch that the ledger already has is applied again when Spark replays it
+    #: whether an epoch that the ledger already has is applied again when it is replayed
     reapplies: bool
     #: whether the target is the only participant: nothing of an epoch is left where its transaction cannot be ended
     is_alone: bool

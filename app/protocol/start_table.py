@@ -23,7 +23,7 @@ class Start(enum.Enum):
 
     FIRST = "first start"
     GO_ON = "the last epoch is done"
-    REPLAY = "Spark replays the last planned epoch"
+    REPLAY = "the last planned epoch is replayed"
     SKIP = "the target has the last planned epoch already"
     RESUME = "the checkpoint is behind the target or gone: resume from the ledger"
 

@@ -30,6 +30,7 @@ from app.recover.stopped_lanes import lock_stopped
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import Entries
 from app.spark.job_errors import spark_errors
+from app.spark.session import ComingSession
 
 PLAN = "rescale"
 
@@ -82,7 +83,10 @@ def check_applied(connection: Connection, ledger: Ledger, entries: Entries, epoc
 
 def rescale(settings: Settings, spark: SparkSession, engine: Engine, partitions: int) -> int:
     """Returns the number of partitions before. Raises LaneRunning, Refused, Diverged, Unreachable."""
-    checkpoint, ledger = Checkpoint(spark, settings.checkpoint), Ledger(settings.target.db_schema, settings.lane)
+    checkpoint, ledger = (
+        Checkpoint(ComingSession.of(spark), settings.checkpoint),
+        Ledger(settings.target.db_schema, settings.lane),
+    )
     try:
         with translated(f"lane {settings.lane}: rescaling"), engine.connect() as connection:
             return _rescaled(settings, spark, engine, connection, checkpoint, ledger, partitions)

@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from app.errors import EnvironmentMissing, Refused
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import Entries
+from app.spark.session import ComingSession
 
 #: name and type of each, in order
 Columns = tuple[tuple[str, str], ...]
@@ -28,7 +29,7 @@ SIDES = ("left", "right")
 
 def operators(spark: SparkSession, checkpoint: str) -> list[dict[str, Any]]:
     """An operator's number, name, stores, partitions, and the epochs that can be read."""
-    entries = Checkpoint(spark, checkpoint)
+    entries = Checkpoint(ComingSession.of(spark), checkpoint)
     complete = entries.last_complete()
     count = None if complete is None else partitions(entries, complete)  # since a rescale
     now = {} if count is None else {"numPartitions": count}

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 def stage_tasks(settings: Settings) -> Iterator[Pool]:
     """A pool of stage tasks; session and tasks end with the context. Epochs keep only the order within each topic."""
     with session(settings) as spark:
+        from app.spark.session import ComingSession
         from app.worker.lane_factory import make_pool
 
-        with closing(make_pool(settings, spark.sparkContext, keeps_order=False)) as pool:
+        with closing(make_pool(settings, ComingSession.of(spark), keeps_order=False)) as pool:
             pool.start()
             yield pool
 
@@ -27,10 +28,10 @@ def stage_tasks(settings: Settings) -> Iterator[Pool]:
 def session(settings: Settings) -> "Iterator[SparkSession]":
     """The only Spark session of this process."""
     jvm = start_lanes_jvm(settings)  # it comes up while Python imports
-    from app.spark.session import make_session, stop_session
+    from app.spark.session import begin_session
 
-    made = make_session(jvm)
+    coming = begin_session(jvm)
     try:
-        yield made
+        yield coming.get()
     finally:
-        stop_session(made)
+        coming.stop()

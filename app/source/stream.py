@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from app.config.settings import Settings, SourceSettings
 from app.kafka.security import java_options
 from app.model.offsets import Offsets
+from app.spark.session import ComingSession
 
 #: with these an epoch's content depends only on its offsets; the configuration cannot override them
 FIXED_OPTIONS = {"failOnDataLoss": "true", "kafka.isolation.level": "read_committed"}
@@ -68,13 +69,13 @@ def start_query(
     return begun(writer, settings, until_caught_up=until_caught_up)
 
 
-def warm_up(spark: SparkSession, source: SourceSettings) -> None:
+def warm_up(spark: ComingSession, source: SourceSettings) -> None:
     """Start a thread that makes a stream like the query's, and drops it: the JVM has loaded what that takes when the
     query starts. What fails here fails there."""
 
     def make() -> None:
         with suppress(Exception):
-            kafka_stream(spark, source, Offsets(), 1, source.topics or ["none"])
+            kafka_stream(spark.get(), source, Offsets(), 1, source.topics or ["none"])
 
     threading.Thread(target=make, name="warm up", daemon=True).start()
 

@@ -6,29 +6,46 @@ meaning of the files.
 
 import json
 import os
+import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JJavaError
 
-from app.errors import Diverged
+from app.errors import Diverged, SparkFailed, Unreachable
 from app.model.offsets import Offsets
-from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity, Entries
+from app.spark.entries import (
+    IDENTITY_FILE,
+    LOG_VERSION,
+    NEW_IDENTITY_FILE,
+    CheckpointIdentity,
+    Entries,
+)
 from app.spark.local import RunningCheckpoint
+from app.spark.session import ComingSession
+
+#: Spark's file of the query's id
+_QUERY_ID_FILE = "metadata"
+#: option with the version of the format of `commits/N`, also of a query without state
+_COMMITS_VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+#: one that knows nothing of a state's parts
+_STATELESS_VERSION = "1"
 
 
 class Checkpoint(Entries):
     """The checkpoint at `location` (a path or a URL of any Hadoop file system)."""
 
-    def __init__(self, spark: SparkSession, location: str) -> None:
+    def __init__(self, spark: ComingSession, location: str) -> None:
         super().__init__(location)
-        jvm: Any = spark._jvm  # pyright: ignore[reportPrivateUsage]
-        context: Any = spark._jsc  # pyright: ignore[reportPrivateUsage]
+        jvm = spark.java
         self._path = jvm.org.apache.hadoop.fs.Path
+        self._streaming: Any = jvm.org.apache.spark.sql.execution.streaming.checkpointing
         root = self._path(location)
-        self._fs = root.getFileSystem(context.hadoopConfiguration())
+        self._hadoop = spark.hadoop_configuration()
+        self._fs = root.getFileSystem(self._hadoop)
         is_local = self._fs.getUri().getScheme() == "file"  # it lists no folder through a link
         folder = os.path.realpath(root.toUri().getPath()) if is_local else None
         #: None: it is on another file system than this machine's
@@ -37,6 +54,7 @@ class Checkpoint(Entries):
         #: what the running query has written: read without a call into the JVM where it is on this machine's disk, and
         #: without the checksums, which Spark compares when it starts
         self.written: Entries = self if folder is None else RunningCheckpoint(Path(folder))
+        self._spark = spark
         self._io = jvm.org.apache.commons.io.IOUtils
         self._utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
 
@@ -62,6 +80,20 @@ class Checkpoint(Entries):
         self._fs.delete(current, False)
         self._rename(new, current)
 
+    def plan(self, epoch: int, end: Offsets) -> None:
+        """Write `offsets/<epoch>`, as a query of one source does. None may run; one that starts later goes on behind
+        it."""
+        self._have_query_id()
+        lines = (LOG_VERSION, self._next_metadata(epoch), end.to_json())
+        self._write_new(self._child("offsets"), str(epoch), "\n".join(lines))
+
+    def complete(self, epoch: int) -> None:
+        """Write `commits/<epoch>`, the decision, as a query without state does. None may run."""
+        version = str(self._options.get(_COMMITS_VERSION))
+        more = {} if version == _STATELESS_VERSION else {"stateUniqueIds": {}}
+        text = f"v{version}\n{_json({'nextBatchWatermarkMs': 0, **more})}"
+        self._write_new(self._child("commits"), str(epoch), text)
+
     def is_empty(self) -> bool:
         """Whether the checkpoint has nothing but surelane.json."""
         if not self._fs.exists(self._root):
@@ -79,6 +111,50 @@ class Checkpoint(Entries):
         """Delete the whole checkpoint. Killed at any point it leaves one that is whole, or none, and perhaps files
         beside it."""
         self._fs.delete(self._path(self.archive()), True)
+
+    def _have_query_id(self) -> None:
+        """Spark starts no query where entries exist, and this file does not."""
+        if not self._exists(_QUERY_ID_FILE):
+            self._write_new(self._root, _QUERY_ID_FILE, _json({"id": str(uuid.uuid4())}))
+
+    def _next_metadata(self, epoch: int) -> str:
+        """The second line of an epoch's entry: what the one before has, or what this session begins with."""
+        return _json({**(self._metadata(epoch - 1) or self._first_metadata()), "batchTimestampMs": _now()})
+
+    @property
+    def _options(self) -> Any:
+        session: Any = self._spark.get()._jsparkSession  # pyright: ignore[reportPrivateUsage]
+        return session.conf()
+
+    def _first_metadata(self) -> Mapping[str, Any]:
+        options = self._options
+        fixed = self._streaming.OffsetSeqMetadata.apply(0, 0, options).conf()
+        names = self._spark.java.scala.jdk.javaapi.CollectionConverters.asJava(fixed)
+        # null: what a query sets in a copy of the session, as the session has it
+        return {
+            "batchWatermarkMs": 0,
+            "conf": {name: value or options.get(name) for name, value in names.items()},
+        }
+
+    def _write_new(self, folder: Any, name: str, text: str) -> None:
+        """Write a file by Spark's own class, which renames what it has written. Raises SparkFailed where it exists, and
+        Unreachable."""
+        files = self._streaming.CheckpointFileManager.create(folder, self._hadoop)
+        file = self._path(folder, name)
+        if files.exists(file):
+            raise SparkFailed(f"another query writes to this checkpoint: {file} exists")
+        try:
+            if not files.exists(folder):
+                files.mkdirs(folder)
+            stream = files.createAtomic(file, False)
+            try:
+                stream.write(bytearray(text.encode()))
+                stream.close()
+            except Py4JJavaError:
+                stream.cancel()
+                raise
+        except Py4JJavaError as error:  # it may be written nevertheless: the next start reads whether it is
+            raise Unreachable(f"{file} cannot be written: {error.java_exception.toString()}") from error
 
     def _names(self, folder: str) -> list[str]:
         path = self._child(folder)
@@ -105,3 +181,13 @@ class Checkpoint(Entries):
 
     def _child(self, name: str) -> Any:
         return self._path(self._root, name)
+
+
+def _now() -> int:
+    """Milliseconds since 1970."""
+    return round(time.time() * 1000)
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    """As Spark writes it."""
+    return json.dumps(document, separators=(",", ":"))

@@ -10,17 +10,18 @@ _STANDALONE = "spark://"
 _COUNTED, _INSTANCES, _CORES = ("yarn", "k8s://"), "2", "1"
 
 
-def cores(master: str, conf: Mapping[str, str]) -> int | None:
-    """None: as many as the cluster has, which is known once its executors have registered."""
-    found = _cores(master, conf)
+def cores(master: str, conf: Mapping[str, str], processors: int | None = None) -> int | None:
+    """None: as many as the cluster has, which is known once its executors have registered. `processors`: what Java
+    counts on this machine, None: those that this process may use."""
+    found = _cores(master, conf, processors or len(os.sched_getaffinity(0)))
     return None if found is None else found // int(conf.get("spark.task.cpus", "1"))
 
 
-def _cores(master: str, conf: Mapping[str, str]) -> int | None:
+def _cores(master: str, conf: Mapping[str, str], processors: int) -> int | None:
     if master == "local":
         return 1
     if local := _LOCAL.fullmatch(master):
-        return len(os.sched_getaffinity(0)) if local[1] == "*" else int(local[1])
+        return processors if local[1] == "*" else int(local[1])
     if master.startswith(_STANDALONE):
         most = conf.get("spark.cores.max")
         return None if most is None else int(most)

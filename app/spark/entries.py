@@ -91,7 +91,10 @@ class Entries(ABC):
 
     def span(self, epoch: int) -> Span:
         """What the planned `epoch` reads. Partitions that are new in it start at 0, as in Spark's source."""
-        end = self._end(epoch)
+        return self.span_to(epoch, self._end(epoch))
+
+    def span_to(self, epoch: int, end: Offsets) -> Span:
+        """What `epoch` reads if it ends at `end`; the one before it is planned."""
         start = self._end(epoch - 1) if epoch > 0 else self._start()
         return Span(start=Offsets.of({tp: start.get(tp, 0) for tp in end}), end=end)
 

@@ -1,7 +1,7 @@
 """Starts the JVM of Spark's session early: it comes up while this process still imports what it needs.
 
     start_jvm:  JVM ................................... port and secret in a file
-    meanwhile:  PySpark, Arrow, SQLAlchemy, librdkafka are imported .......... make_session (app.spark.session) connects
+    meanwhile:  PySpark, Arrow, SQLAlchemy, librdkafka are imported ......... begin_session (app.spark.session) connects
 
 PySpark itself would start it at the first session, by Spark's script.
 """

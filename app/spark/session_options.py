@@ -53,8 +53,6 @@ EXECUTOR = {
 #: the folder that has the package
 _HERE = str(Path(__file__).resolve().parents[2])
 AUTHENTICATE, SECRET = "spark.authenticate", "spark.authenticate.secret"
-#: where it is set, `SparkContext.defaultParallelism` is not the number of the session's cores
-PARALLELISM = "spark.default.parallelism"
 _ENCRYPTS = ("spark.network.crypto.enabled", "spark.ssl.rpc.enabled")
 _ADDRESSES = ("spark.driver.host", "spark.driver.bindAddress")
 #: masters for which Spark makes the secret itself, one for each application

@@ -4,9 +4,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
-
 from app.align.commit_order import CommitOrder
 from app.apply.applier import Applier
 from app.apply.compression import compress_by_lz4
@@ -49,7 +46,8 @@ from app.quarantine.quarantine_writer import QuarantineWriter, Rules
 from app.quarantine.releases import QuarantineReleases
 from app.source.kept import messages_to_keep
 from app.spark.package import ship
-from app.spark.session_options import PARALLELISM, is_local
+from app.spark.session import ComingSession
+from app.spark.session_options import is_local
 from app.stage.stager import StageConfig
 from app.supervisor.link import Link
 from app.transform.function import load
@@ -196,14 +194,13 @@ def make_lane(
     return lane
 
 
-def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = True) -> Pool:
+def make_pool(settings: Settings, spark: ComingSession, *, keeps_order: bool = True) -> Pool:
     """The pool of tasks that stage. `keeps_order`: between topics, too. Raises ConfigInvalid."""
     check_channel(settings)
-    if is_local(settings.spark.master):  # Java counts the container's cores
-        tasks = tasks_of(settings, None if PARALLELISM in settings.spark.conf else spark.defaultParallelism)
-    else:
-        tasks = tasks_of(settings)
-        ship(spark)
+    # Java counts the container's cores
+    tasks = tasks_of(settings, spark.java.java.lang.Runtime.getRuntime().availableProcessors())
+    if not is_local(settings.spark.master):
+        ship(spark.get().sparkContext)
     target = settings.target
     function = settings.transform.function if settings.transform else None
     if function is not None:
@@ -215,7 +212,7 @@ def make_pool(settings: Settings, spark: SparkContext, *, keeps_order: bool = Tr
         transaction_limit=settings.epoch.transaction_limit,
         max_held=settings.epoch.max_held_messages if keeps_order else 0,
         function=function,
-        sql=rules_of(SparkSession(spark), settings.sql) if settings.sql else (),
+        sql=rules_of(spark.get(), settings.sql) if settings.sql else (),
         variables=variables_of_tasks(settings),
     )
     return Pool(

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
 
@@ -75,6 +75,10 @@ class QueryRun(SparkRun):
     #: whether the names and schemas of its state are still to be recorded
     _records_state = False
 
+    @property
+    def _session(self) -> SparkSession:
+        return self._spark.get()
+
     def run(self, stop: threading.Event, *, until_caught_up: bool) -> None:
         self._begin(stop, until_caught_up=until_caught_up)
         start = self._open()
@@ -102,14 +106,14 @@ class QueryRun(SparkRun):
         rescaling.check_finished(self._checkpoint, settings.lane)
         check_channel(settings)
         if not is_local(settings.spark.master):
-            ship(self._spark.sparkContext)
+            ship(self._session.sparkContext)
         topics = self._broker.topics()
         add_writers(settings, self._writers, [], self._link, self._metrics, None)
         writer = self._writers[settings.lane]
         self._closing.callback(writer.close)
         begin = self._begin_at(writer, is_rebuild=self._rebuild(writer) is not None)
         draft = Computation(settings.lane, query, columns_of(settings, writer.engine))
-        rows = draft.result(self._spark, self._stream(begin))
+        rows = draft.result(self._session, self._stream(begin))
         self._whole = is_row_by_row(rows)
         sink = self._sink(writer, rows.columns)
         sources = [_of_topics(begin, topics) for topics in streams_of(rows)]
@@ -125,7 +129,7 @@ class QueryRun(SparkRun):
             self._computation = Computation(settings.lane, query, draft.columns, left_out)
         if left_out or not has_state:
             start = begin if has_state else opened.start
-            self._result = self._computation.result(self._spark, self._stream(start))
+            self._result = self._computation.result(self._session, self._stream(start))
         return opened.start
 
     def _begin_at(self, writer: LaneWriter, *, is_rebuild: bool) -> Offsets:
@@ -145,9 +149,9 @@ class QueryRun(SparkRun):
     def _stream(self, start: Offsets) -> Callable[[Sequence[str]], DataFrame]:
         most, archive = self._size.begin(), self._archive
         if archive is not None:
-            return lambda topics: archive.stream(self._spark, start, most, topics)
-        cores = self._spark.sparkContext.defaultParallelism
-        return lambda topics: kafka_stream(self._spark, self._settings.source, start, most, topics, tasks=cores)
+            return lambda topics: archive.stream(self._session, start, most, topics)
+        cores = self._session.sparkContext.defaultParallelism
+        return lambda topics: kafka_stream(self._session, self._settings.source, start, most, topics, tasks=cores)
 
     def _check_decided(self, writer: LaneWriter) -> None:
         """Raises Diverged where the target lacks the newest decided epoch, also one without messages."""
@@ -241,7 +245,7 @@ class QueryRun(SparkRun):
 
     def _start_writer(self, start: Offsets, on_epoch: OnEpoch, most: int, until_caught_up: bool) -> StreamingQuery:
         del start, most  # the sources have them
-        self._spark.conf.set(ENCODING, state_encoding(self._result))
+        self._session.conf.set(ENCODING, state_encoding(self._result))
         writer = self._result.writeStream.foreachBatch(on_epoch).outputMode(
             self._computation.output(self._result).value
         )
@@ -256,7 +260,7 @@ class QueryRun(SparkRun):
         span = self._checkpoint.written.span(number)
         self._gate.begin(span.size)
         messages = TriedMessages(
-            self._spark,
+            self._session,
             self._settings.source,
             self._computation,
             self._whole,
@@ -284,7 +288,7 @@ class QueryRun(SparkRun):
         if not span.size:
             return 0
         name = query_name(self._settings.lane)
-        running: Any = next(one for one in self._spark.streams.active if one.name == name)
+        running: Any = next(one for one in self._session.streams.active if one.name == name)
         execution = running._jsq.streamingQuery().lastExecution()
         leaves, read = execution.executedPlan().collectLeaves(), 0
         for at in range(leaves.length()):
@@ -301,7 +305,7 @@ class QueryRun(SparkRun):
         """Write names and schemas of the state to the target, for savepoints."""
         writer = self._writers[self._settings.lane]
         try:
-            stores = stored_shape(self._spark, self._settings.checkpoint)
+            stores = stored_shape(self._session, self._settings.checkpoint)
             with translated(f"lane {writer.name}: its state"), writer.engine.begin() as connection:
                 QueryStates(self._settings.target.db_schema).write(connection, writer.name, writer.generation, stores)
         except SurelaneError as error:

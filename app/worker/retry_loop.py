@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType
 
 import structlog
-from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.collector import settle_collector
@@ -40,7 +39,7 @@ from app.recover.gap import named
 from app.source.stream import warm_up
 from app.spark.job_errors import spark_errors
 from app.spark.jvm import Jvm
-from app.spark.session import make_session, stop_session
+from app.spark.session import ComingSession, begin_session
 from app.supervisor.link import Link
 from app.worker.lane_factory import make_pool
 from app.worker.lane_writer import LaneWriter
@@ -95,8 +94,8 @@ def run(
         if settings.metrics.port:
             server = serve(settings.metrics.host, settings.metrics.port, None, health)
             stack.callback(server.stop)
-        spark = make_session(jvm)
-        stack.callback(stop_session, spark)
+        spark = begin_session(jvm)
+        stack.callback(spark.stop)
         settle_collector()  # garbage collection was off since the process began
         RetryLoop(settings, spark, health, stop, until_caught_up, link, death, removable).keep_running()
 
@@ -107,7 +106,7 @@ class RetryLoop:
     def __init__(
         self,
         settings: Settings,
-        spark: SparkSession,
+        spark: ComingSession,
         health: Health,
         stop: threading.Event,
         until_caught_up: bool,
@@ -133,10 +132,10 @@ class RetryLoop:
         if self._settings.query is not None:
             self._keep_running(self._query_run)
             return
-        with closing(make_pool(self._settings, self._spark.sparkContext)) as pool:
+        with closing(make_pool(self._settings, self._spark)) as pool:
             pool.on_death = self._stage_died
             pool.start()
-            if self._until_caught_up or not self._settings.goes_ahead:  # else the first epoch needs no query
+            if self._until_caught_up or not self._settings.begins_early:  # else the first epoch needs no query
                 warm_up(self._spark, self._settings.source)
             self._keep_running(partial(self._streaming_run, pool))
 

@@ -16,13 +16,13 @@ _AMAZON = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "A
 USUAL_TASKS = 4
 
 
-def tasks_of(settings: Settings, has: int | None = None) -> int:
+def tasks_of(settings: Settings, processors: int | None = None) -> int:
     """The number of tasks. Locally the driver takes one core; on a cluster a task waits until it gets one.
 
-    `has`: cores of an existing session, which gets no more. Raises ConfigInvalid where the session has too few cores.
+    `processors`: see `cores`. Raises ConfigInvalid where the session has too few cores.
     """
     master, wanted = settings.spark.master, settings.stage.tasks
-    most = cores(master, settings.spark.conf) if has is None else has
+    most = cores(master, settings.spark.conf, processors)
     if wanted is not None and most is not None and wanted > most:
         raise ConfigInvalid(
             f"stage.tasks: {wanted}, but Spark at {master} gives the session {most} cores, and each task takes one",

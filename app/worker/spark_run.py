@@ -12,12 +12,11 @@ from typing import Self
 
 import structlog
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from app import failpoint
 from app.config.settings import Settings
 from app.db.locks import lock_holder
 from app.errors import Refused, SurelaneError
@@ -34,6 +33,7 @@ from app.source.size import EpochSize
 from app.spark.checkpoint import Checkpoint
 from app.spark.entry_events import EntryEvents
 from app.spark.job_errors import spark_errors
+from app.spark.session import ComingSession
 from app.supervisor.link import Link
 from app.worker.dead_letter_sender import DeadLetterSender
 from app.worker.epoch_gate import EpochGate
@@ -66,7 +66,7 @@ class SparkRun(ABC):
     def __init__(
         self,
         settings: Settings,
-        spark: SparkSession,
+        spark: ComingSession,
         writers: dict[str, LaneWriter],
         health: Health,
         metrics: AllMetrics,
@@ -103,7 +103,7 @@ class SparkRun(ABC):
         self._begun_last = -1
         #: the epoch that was begun before Spark has called the lane with it, and what it failed with; None: it passed
         self._early: tuple[int, BaseException | None] | None = None
-        #: whether lanes were opened and the query started
+        #: whether lanes were opened, and the query was started, or what comes before it
         self.started = False
 
     def _entries(self, name: str) -> EntryEvents:
@@ -187,6 +187,9 @@ class SparkRun(ABC):
         monitor.start()
 
     def _say_running(self) -> None:
+        """Record it once: before the first epoch, or when the query has started, whichever is earlier."""
+        if self._state[0] == "running":
+            return
         self.started = True
         self.say("running")
         self._health.report(self._settings.lane, ready=True, reason="running")
@@ -210,9 +213,9 @@ class SparkRun(ABC):
             if failure is not None:
                 raise RuntimeError(failure)
 
-        most = self._size.begin()
+        self._size.begin()
         self._before_query()
-        self._query = self._start_writer(start, on_epoch, most, until_caught_up)
+        self._query = self._start_writer(start, on_epoch, self._size.begin(), until_caught_up)
         return self._query
 
     @abstractmethod
@@ -240,8 +243,7 @@ class SparkRun(ABC):
         try:
             while not self._begun(rows, number):
                 pass  # held between the gate and the lock
-            self.epochs += 1
-            self._watcher.notice()
+            self._count()
             self._go_ahead()
         except BaseException as error:  # noqa: BLE001  # raised by the thread that watches the query
             self._error = error
@@ -249,6 +251,11 @@ class SparkRun(ABC):
         finally:
             self._in_epoch.clear()
         return None
+
+    def _count(self) -> None:
+        """Note that an epoch has passed, and is perhaps pending."""
+        self.epochs += 1
+        self._watcher.notice()
 
     def _begun(self, rows: DataFrame | None, number: int) -> bool:
         """Process the epoch once it may begin; False: it has to wait again. One that was begun early is waited for
@@ -273,21 +280,22 @@ class SparkRun(ABC):
                 raise error
             return True
 
-    def _begin_early(self, number: int) -> None:
-        """Process an epoch that Spark has planned, and has not called the lane with yet, unless it has to wait. By any
-        thread. Its error is raised when Spark calls."""
+    def _begin_early(self, number: int) -> bool:
+        """Process an epoch that is planned, and that Spark has not called the lane with yet, unless it has to wait;
+        whether it has begun. By any thread. Its error is raised when Spark calls."""
         if not self._writing.acquire(blocking=False):  # begun, or a release is under way
-            return
+            return False
         try:
             if number <= self._begun_last or self._error is not None or not self._gate.is_open:
-                return
+                return False
             self._check_tables()
             self._in_epoch.set()
             self._begun_last = number
             self._early = number, self._failure(None, number)
-            failpoint.reach("done-early")
+            return True
         except Exception as error:  # noqa: BLE001  # raised again when Spark calls
             log.debug("not begun early", epoch=number, because=str(error))
+            return False
         finally:
             self._writing.release()
 
@@ -371,7 +379,7 @@ class SparkRun(ABC):
     def _end_pending(self) -> None:
         """End prepared epochs, which would hold locks until the next start."""
         try:
-            if self._query is not None and not self._query.isActive:
+            if self._query is None or not self._query.isActive:
                 self._pending.end()
         except (SurelaneError, Py4JError) as error:
             log.warning("left for the next start to settle", because=str(error).splitlines()[0])

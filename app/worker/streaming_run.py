@@ -2,20 +2,22 @@
 
 import threading
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from app import failpoint
 from app.archive.reader import ArchiveReader
+from app.background import begun
 from app.config.settings import Settings
 from app.db.sqlstate import translated
 from app.dispatch.lane_stage import StagedSpan
 from app.dispatch.pool import Pool
-from app.errors import Contended, EnvironmentMissing, MessagesGone, Refused, Unreachable
+from app.errors import Contended, EnvironmentMissing, MessagesGone, Refused, SparkGone, Unreachable
 from app.kafka.broker import ids_of
 from app.kafka.unread import UnreadMessages
 from app.lane.lane import Lane, Stager
@@ -31,7 +33,7 @@ from app.protocol.fencing import open_writers
 from app.rollup.keeping import keep as keep_rollups
 from app.source.messages import TaskMessages
 from app.source.stream import start_query
-from app.spark.session import is_gone
+from app.spark.session import ComingSession
 from app.stage.receipt import last_messages
 from app.supervisor.link import Link
 from app.worker.archive_backfill import Filling
@@ -51,7 +53,7 @@ from app.worker.monitor import Monitor
 from app.worker.open_lanes import OpenLanes
 from app.worker.periodic_savepoints import PeriodicSavepoints
 from app.worker.planned_epochs import PlannedEpochs
-from app.worker.spark_run import STOP_WAIT_SECONDS, OnEpoch, SparkRun, StopRequested
+from app.worker.spark_run import LOOK_SECONDS, STOP_WAIT_SECONDS, OnEpoch, SparkRun, StopRequested
 from app.worker.stored_message_decoder import StoredMessages
 from app.worker.unplanned import Unplanned, rest
 
@@ -67,7 +69,7 @@ class StreamingRun(SparkRun):
     def __init__(
         self,
         settings: Settings,
-        spark: SparkSession,
+        spark: ComingSession,
         writers: dict[str, LaneWriter],
         health: Health,
         metrics: AllMetrics,
@@ -138,7 +140,7 @@ class StreamingRun(SparkRun):
 
     def _start_writer(self, start: Offsets, on_epoch: OnEpoch, most: int, until_caught_up: bool) -> StreamingQuery:
         each = partial(on_epoch, None)
-        return start_query(self._spark, self._settings, start, each, most=most, until_caught_up=until_caught_up)
+        return start_query(self._spark.get(), self._settings, start, each, most=most, until_caught_up=until_caught_up)
 
     def _between_epochs(self) -> None:
         if self._ahead is not None:
@@ -165,6 +167,7 @@ class StreamingRun(SparkRun):
         for writer in writers:
             if writer.archive is not None:
                 writer.archive.open(cluster, ids)
+        self._spark.get()  # a lane that another process runs is not taken over without it
         opened = open_writers(
             writers,
             self._checkpoint,
@@ -321,13 +324,7 @@ class StreamingRun(SparkRun):
     def _step_ahead(self) -> AheadStep:
         """Apply what Kafka has behind what the lane has read."""
         lane = self._lanes.total
-        if lane is None or self._stop.is_set() or self._size.is_off or lane.wants_release or self._is_suspicious():
-            return AheadStep.LEFT
-        try:
-            found = self._unplanned.span(lane.read)
-        except (Unreachable, EnvironmentMissing):
-            return AheadStep.LEFT  # Spark asks by itself
-        if found.size > self._size.messages or self._identity.has_more(lane.read):
+        if lane is None or (found := self._unplanned_span(lane)) is None:
             return AheadStep.LEFT
         if not found.size:
             return AheadStep.NOTHING
@@ -345,6 +342,17 @@ class StreamingRun(SparkRun):
                 self._error = error
                 raise
         return AheadStep.APPLIED
+
+    def _unplanned_span(self, lane: Lane) -> Span | None:
+        """What Kafka has behind what the lane has read; None: that is left to Spark's epochs."""
+        if self._stop.is_set() or self._size.is_off or lane.wants_release or self._is_suspicious():
+            return None
+        try:
+            found = self._unplanned.span(lane.read)
+        except (Unreachable, EnvironmentMissing):
+            return None  # Spark asks by itself
+        is_left = found.size > self._size.messages or self._identity.has_more(lane.read)
+        return None if is_left else found
 
     def _source(self, planned: Callable[[], pa.Table], request: Asked) -> EpochSource:
         def part(span: Span) -> pa.Table:
@@ -380,20 +388,65 @@ class StreamingRun(SparkRun):
     def _notice_planned(self) -> None:
         """Begin the epochs from now on as soon as Spark has planned them."""
         if self._planned is None:
-            self._planned = PlannedEpochs(self._entries("offsets"), self._begin_early, partial(is_gone, self._spark))
+            self._planned = PlannedEpochs(self._entries("offsets"), self._begin_planned, self._spark.is_gone)
             self._closing.callback(self._planned.stop)
             self._planned.start()
 
+    def _begin_planned(self, number: int) -> None:
+        if self._begin_early(number):
+            failpoint.reach("done-early")
+
     def _before_query(self) -> None:
-        """Have a lane that goes ahead begin before Spark starts the query."""
-        if not self._goes_ahead or self._until_caught_up:
+        """Have the lane begin before Spark starts the query."""
+        if self._until_caught_up or not self._settings.begins_early:
             return
-        self._release()  # what is wanted is left to Spark's epochs
+        self._release()  # an epoch may have to do it; that is left to the query's
+        if not self._goes_ahead:
+            if not self.started:
+                self._apply_first()
+            return
         if self._ahead is None:
             self._planned_end = self._lanes.read
-            self._ahead = GoingAhead(self._step_and_let_go, partial(is_gone, self._spark))
+            self._ahead = GoingAhead(self._step_and_let_go, self._spark.is_gone)
             self._closing.callback(self._ahead.stop)
         self._ahead.follow(FIRST_SECONDS)
+
+    def _apply_first(self) -> None:
+        """Apply the epoch that the checkpoint has planned and not completed, or the first one of what Kafka has, and
+        write its entries in place of the query, which goes on behind them."""
+        if not self._gate.is_open or (number := self._first()) is None:
+            return
+        self._say_running()
+        passing = begun(partial(self._begin_early, number))
+        while not passing.done():
+            if self._spark.is_gone():  # no task answers
+                raise SparkGone
+            wait([passing], LOOK_SECONDS)
+        self._in_epoch.clear()
+        if not passing.result():  # a pause, say: the query replays it, and waits where that is seen
+            return
+        (_, error), self._early = self._early or (number, None), None
+        if error is not None:
+            raise error
+        self._count()
+        self._checkpoint.complete(number)
+        self._pending.finish(STOP_WAIT_SECONDS)
+        if self._stop.is_set():
+            raise StopRequested
+
+    def _first(self) -> int | None:
+        """The number of the epoch that the query would begin with, which is planned; None: it is left to the query."""
+        entries, lane = self._checkpoint.written, self._lanes.total
+        planned = entries.last_planned()
+        if planned is not None and not entries.is_complete(planned):
+            return planned
+        if lane is None or (found := self._unplanned_span(lane)) is None or not found.size:
+            return None
+        number = 0 if planned is None else planned + 1
+        if entries.span_to(number, found.end).size > self._size.messages:  # it may have messages that the lane holds
+            return None
+        self._checkpoint.plan(number, found.end)
+        return number
 
     def _step_and_let_go(self) -> AheadStep:
         try:

@@ -6,16 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from pyspark.sql import SparkSession
 
-from app.model.offsets import Offsets
+from app.errors import SparkFailed
+from app.model.offsets import Offsets, TopicPartition
 from app.private import FILE_MODE
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE
+from app.spark.local import LocalCheckpoint
+from app.spark.session import ComingSession
+from tests.waiting import eventually
 
 FILES = 100
 #: measurements: other programs of the JVM, a Python worker for example, may end during one
 TRIES = 5
+TP = TopicPartition("orders", 0)
+VERSION = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
 def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
@@ -27,7 +34,7 @@ def test_a_file_costs_no_program(spark: SparkSession, tmp_path: Path) -> None:
         used = jvm.cpu_times()  # of what it started and has ended
         return used.children_user + used.children_system
 
-    checkpoint = Checkpoint(spark, str(tmp_path / "checkpoint"))
+    checkpoint = Checkpoint(ComingSession.of(spark), str(tmp_path / "checkpoint"))
     identity = checkpoint.create("orders", Offsets())
 
     def used_by_files() -> float:
@@ -50,7 +57,7 @@ def test_a_folder_behind_a_link(spark: SparkSession, tmp_path: Path) -> None:
     real.mkdir(parents=True)
     link.symlink_to(real)
     for location in (str(link), link.as_uri()):
-        checkpoint = Checkpoint(spark, location)
+        checkpoint = Checkpoint(ComingSession.of(spark), location)
         assert checkpoint.is_empty()
         checkpoint.create("orders", Offsets())
         (real / "offsets").mkdir()
@@ -62,3 +69,28 @@ def test_a_folder_behind_a_link(spark: SparkSession, tmp_path: Path) -> None:
         assert (link / IDENTITY_FILE).exists()
         shutil.rmtree(real)
         real.mkdir()
+
+
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_entries_are_those_of_a_query(version: str, spark: SparkSession, tmp_path: Path) -> None:
+    """They are found again, and none is written twice; that a query goes on behind them is in `test_first_epoch`."""
+    checkpoint = Checkpoint(ComingSession.of(spark), str(tmp_path / "checkpoint"))
+    start, ends = Offsets.of({TP: 0}), [Offsets.of({TP: end}) for end in (3, 5)]
+    checkpoint.create("orders", start)
+    by_spark = tmp_path / "query"
+    spark.conf.set(VERSION, version)
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = ticks.writeStream.format("noop").option("checkpointLocation", str(by_spark)).start()
+    eventually(lambda: query.recentProgress, why="an epoch of a query")
+    query.stop()
+    for number, end in enumerate(ends):
+        checkpoint.plan(number, end)
+        assert (checkpoint.last_planned(), checkpoint.is_complete(number)) == (number, False)
+        checkpoint.complete(number)
+        assert checkpoint.options(number) == LocalCheckpoint(by_spark).options(0)
+    assert [checkpoint.span(number).end for number in (0, 1)] == ends
+    spark.conf.unset(VERSION)
+    assert (tmp_path / "checkpoint" / "commits" / "0").read_text() == (by_spark / "commits" / "0").read_text()
+    with pytest.raises(SparkFailed, match="another query"):
+        checkpoint.plan(1, start)
+    assert checkpoint.span(1).end == ends[1]

@@ -31,6 +31,7 @@ from app.model.message import RawMessage
 from app.model.offsets import Offsets, Position, Span, TopicPartition
 from app.model.row_layout import SEPARATOR, Layout, RowKind
 from app.source import waiting
+from app.spark.session import ComingSession
 from app.stage import span_reading
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Range, Request, Tables, ranges_of
@@ -437,7 +438,7 @@ def pool(spark: SparkSession, kafka: Kafka, target_server: Postgres) -> Iterator
         None,
         function="tests.transforms:obey",
     )
-    with closing(Pool(spark.sparkContext, config, 1, 60.0)) as made:
+    with closing(Pool(ComingSession.of(spark), config, 1, 60.0)) as made:
         made.start()
         eventually(lambda: [one for one in made.processes if one.hello.watches], 60, "a task")
         yield made

@@ -29,6 +29,7 @@ from app.protocol.fencing import open_writers
 from app.quarantine.quarantine import Quarantine
 from app.spark.checkpoint import Checkpoint
 from app.spark.entries import IDENTITY_FILE, NEW_IDENTITY_FILE, CheckpointIdentity
+from app.spark.session import ComingSession
 from app.worker.lane_writer import LaneWriter
 from tests.commands import Ended
 from tests.fix_lane import MODES, ROOT, LaneUnderTest, MakeLane, MakeProcess
@@ -389,7 +390,7 @@ def test_a_first_start_that_was_killed_while_it_made_the_checkpoint(
 class LateLook(Checkpoint):
     """A checkpoint that was replaced after a start had its first look at it."""
 
-    def __init__(self, spark: SparkSession, location: str, before: CheckpointIdentity) -> None:
+    def __init__(self, spark: ComingSession, location: str, before: CheckpointIdentity) -> None:
         super().__init__(spark, location)
         self._seen: CheckpointIdentity | None = before
 
@@ -402,7 +403,7 @@ class LateLook(Checkpoint):
 def test_the_checkpoint_decides_that_is_there_when_the_lock_is_held(scene: MakeScene, spark: SparkSession) -> None:
     """Of two writers that start at once the first replaces the checkpoint and decides an epoch before it is fenced."""
     made = scene()
-    before = Checkpoint(spark, str(made.lane.checkpoint)).identity()
+    before = Checkpoint(ComingSession.of(spark), str(made.lane.checkpoint)).identity()
     assert before is not None
     shutil.rmtree(made.lane.checkpoint)
     made.run()
@@ -422,7 +423,9 @@ def test_the_checkpoint_decides_that_is_there_when_the_lock_is_held(scene: MakeS
         quarantine=Quarantine(SCHEMA, name),
     )
     try:
-        open_writers([writer], LateLook(spark, str(made.lane.checkpoint), before), Offsets(), "two-phase")
+        open_writers(
+            [writer], LateLook(ComingSession.of(spark), str(made.lane.checkpoint), before), Offsets(), "two-phase"
+        )
     finally:
         writer.close()
     assert made.target.prepared() == []

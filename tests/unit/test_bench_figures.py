@@ -1,6 +1,7 @@
 """What the benchmark's own commands make of their figures: growth, verdicts, goals, and the page they write."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ from tools.bench import costs, features, page, restart, soak, start, windows
 from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, JVM_LIMIT, LONG_ROWS, NAMES, axes, base, growth, memory
 from tools.bench.child import SystemFailed
 from tools.bench.latency import Sightings
+from tools.bench.machine import Snapshot
 from tools.bench.pacer import Paced
 from tools.bench.page import Goal, Section, Table
 from tools.bench.results import rehearse, tried
@@ -298,7 +300,7 @@ def test_medians_of_the_starts() -> None:
     done = [started("two-phase", seconds, run=run) for run, seconds in enumerate((6.0, 4.0, 4.5))]
     done.append(started("ledger", 9.0))
     section = start.section(done)
-    assert tables(section)["Starts"].rows[-2][:8] == ["median", "two-phase", *["1.00"] * 5, "4.50"]
+    assert tables(section)["Starts"].rows[-2][:7] == ["median", "two-phase", *["1.00"] * 4, "4.50"]
     assert [(goal.found, goal.verdict) for goal in section.goals] == [(4.5, "reached")]
     wrong = [*done, started("ledger", 1.0, correct=False)]
     assert [goal.verdict for goal in start.section(wrong).goals] == ["not judged"]
@@ -349,3 +351,11 @@ def test_a_failed_soak_is_written_too(tmp_path: Path) -> None:
     text = (tmp_path / "COSTS.md").read_text()
     assert "WRONG" in text
     assert "SystemFailed: gone" in text
+
+
+def test_more_than_the_machine_has_is_no_figure() -> None:
+    """A process that was there before the measurement has to be counted from there on."""
+    start, end = (Snapshot(at=at, cpu=cpu, busy=at, stolen=0.0) for at, cpu in ((0.0, {}), (10.0, {"client": 9.0})))
+    assert end.since(start) == {"cpu_seconds": {"client": 9.0}, "other_load": 0.1, "stolen_load": 0.0}
+    with pytest.raises(ValueError, match="more CPU seconds"):
+        replace(end, cpu={"client": 43.0}).since(start)

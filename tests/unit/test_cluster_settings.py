@@ -62,9 +62,9 @@ def test_how_many_tasks(master: str, conf: dict[str, str], configured: int | Non
 
 
 def test_a_container_has_fewer_cores_than_its_machine() -> None:
-    assert tasks_of(settings("local[*]"), has=2) == 1
+    assert tasks_of(settings("local[*]"), processors=2) == 1
     with pytest.raises(ConfigInvalid):
-        tasks_of(settings("local[*]", 3), has=2)
+        tasks_of(settings("local[*]", 3), processors=2)
 
 
 @pytest.mark.parametrize(("master", "conf"), [("local[2]", {}), (STANDALONE, {"spark.cores.max": "2"})])

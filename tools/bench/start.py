@@ -1,6 +1,6 @@
 """Measures what the start of a lane is made of, on an idle machine.
 
-process start .. worker forked .. JVM started .. lane open .. query started .. first epoch planned .. rows visible
+process start .. worker forked .. JVM started .. lane open .. first epoch planned .. rows visible
 
 With `commit: ledger` rows are visible before Spark has planned an epoch with them. Each mark is the time since the
 process' start. Servers are warm, the lane has its tables and no checkpoint.
@@ -37,7 +37,6 @@ MARKS: Mapping[str, str] = {
     "worker_forked": "worker forked, s",
     "jvm_started": "JVM started",
     "lane_open": "lane open",
-    "query_started": "query started",
     "epoch_planned": "epoch planned",
     "visible": "rows visible",
 }
@@ -89,7 +88,6 @@ def _marks(held: Lane, visible: float) -> dict[str, float]:
         "worker_forked": began + created["driver"],
         "jvm_started": began + created["jvm"],
         "lane_open": next(seconds_of(event["timestamp"]) for event in logged if event["event"] == "start"),
-        "query_started": (lane.checkpoint() / "metadata").stat().st_mtime,
         "epoch_planned": _first_entry().stat().st_mtime,
         "visible": visible,
     }

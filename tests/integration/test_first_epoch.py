@@ -1,0 +1,260 @@
+"""The first epoch of a lane that follows its checkpoint begins before Spark has started the query."""
+
+import itertools
+import json
+import signal
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.config.settings import CommitMode
+from app.errors import ExitStatus, SparkFailed, SparkGone, Unreachable
+from app.model.offsets import Offsets
+from app.spark.checkpoint import Checkpoint
+from app.spark.session import ComingSession
+from app.worker.epoch_gate import EpochGate
+from app.worker.retry_loop import RetryLoop
+from app.worker.streaming_run import StreamingRun
+from tests.fix_lane import Held, Hold, LaneUnderTest, MakeLane, MakeProcess
+from tests.fix_target import Target
+from tests.fix_topic import Topic
+from tests.messages import INT, TEXT, Debezium, Message, Table
+from tests.oracle import questions
+
+FLAT = Table("flat", {"id": INT, "v": TEXT})
+d = Debezium()
+#: lanes that follow their checkpoint: in two phases, or with an archive
+LANES = [
+    (CommitMode.TWO_PHASE, {}),
+    (CommitMode.TWO_PHASE, {"archived": True}),
+    (CommitMode.LEDGER, {"archived": True}),
+]
+lanes = pytest.mark.parametrize(("mode", "more"), LANES, ids=["two-phase", "archived", "archived-ledger"])
+
+
+def rows(first: int, last: int, v: str = "a") -> list[Message]:
+    return [d.create(FLAT, {"id": number, "v": v}) for number in range(first, last)]
+
+
+def metadata(made: LaneUnderTest, epoch: int) -> dict[str, Any]:
+    """What Spark has fixed for an epoch, but for its time."""
+    found = json.loads((made.checkpoint / "offsets" / str(epoch)).read_text().splitlines()[1])
+    return {name: value for name, value in found.items() if name != "batchTimestampMs"}
+
+
+def ended_well(made: LaneUnderTest, target: Target, topic: Topic) -> None:
+    questions(target, topic, exactly_once=made.exactly_once)
+    files = made.checkpoint_files
+    assert files.planned() == files.complete() == list(range(len(files.planned())))
+    assert target.prepared() == []
+
+
+@lanes
+def test_it_begins_before_its_query(
+    mode: CommitMode,
+    more: dict[str, Any],
+    lane: MakeLane,
+    target: Target,
+    topic: Topic,
+    hold: Hold,
+    spark: SparkSession,
+) -> None:
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane(mode, **more)
+    held = hold("after-pre-commit")
+    made.start()
+    held.reached()
+    assert (made.checkpoint_files.planned(), made.checkpoint_files.complete()) == ([0], [])
+    assert spark.streams.active == []
+    held.release()
+    made.until_caught_up(topic)
+    topic.send(rows(50, 60))
+    made.until_caught_up(topic)
+    made.stop()
+    ended_well(made, target, topic)
+    assert metadata(made, 0) == metadata(made, max(made.checkpoint_files.planned()))
+
+
+def test_a_planned_epoch_is_replayed_before_the_query(
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, hold: Hold, spark: SparkSession
+) -> None:
+    """With the same messages, though there are more now; what comes behind it the query plans."""
+    target.create(FLAT)
+    made = lane("two-phase")
+    topic.send(rows(0, 50))
+    assert lane_process(made, failpoint="after-pre-commit=kill").start().wait() == -signal.SIGKILL
+    topic.send(rows(50, 80))
+    held = hold("before-commit")
+    made.start()
+    held.reached()
+    assert made.checkpoint_files.complete() == [0]
+    assert sum(ends(made, 0).values()) == 50
+    assert target.prepared()
+    held.release()
+    made.until_caught_up(topic)
+    made.stop()
+    ended_well(made, target, topic)
+
+
+def ends(made: LaneUnderTest, epoch: int) -> dict[str, int]:
+    """Where an epoch ends, by partition."""
+    (line,) = (made.checkpoint / "offsets" / str(epoch)).read_text().splitlines()[2:]
+    return {f"{topic}-{number}": end for topic, of in json.loads(line).items() for number, end in of.items()}
+
+
+def test_a_backlog_is_planned_by_the_query(lane: MakeLane, target: Target, topic: Topic) -> None:
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane("two-phase", epoch={"max_messages": 20})
+    made.start()
+    made.until_caught_up(topic)
+    made.stop()
+    ended_well(made, target, topic)
+    assert len(made.checkpoint_files.planned()) == 3
+
+
+def test_a_stop_before_the_query(
+    lane: MakeLane, target: Target, topic: Topic, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the epoch, which is complete then, and starts no query."""
+    monkeypatch.setattr(StreamingRun, "_start_writer", None)
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane("two-phase")
+    held = hold("after-merge")
+    made.start()
+    held.reached()
+    made.request_stop()
+    held.release()
+    assert made.join() is None
+    assert made.caught_up(topic)
+    ended_well(made, target, topic)
+
+
+def test_a_pause_that_comes_meanwhile(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the plan: the query replays that, and waits."""
+    looks = itertools.count()
+    monkeypatch.setattr(EpochGate, "is_open", property(lambda _: next(looks) == 0))
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane("two-phase")
+    made.start()
+    made.until_caught_up(topic)
+    made.stop()
+    assert next(looks) > 1
+    ended_well(made, target, topic)
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["not-written", "written"])
+def test_the_decision_is_not_answered(
+    is_written: bool, lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch is rolled back or committed, by what is written."""
+    write, seen = Checkpoint.complete, list[int]()
+
+    def complete(checkpoint: Checkpoint, epoch: int) -> None:
+        if seen or is_written:
+            write(checkpoint, epoch)
+        seen.append(epoch)
+        if len(seen) == 1:
+            raise Unreachable("the file system")
+
+    monkeypatch.setattr(Checkpoint, "complete", complete)
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane("two-phase")
+    made.start()
+    made.until_caught_up(topic)
+    made.stop()
+    assert seen == ([0] if is_written else [0, 0])
+    ended_well(made, target, topic)
+
+
+def test_another_process_has_planned_it(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane is opened anew, and replays what was planned."""
+    write, errors = Checkpoint.plan, list[str]()
+
+    def plan(checkpoint: Checkpoint, epoch: int, end: Offsets) -> None:
+        write(checkpoint, epoch, end)
+        topic.send(rows(50, 60))
+        try:
+            write(checkpoint, epoch, end)
+        except SparkFailed as error:
+            errors.append(error.message)
+            raise
+
+    monkeypatch.setattr(Checkpoint, "plan", plan)
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane("two-phase")
+    made.start()
+    made.until_caught_up(topic)
+    made.stop()
+    assert [error.startswith("another query writes to this checkpoint") for error in errors] == [True]
+    assert sum(ends(made, 0).values()) == 50
+    ended_well(made, target, topic)
+
+
+@pytest.mark.parametrize("mode", [CommitMode.TWO_PHASE, CommitMode.LEDGER], ids=str)
+def test_a_session_that_cannot_be_made(
+    mode: CommitMode, lane: MakeLane, target: Target, topic: Topic, spark: SparkSession
+) -> None:
+    """The lane is not taken over, and the process ends."""
+    target.create(FLAT)
+    topic.send(rows(0, 5))
+    made = lane(mode)
+    failed: Future[SparkSession] = Future()
+    failed.set_exception(ValueError("no such option"))
+    coming = ComingSession(failed, spark.sparkContext.getConf())
+    with pytest.raises(SparkGone, match="no such option"):
+        RetryLoop(made.settings, coming, made.health, threading.Event(), False).keep_running()
+    coming.stop()
+    assert target.execute("select count(*) as n from surelane.generation")[0].n == 0
+    made.run_until_caught_up()
+    questions(target, topic)
+
+
+@pytest.mark.parametrize("place", ["epoch-start", "after-ledger", "after-pre-commit", "before-commit", "after-commit"])
+def test_a_kill_in_the_first_epoch(
+    place: str, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+) -> None:
+    target.create(FLAT)
+    made = lane("two-phase")
+    topic.send(rows(0, 50))
+    assert lane_process(made, failpoint=f"{place}=kill").start().wait() == -signal.SIGKILL
+    assert made.checkpoint_files.planned() == [0]
+    topic.send(rows(50, 60))
+    made.run_until_caught_up()
+    ended_well(made, target, topic)
+
+
+def test_the_jvm_ends_in_the_first_epoch(
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, tmp_path: Path
+) -> None:
+    """The worker ends with it, though the epoch does not; the next one replays."""
+    target.create(FLAT)
+    made = lane("two-phase")
+    topic.send(rows(0, 50))
+    held = Held(tmp_path, "after-merge")
+    process = lane_process(made, failpoint=held.setting).start()
+    process.until(held.file.exists, why="the first epoch")
+    assert process.jvm is not None
+    process.jvm.kill()
+    process.until(lambda: process.events("worker died"), why="the worker's end")
+
+    def is_done() -> bool:
+        held.release()  # the next worker waits there, too
+        return made.caught_up(topic)
+
+    process.until(is_done, why="the next worker to catch up")
+    assert process.stop() == ExitStatus.OK
+    ended_well(made, target, topic)
