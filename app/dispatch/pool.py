@@ -523,6 +523,8 @@ class Pool:
             begin = time.monotonic()
             try:
                 context = self._spark.get().sparkContext
+                if self._closed.is_set():
+                    return
                 context.setJobGroup(self._group(slot), "stages messages for as long as the lane runs", True)
                 task = Task(slot, (self._host, self._port), self._key, self._config)
                 context.parallelize([slot], 1).foreachPartition(task)

@@ -38,7 +38,7 @@ class Committer(Protocol):
         ...
 
     def abort(self) -> None:
-        """Roll back a pre-committed epoch that will never be decided, because Spark's query has ended.
+        """Roll back a pre-committed epoch that will never be decided: no query runs.
 
         Raises Unreachable if the server is away; then the next start rolls back.
         """

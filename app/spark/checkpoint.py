@@ -119,7 +119,8 @@ class Checkpoint(Entries):
 
     def _next_metadata(self, epoch: int) -> str:
         """The second line of an epoch's entry: what the one before has, or what this session begins with."""
-        return _json({**(self._metadata(epoch - 1) or self._first_metadata()), "batchTimestampMs": _now()})
+        before = self._metadata(epoch - 1) if epoch > 0 else {}
+        return _json({**(before or self._first_metadata()), "batchTimestampMs": _now()})
 
     @property
     def _options(self) -> Any:
@@ -139,11 +140,11 @@ class Checkpoint(Entries):
     def _write_new(self, folder: Any, name: str, text: str) -> None:
         """Write a file by Spark's own class, which renames what it has written. Raises SparkFailed where it exists, and
         Unreachable."""
-        files = self._streaming.CheckpointFileManager.create(folder, self._hadoop)
         file = self._path(folder, name)
-        if files.exists(file):
-            raise SparkFailed(f"another query writes to this checkpoint: {file} exists")
         try:
+            files = self._streaming.CheckpointFileManager.create(folder, self._hadoop)
+            if files.exists(file):
+                raise SparkFailed(f"another query writes to this checkpoint: {file} exists")
             if not files.exists(folder):
                 files.mkdirs(folder)
             stream = files.createAtomic(file, False)

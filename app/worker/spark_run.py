@@ -220,7 +220,7 @@ class SparkRun(ABC):
 
     @abstractmethod
     def _before_query(self) -> None:
-        """Called before each start of the query, when the size of its epochs is known."""
+        """Called before each start of the query, with the size that its epochs have so far."""
 
     def _stop_query(self) -> None:
         if self._query is not None:
@@ -262,10 +262,7 @@ class SparkRun(ABC):
         only. Raises StopRequested."""
         may_begin = self._begun_last == number or self._gate.wait()
         with self._writing:
-            if self._early is not None and self._early[0] == number:
-                (_, error), self._early = self._early, None
-                if error is not None:
-                    raise error
+            if self._passed_early(number):
                 return True
             if self._error is not None:  # of another thread: the lanes have to be opened anew
                 raise self._error
@@ -279,6 +276,15 @@ class SparkRun(ABC):
             if (error := self._failure(rows, number)) is not None:
                 raise error
             return True
+
+    def _passed_early(self, number: int) -> bool:
+        """Whether the epoch was begun early. Raises what it has failed with."""
+        if self._early is None or self._early[0] != number:
+            return False
+        (_, error), self._early = self._early, None
+        if error is not None:
+            raise error
+        return True
 
     def _begin_early(self, number: int) -> bool:
         """Process an epoch that is planned, and that Spark has not called the lane with yet, unless it has to wait;

@@ -164,10 +164,10 @@ class StreamingRun(SparkRun):
             self._closing.callback(writer.close)
         begin, is_later, removed = self._beginnings(writers)
         cluster, unread = self._broker.cluster_id(), UnreadMessages(self._broker)
+        self._spark.get()  # a lane that another process runs is not taken over without it
         for writer in writers:
             if writer.archive is not None:
                 writer.archive.open(cluster, ids)
-        self._spark.get()  # a lane that another process runs is not taken over without it
         opened = open_writers(
             writers,
             self._checkpoint,
@@ -425,11 +425,9 @@ class StreamingRun(SparkRun):
         self._in_epoch.clear()
         if not passing.result():  # a pause, say: the query replays it, and waits where that is seen
             return
-        (_, error), self._early = self._early or (number, None), None
-        if error is not None:
-            raise error
-        self._count()
+        self._passed_early(number)
         self._checkpoint.complete(number)
+        self._count()
         self._pending.finish(STOP_WAIT_SECONDS)
         if self._stop.is_set():
             raise StopRequested
@@ -456,7 +454,7 @@ class StreamingRun(SparkRun):
                 self._ahead.let_go()
 
     def _stage_first(self, start: Offsets, read: Offsets) -> None:
-        """Request the first epoch's staging while Spark plans that epoch."""
+        """Request the first epoch's staging before that epoch is planned."""
         lane = self._lanes.total
         if lane is not None and lane.stage is not None:
             self._size.begin()

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from app.errors import SparkFailed
+from app.errors import SparkFailed, Unreachable
 from app.model.offsets import Offsets, TopicPartition
 from app.private import FILE_MODE
 from app.spark.checkpoint import Checkpoint
@@ -72,13 +72,16 @@ def test_a_folder_behind_a_link(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["1", "2"])
-def test_entries_are_those_of_a_query(version: str, spark: SparkSession, tmp_path: Path) -> None:
+def test_entries_are_those_of_a_query(
+    version: str, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """They are found again, and none is written twice; that a query goes on behind them is in `test_first_epoch`."""
     checkpoint = Checkpoint(ComingSession.of(spark), str(tmp_path / "checkpoint"))
     start, ends = Offsets.of({TP: 0}), [Offsets.of({TP: end}) for end in (3, 5)]
     checkpoint.create("orders", start)
     by_spark = tmp_path / "query"
     spark.conf.set(VERSION, version)
+    request.addfinalizer(lambda: spark.conf.unset(VERSION))
     ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     query = ticks.writeStream.format("noop").option("checkpointLocation", str(by_spark)).start()
     eventually(lambda: query.recentProgress, why="an epoch of a query")
@@ -89,8 +92,17 @@ def test_entries_are_those_of_a_query(version: str, spark: SparkSession, tmp_pat
         checkpoint.complete(number)
         assert checkpoint.options(number) == LocalCheckpoint(by_spark).options(0)
     assert [checkpoint.span(number).end for number in (0, 1)] == ends
-    spark.conf.unset(VERSION)
     assert (tmp_path / "checkpoint" / "commits" / "0").read_text() == (by_spark / "commits" / "0").read_text()
-    with pytest.raises(SparkFailed, match="another query"):
-        checkpoint.plan(1, start)
+    for write in (lambda: checkpoint.plan(1, start), lambda: checkpoint.complete(1)):
+        with pytest.raises(SparkFailed, match="another query"):
+            write()
     assert checkpoint.span(1).end == ends[1]
+
+
+def test_an_entry_that_cannot_be_written(spark: SparkSession, tmp_path: Path) -> None:
+    checkpoint = Checkpoint(ComingSession.of(spark), str(tmp_path / "checkpoint"))
+    checkpoint.create("orders", Offsets.of({TP: 0}))
+    checkpoint.plan(0, Offsets.of({TP: 3}))
+    (tmp_path / "checkpoint" / "commits").touch()  # no folder
+    with pytest.raises(Unreachable, match="commits/0 cannot be written"):
+        checkpoint.complete(0)

@@ -139,8 +139,14 @@ def test_a_stop_before_the_query(
 def test_a_pause_that_comes_meanwhile(
     lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind the plan: the query replays that, and waits."""
-    looks = itertools.count()
+    """Behind the plan: the query replays that, with its messages only."""
+    looks, write = itertools.count(), Checkpoint.plan
+
+    def plan(checkpoint: Checkpoint, epoch: int, end: Offsets) -> None:
+        write(checkpoint, epoch, end)
+        topic.send(rows(50, 60))
+
+    monkeypatch.setattr(Checkpoint, "plan", plan)
     monkeypatch.setattr(EpochGate, "is_open", property(lambda _: next(looks) == 0))
     target.create(FLAT)
     topic.send(rows(0, 50))
@@ -149,6 +155,7 @@ def test_a_pause_that_comes_meanwhile(
     made.until_caught_up(topic)
     made.stop()
     assert next(looks) > 1
+    assert sum(ends(made, 0).values()) == 50
     ended_well(made, target, topic)
 
 
