@@ -84,7 +84,7 @@ class Checkpoint(Entries):
         """Write `offsets/<epoch>`, as a query of one source does. None may run; one that starts later goes on behind
         it."""
         self._have_query_id()
-        lines = (LOG_VERSION, self._next_metadata(epoch), end.to_json())
+        lines = (LOG_VERSION, self._next_metadata(epoch), self._position(end))
         self._write_new(self._child("offsets"), str(epoch), "\n".join(lines))
 
     def complete(self, epoch: int) -> None:
@@ -116,6 +116,14 @@ class Checkpoint(Entries):
         """Spark starts no query where entries exist, and this file does not."""
         if not self._exists(_QUERY_ID_FILE):
             self._write_new(self._root, _QUERY_ID_FILE, _json({"id": str(uuid.uuid4())}))
+
+    def _position(self, end: Offsets) -> str:
+        """As Spark writes it, which compares texts: if it saw another one it planned an epoch without messages."""
+        if len(end) == 1:
+            return _json(json.loads(end.to_json()))
+        spark = self._spark.java.org.apache.spark.sql
+        written = spark.execution.streaming.runtime.SerializedOffset(end.to_json())
+        return str(spark.kafka010.KafkaSourceOffset.apply(written).json())
 
     def _next_metadata(self, epoch: int) -> str:
         """The second line of an epoch's entry: what the one before has, or what this session begins with."""

@@ -286,9 +286,10 @@ class SparkRun(ABC):
             raise error
         return True
 
-    def _begin_early(self, number: int) -> bool:
+    def _begin_early(self, number: int, done: Callable[[], None] = lambda: None) -> bool:
         """Process an epoch that is planned, and that Spark has not called the lane with yet, unless it has to wait;
-        whether it has begun. By any thread. Its error is raised when Spark calls."""
+        whether it has begun. By any thread. Its error is raised when Spark calls. `done` is called with the lock, when
+        it has passed or failed."""
         if not self._writing.acquire(blocking=False):  # begun, or a release is under way
             return False
         try:
@@ -298,6 +299,7 @@ class SparkRun(ABC):
             self._in_epoch.set()
             self._begun_last = number
             self._early = number, self._failure(None, number)
+            done()
             return True
         except Exception as error:  # noqa: BLE001  # raised again when Spark calls
             log.debug("not begun early", epoch=number, because=str(error))

@@ -393,8 +393,7 @@ class StreamingRun(SparkRun):
             self._planned.start()
 
     def _begin_planned(self, number: int) -> None:
-        if self._begin_early(number):
-            failpoint.reach("done-early")
+        self._begin_early(number, partial(failpoint.reach, "done-early"))
 
     def _before_query(self) -> None:
         """Have the lane begin before Spark starts the query."""

@@ -21,9 +21,10 @@ from app.worker.retry_loop import RetryLoop
 from app.worker.streaming_run import StreamingRun
 from tests.fix_lane import Held, Hold, LaneUnderTest, MakeLane, MakeProcess
 from tests.fix_target import Target
-from tests.fix_topic import Topic
+from tests.fix_topic import NewTopic, Topic
 from tests.messages import INT, TEXT, Debezium, Message, Table
 from tests.oracle import questions
+from tests.waiting import eventually
 
 FLAT = Table("flat", {"id": INT, "v": TEXT})
 d = Debezium()
@@ -78,6 +79,26 @@ def test_it_begins_before_its_query(
     made.stop()
     ended_well(made, target, topic)
     assert metadata(made, 0) == metadata(made, max(made.checkpoint_files.planned()))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_query_plans_no_epoch_without_messages(
+    count: int, lane: MakeLane, target: Target, new_topic: NewTopic, spark: SparkSession
+) -> None:
+    """Spark compares the text of an entry with what it would write."""
+    topics = tuple(new_topic() for _ in range(count))
+    target.create(FLAT)
+    made = lane("two-phase", topics=topics)
+    for number, one in enumerate(topics):
+        one.send(rows(10 * number, 10 * number + 5))
+    made.start()
+    made.until_caught_up(*topics)
+    idle = "Waiting for data to arrive"
+    eventually(lambda: [one for one in spark.streams.active if one.status["message"] == idle], why="the query")
+    topics[0].send(rows(100, 103))
+    made.until_caught_up(*topics)
+    made.stop()
+    assert [sum(ends(made, number).values()) for number in (0, 1)] == [5 * count, 5 * count + 3]
 
 
 def test_a_planned_epoch_is_replayed_before_the_query(

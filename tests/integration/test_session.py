@@ -48,7 +48,7 @@ def test_what_a_lane_relies_on_is_above_all_else_and_this_process_stays_as_it_wa
         "no.option.of.spark": "1",
         "SIGINT stays": True,
         "pandas": False,
-        "hadoop": [["here", "org.apache.hadoop.fs.LocalFileSystem"]] * 2,
+        "hadoop": [["here", "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"]] * 2,
         "early": ["false", "here"],
         "gateway": [],
     }
