@@ -37,14 +37,31 @@ LANES = [
 lanes = pytest.mark.parametrize(("mode", "more"), LANES, ids=["two-phase", "archived", "archived-ledger"])
 
 
-def rows(first: int, last: int, v: str = "a") -> list[Message]:
-    return [d.create(FLAT, {"id": number, "v": v}) for number in range(first, last)]
+def rows(first: int, last: int) -> list[Message]:
+    return [d.create(FLAT, {"id": number, "v": "a"}) for number in range(first, last)]
+
+
+def applied(lane: MakeLane, target: Target, topic: Topic, **config: Any) -> LaneUnderTest:
+    """A lane that was started with messages in its topic, has caught up, and was stopped."""
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane("two-phase", **config)
+    made.start()
+    made.until_caught_up(topic)
+    made.stop()
+    return made
 
 
 def metadata(made: LaneUnderTest, epoch: int) -> dict[str, Any]:
     """What Spark has fixed for an epoch, but for its time."""
     found = json.loads((made.checkpoint / "offsets" / str(epoch)).read_text().splitlines()[1])
     return {name: value for name, value in found.items() if name != "batchTimestampMs"}
+
+
+def ends(made: LaneUnderTest, epoch: int) -> dict[str, int]:
+    """Where an epoch ends, by partition."""
+    (line,) = (made.checkpoint / "offsets" / str(epoch)).read_text().splitlines()[2:]
+    return {f"{topic}-{number}": end for topic, of in json.loads(line).items() for number, end in of.items()}
 
 
 def ended_well(made: LaneUnderTest, target: Target, topic: Topic) -> None:
@@ -102,7 +119,7 @@ def test_the_query_plans_no_epoch_without_messages(
 
 
 def test_a_planned_epoch_is_replayed_before_the_query(
-    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, hold: Hold, spark: SparkSession
+    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, hold: Hold
 ) -> None:
     """With the same messages, though there are more now; what comes behind it the query plans."""
     target.create(FLAT)
@@ -122,19 +139,8 @@ def test_a_planned_epoch_is_replayed_before_the_query(
     ended_well(made, target, topic)
 
 
-def ends(made: LaneUnderTest, epoch: int) -> dict[str, int]:
-    """Where an epoch ends, by partition."""
-    (line,) = (made.checkpoint / "offsets" / str(epoch)).read_text().splitlines()[2:]
-    return {f"{topic}-{number}": end for topic, of in json.loads(line).items() for number, end in of.items()}
-
-
 def test_a_backlog_is_planned_by_the_query(lane: MakeLane, target: Target, topic: Topic) -> None:
-    target.create(FLAT)
-    topic.send(rows(0, 50))
-    made = lane("two-phase", epoch={"max_messages": 20})
-    made.start()
-    made.until_caught_up(topic)
-    made.stop()
+    made = applied(lane, target, topic, epoch={"max_messages": 20})
     ended_well(made, target, topic)
     assert len(made.checkpoint_files.planned()) == 3
 
@@ -169,12 +175,7 @@ def test_a_pause_that_comes_meanwhile(
 
     monkeypatch.setattr(Checkpoint, "plan", plan)
     monkeypatch.setattr(EpochGate, "is_open", property(lambda _: next(looks) == 0))
-    target.create(FLAT)
-    topic.send(rows(0, 50))
-    made = lane("two-phase")
-    made.start()
-    made.until_caught_up(topic)
-    made.stop()
+    made = applied(lane, target, topic)
     assert next(looks) > 1
     assert sum(ends(made, 0).values()) == 50
     ended_well(made, target, topic)
@@ -195,12 +196,7 @@ def test_the_decision_is_not_answered(
             raise Unreachable("the file system")
 
     monkeypatch.setattr(Checkpoint, "complete", complete)
-    target.create(FLAT)
-    topic.send(rows(0, 50))
-    made = lane("two-phase")
-    made.start()
-    made.until_caught_up(topic)
-    made.stop()
+    made = applied(lane, target, topic)
     assert seen == ([0] if is_written else [0, 0])
     ended_well(made, target, topic)
 
@@ -221,12 +217,7 @@ def test_another_process_has_planned_it(
             raise
 
     monkeypatch.setattr(Checkpoint, "plan", plan)
-    target.create(FLAT)
-    topic.send(rows(0, 50))
-    made = lane("two-phase")
-    made.start()
-    made.until_caught_up(topic)
-    made.stop()
+    made = applied(lane, target, topic)
     assert [error.startswith("another query writes to this checkpoint") for error in errors] == [True]
     assert sum(ends(made, 0).values()) == 50
     ended_well(made, target, topic)
