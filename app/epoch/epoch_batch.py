@@ -10,13 +10,15 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from app.epoch.key_order import key_order
+from app.epoch.key_order import key_numbers, key_order
 from app.epoch.toast_placeholders import completed, patched
 from app.model.arrow import Indices, compute, single
 from app.model.offsets import Position
 from app.model.row_layout import Layout, RowKind
 from app.model.rows import SEQUENCE
 
+#: numbers up to which numpy sorts without comparing
+_MOST_INT16 = np.iinfo(np.int16).max
 CHANGES = (RowKind.UPSERT, RowKind.PATCH, RowKind.DELETE, RowKind.TRUNCATE)
 
 
@@ -80,15 +82,24 @@ class EpochBatch:
     def by_layout(self, among: Indices) -> list[Indices]:
         """For each layout those of `among` that have it, in their order; one pass, however many layouts there are."""
         codes = self.codes[among]
-        order = np.argsort(codes, kind="stable")
+        order = np.argsort(codes.astype(np.int16) if len(self.layouts) <= _MOST_INT16 else codes, kind="stable")
         return np.split(among[order], np.cumsum(np.bincount(codes, minlength=len(self.layouts)))[:-1])
 
     @cached_property
     def identities(self) -> Indices:
         """One number for each row, equal for changes of the same key of the same table, -1 for rows without a key."""
-        keys = single(self.rows["key"]).dictionary_encode().indices
-        codes = compute.fill_null(keys, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        keys = single(self.rows["key"])
+        if self._numbers is not None:
+            codes = _ranks(self._numbers)
+        else:
+            codes = compute.fill_null(keys.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+            codes = codes.astype(np.int64)
         return np.where(codes < 0, -1, codes * len(self.layouts) + self._tables[self.codes])
+
+    @cached_property
+    def _numbers(self) -> Indices | None:
+        """See `key_numbers`."""
+        return key_numbers(single(self.rows["key"]))
 
     @cached_property
     def _tables(self) -> Indices:
@@ -110,6 +121,11 @@ class EpochBatch:
     @cached_property
     def _written(self) -> list[Indices]:
         """The survivors of each layout, in the order in which they are written: see `key_order`."""
+        if self._numbers is not None:  # identities have their order
+            identities = self.identities[self.survivors]
+            places = np.full(int(identities.max(initial=-1)) + 1, -1, np.int64)
+            places[identities] = self.survivors
+            return self.by_layout(places[places >= 0])
         keys = single(self.rows["key"])
         return [ordinals[key_order(keys.take(pa.array(ordinals)))] for ordinals in self.by_layout(self.survivors)]
 
@@ -225,6 +241,14 @@ def source_places(sequences: pa.Array, topics: Indices) -> tuple[Indices, Indice
     commits, lsns = _parsed(sequences)
     by_place = np.lexsort((lsns, commits))
     return _never_falling(by_place, commits, topics), _never_falling(by_place, lsns, topics)
+
+
+def _ranks(numbers: Indices) -> Indices:
+    """For each number how many smaller ones there are, equal ones counted once."""
+    order = np.argsort(numbers)
+    ranks = np.empty(len(numbers), np.int64)
+    ranks[order] = np.cumsum(np.diff(numbers[order], prepend=numbers[order[:1]]) != 0)
+    return ranks
 
 
 def _never_falling(order: Indices, values: Indices, topics: Indices) -> Indices:

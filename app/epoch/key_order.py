@@ -9,6 +9,8 @@ from app.model.arrow import Indices, compute
 
 #: of a key with one number: the number, and what closes its objects
 _LAST_NUMBER = re.compile(r"(-?\d{1,18})(\}+)$", re.ASCII)
+#: the smallest numbers of two digits, of three, and so on
+_POWERS = 10 ** np.arange(1, 19)
 
 
 def key_order(keys: pa.Array) -> Indices:
@@ -18,15 +20,16 @@ def key_order(keys: pa.Array) -> Indices:
     """
     if len(keys) < 2:
         return np.arange(len(keys))
-    numbers = _numbers(keys)
+    numbers = key_numbers(keys)
     if numbers is not None:
         return np.argsort(numbers, kind="stable")
     return compute.sort_indices(keys).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _numbers(keys: pa.Array) -> Indices | None:
-    """The number at the end of each text, where all else in them is the same; else None."""
-    found = None if keys.null_count else _LAST_NUMBER.search(keys[0].as_py())
+def key_numbers(keys: pa.Array) -> Indices | None:
+    """The number at the end of each text, where all else in them is the same: equal numbers are equal texts. Else
+    None."""
+    found = None if keys.null_count or not len(keys) else _LAST_NUMBER.search(keys[0].as_py())
     if found is None:
         return None
     before, behind = found.string[: found.start()].encode(), found[2].encode()
@@ -36,6 +39,9 @@ def _numbers(keys: pa.Array) -> Indices | None:
         return None
     digits = compute.binary_slice(texts, len(before), -len(behind))
     try:
-        return compute.cast(compute.cast(digits, pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
+        numbers = compute.cast(compute.cast(digits, pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # some are no numbers, or `before` has the first digits of a longer one
         return None
+    lengths = compute.binary_length(digits).to_numpy(zero_copy_only=False)
+    shortest = np.searchsorted(_POWERS, np.abs(numbers), side="right") + 1 + (numbers < 0)
+    return numbers if np.array_equal(lengths, shortest) else None  # -0 and 007 are other texts than 0 and 7

@@ -1,7 +1,5 @@
 """Cuts a range that no query plans into epochs, as large as the lane's may be by messages and by bytes."""
 
-import math
-
 from app.config.settings import EpochSettings
 from app.model.offsets import Offsets, Span
 from app.source.size import EpochSize
@@ -20,13 +18,18 @@ class RangeCutter:
         self._messages = min(FIRST_MESSAGES, epoch.max_messages)
 
     def next(self, position: Offsets, goal: Offsets) -> Span:
-        """The next epoch's span towards `goal`; takes the same fraction of what is left of each partition."""
-        part = min(1.0, self._messages / max(1, position.left_to(goal)))
-        left = {tp: max(0, offset - position[tp]) for tp, offset in goal.items()}
-        end = {tp: position[tp] + min(count, math.ceil(count * part)) for tp, count in left.items()}
-        return Span(start=position, end=Offsets.of(end))
+        """The next epoch's span towards `goal`."""
+        return first_of(Span(start=position, end=goal), self._messages)
 
     def learn(self, span: Span, size: int) -> None:
         """Adapt to an epoch that was read and had `size` bytes."""
         messages = max(1, span.size)
         self._messages = min(self._size.fitting(size / messages), GROWTH * messages)
+
+
+def first_of(span: Span, messages: int) -> Span:
+    """The span's first messages: the same fraction of each partition, rounded up."""
+    left = {tp: max(0, end - span.start[tp]) for tp, end in span.end.items()}
+    whole = max(messages, sum(left.values()))
+    end = {tp: span.start[tp] - (-count * messages // whole) for tp, count in left.items()}
+    return Span(start=span.start, end=Offsets.of(end))

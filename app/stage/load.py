@@ -15,6 +15,8 @@ from app.stage.request import Clearing, Table
 
 #: bytes of lines up to which they are sent as values, in a statement: a COPY and its end take two round trips
 INSERT_BYTES = 64 << 10
+#: rows up to which that holds in a span with more bytes than that: each costs more than in a COPY
+INSERT_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,11 @@ class Load:
         return (*self._clearing(), staging_copy.insertion(table.name, table.columns, self.lines))
 
     def put(self, connection: Connection) -> int:
-        """Insert, with the connection's next statement, or COPY. Returns the number of rows."""
-        statements = self.statements() if self.fits_statement else self._clearing()
-        for statement in statements:
+        """Insert few rows with the connection's next statement, or COPY. Returns the number of rows."""
+        are_few = self.fits_statement and len(self.lines) <= INSERT_ROWS
+        for statement in self.statements() if are_few else self._clearing():
             later(connection, statement)
-        if self.fits_statement:
+        if are_few:
             return len(self.lines)
         return staging_copy.copy_lines(connection, self.table.name, self.table.columns, CopyLines(self.lines))
 

@@ -1,6 +1,7 @@
 """One run: open the lanes, start the query, watch it until it ends."""
 
 import threading
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
@@ -32,6 +33,7 @@ from app.protocol.committer import Committer
 from app.protocol.fencing import open_writers
 from app.rollup.keeping import keep as keep_rollups
 from app.source.messages import TaskMessages
+from app.source.range_cutter import first_of
 from app.source.stream import start_query
 from app.spark.session import ComingSession
 from app.stage.receipt import last_messages
@@ -61,6 +63,8 @@ from app.worker.unplanned import Unplanned, rest
 OPEN_SECONDS = 5.0
 #: longest time that the query's start waits for the first epoch: both need the processors
 FIRST_SECONDS = 2.0
+#: longest time that it waits for a backlog, of a lane that writes the entries itself meanwhile
+BACKLOG_SECONDS = 60.0
 
 
 class StreamingRun(SparkRun):
@@ -324,7 +328,7 @@ class StreamingRun(SparkRun):
     def _step_ahead(self) -> AheadStep:
         """Apply what Kafka has behind what the lane has read."""
         lane = self._lanes.total
-        if lane is None or (found := self._unplanned_span(lane)) is None:
+        if lane is None or (found := self._unplanned_span(lane)) is None or found.size > self._size.messages:
             return AheadStep.LEFT
         if not found.size:
             return AheadStep.NOTHING
@@ -351,8 +355,7 @@ class StreamingRun(SparkRun):
             found = self._unplanned.span(lane.read)
         except (Unreachable, EnvironmentMissing):
             return None  # Spark asks by itself
-        is_left = found.size > self._size.messages or self._identity.has_more(lane.read)
-        return None if is_left else found
+        return None if self._identity.has_more(lane.read) else found
 
     def _source(self, planned: Callable[[], pa.Table], request: Asked) -> EpochSource:
         def part(span: Span) -> pa.Table:
@@ -400,9 +403,9 @@ class StreamingRun(SparkRun):
         if self._until_caught_up or not self._settings.begins_early:
             return
         self._release()  # an epoch may have to do it; that is left to the query's
+        if not self.started:
+            self._apply_backlog()
         if not self._goes_ahead:
-            if not self.started:
-                self._apply_first()
             return
         if self._ahead is None:
             self._planned_end = self._lanes.read
@@ -410,39 +413,49 @@ class StreamingRun(SparkRun):
             self._closing.callback(self._ahead.stop)
         self._ahead.follow(FIRST_SECONDS)
 
-    def _apply_first(self) -> None:
-        """Apply the epoch that the checkpoint has planned and not completed, or the first one of what Kafka has, and
-        write its entries in place of the query, which goes on behind them."""
-        if not self._gate.is_open or (number := self._first()) is None:
-            return
-        self._say_running()
+    def _apply_backlog(self) -> None:
+        """Apply the epoch that the checkpoint has planned and not completed, and whole epochs as long as Kafka has
+        more; of a lane that follows its checkpoint the first new one may be smaller. The lane writes their entries in
+        place of the query, which goes on behind them."""
+        until, least = time.monotonic() + BACKLOG_SECONDS, self._size.messages if self._goes_ahead else 1
+        while self._gate.is_open and time.monotonic() < until and (number := self._next(least)) is not None:
+            self._say_running()
+            if not self._applied(number):  # a pause, say: the query replays it, and waits where that is seen
+                break
+            least = self._size.begin()  # of this size on: no query has another one
+        self._pending.finish(STOP_WAIT_SECONDS)
+        if self._stop.is_set():
+            raise StopRequested
+
+    def _applied(self, number: int) -> bool:
+        """Process a planned epoch, and complete it; whether it has begun."""
         passing = begun(partial(self._begin_early, number))
         while not passing.done():
             if self._spark.is_gone():  # no task answers
                 raise SparkGone
             wait([passing], LOOK_SECONDS)
         self._in_epoch.clear()
-        if not passing.result():  # a pause, say: the query replays it, and waits where that is seen
-            return
+        if not passing.result():
+            return False
         self._passed_early(number)
         self._checkpoint.complete(number)
         self._count()
-        self._pending.finish(STOP_WAIT_SECONDS)
-        if self._stop.is_set():
-            raise StopRequested
+        return True
 
-    def _first(self) -> int | None:
-        """The number of the epoch that the query would begin with, which is planned; None: it is left to the query."""
+    def _next(self, least: int) -> int | None:
+        """The number of the epoch that the query would go on with, which is planned; None: it is left to the query, as
+        is a new one of fewer messages than `least`."""
         entries, lane = self._checkpoint.written, self._lanes.total
         planned = entries.last_planned()
         if planned is not None and not entries.is_complete(planned):
             return planned
-        if lane is None or (found := self._unplanned_span(lane)) is None or not found.size:
+        if lane is None or (found := self._unplanned_span(lane)) is None:
             return None
         number = 0 if planned is None else planned + 1
-        if entries.span_to(number, found.end).size > self._size.messages:  # it may have messages that the lane holds
+        span = first_of(entries.span_to(number, found.end), self._size.messages)
+        if span.size < least:
             return None
-        self._checkpoint.plan(number, found.end)
+        self._checkpoint.plan(number, span.end)
         return number
 
     def _step_and_let_go(self) -> AheadStep:

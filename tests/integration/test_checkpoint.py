@@ -75,7 +75,7 @@ def test_a_folder_behind_a_link(spark: SparkSession, tmp_path: Path) -> None:
 def test_entries_are_those_of_a_query(
     version: str, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """They are found again, and none is written twice; that a query goes on behind them is in `test_first_epoch`."""
+    """They are found again, and none is written twice; that a query goes on behind them is in `test_before_query`."""
     checkpoint = Checkpoint(ComingSession.of(spark), str(tmp_path / "checkpoint"))
     start, ends = Offsets.of({TP: 0}), [Offsets.of({TP: end}) for end in (3, 5)]
     checkpoint.create("orders", start)

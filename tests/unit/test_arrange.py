@@ -100,6 +100,20 @@ def _of(table: str) -> dict[str, str]:
     return {"layout": SEPARATOR.join([RowKind.UPSERT, "", "public", table, "id"])}
 
 
+@given(st.lists(st.tuples(st.integers(-3, 12), st.sampled_from("ab")), min_size=1), st.sampled_from(["%d", '"%d"']))
+def test_the_last_change_of_each_key_in_the_order_of_the_keys(changes: list[tuple[int, str]], key: str) -> None:
+    rows = [
+        _row("t", offset, (0, offset)) | _of(name) | {"key": f'{{"id":{key % number}}}', "line": f"{number}\n"}
+        for offset, (number, name) in enumerate(changes)
+    ]
+    epoch = EpochBatch.arrange(table_of(rows))
+    assert epoch.survivors.tolist() == sorted({one: offset for offset, one in enumerate(changes)}.values())
+    for layout, lines in zip(epoch.layouts, epoch.last_lines, strict=True):
+        numbers = {number for number, name in changes if name == layout.table}
+        ordered = sorted(numbers) if key == "%d" else sorted(numbers, key='"{}"'.format)
+        assert lines.to_pylist() == [f"{number}\n" for number in ordered]
+
+
 def test_tables_whose_names_read_alike_are_two() -> None:
     """Schema `a` with table `b.c`, and schema `a.b` with table `c`: each keeps its row."""
     rows = [_row("t", offset, (1, offset + 1)) for offset in range(2)]

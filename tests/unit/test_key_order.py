@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.epoch.key_order import key_order
+from app.epoch.key_order import key_numbers, key_order
 
 _WHOLE = '{"schema":{"type":"struct","fields":[{"type":"int64","field":"id"}]},"payload":{"id":%d}}'
 
@@ -57,3 +57,16 @@ def test_rows_without_a_key_come_last() -> None:
 def test_every_row_has_its_place(keys: list[Any]) -> None:
     found = pa.array([None if key is None else str(key) for key in keys], pa.string())
     assert sorted(key_order(found).tolist()) == list(range(len(keys)))
+
+
+@pytest.mark.parametrize("number", ["-0", "007", "-01", "1.0", "1e3", "+1", " 1", "null"])
+def test_another_text_is_another_key(number: str) -> None:
+    assert key_numbers(pa.array(['{"id":1}', f'{{"id":{number}}}'])) is None
+    assert key_numbers(pa.array([f'{{"id":{number}}}', '{"id":1}'])) is None
+
+
+@given(st.lists(st.integers(-(10**18) + 1, 10**18 - 1), min_size=1))
+def test_every_number_is_one(numbers: list[int]) -> None:
+    found = key_numbers(texts([{"id": number} for number in numbers]))
+    assert found is not None
+    assert found.tolist() == numbers

@@ -1,4 +1,4 @@
-"""The first epoch of a lane that follows its checkpoint begins before Spark has started the query."""
+"""The first epoch of a lane, and those of a backlog, come before Spark has started the query."""
 
 import itertools
 import json
@@ -6,6 +6,7 @@ import signal
 import threading
 from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from app.errors import ExitStatus, SparkFailed, SparkGone, Unreachable
 from app.model.offsets import Offsets
 from app.spark.checkpoint import Checkpoint
 from app.spark.session import ComingSession
+from app.worker import streaming_run
 from app.worker.epoch_gate import EpochGate
 from app.worker.retry_loop import RetryLoop
 from app.worker.streaming_run import StreamingRun
@@ -139,10 +141,80 @@ def test_a_planned_epoch_is_replayed_before_the_query(
     ended_well(made, target, topic)
 
 
-def test_a_backlog_is_planned_by_the_query(lane: MakeLane, target: Target, topic: Topic) -> None:
-    made = applied(lane, target, topic, epoch={"max_messages": 20})
+@pytest.mark.parametrize("mode", [CommitMode.TWO_PHASE, CommitMode.LEDGER], ids=str)
+def test_a_backlog_comes_before_the_query(
+    mode: CommitMode, lane: MakeLane, target: Target, topic: Topic, hold: Hold, spark: SparkSession
+) -> None:
+    """In whole epochs; the query goes on behind the last of them."""
+    target.create(FLAT)
+    topic.send(rows(0, 50))
+    made = lane(mode, epoch={"max_messages": 20})
+    held = hold("after-pre-commit", at=2)
+    made.start()
+    held.reached()
+    assert (made.checkpoint_files.planned(), made.checkpoint_files.complete()) == ([0, 1], [0])
+    assert spark.streams.active == []
+    held.release()
+    made.until_caught_up(topic)
+    eventually(lambda: spark.streams.active, why="the query")
+    topic.send(rows(50, 60))
+    made.until_caught_up(topic)
+    made.stop()
     ended_well(made, target, topic)
+    assert [sum(ends(made, number).values()) for number in (0, 1)] == [20, 40]
+
+
+def test_a_backlog_of_several_topics(lane: MakeLane, target: Target, new_topic: NewTopic) -> None:
+    """An epoch takes the same fraction of each, and the query plans none without messages behind them."""
+    topics = new_topic(), new_topic()
+    target.create(FLAT)
+    topics[0].send(rows(0, 60))
+    topics[1].send(rows(100, 120))
+    made = lane("two-phase", topics=topics, epoch={"max_messages": 20})
+    made.start()
+    made.until_caught_up(*topics)
+    topics[1].send(rows(120, 123))
+    made.until_caught_up(*topics)
+    made.stop()
+    found = [[ends(made, number)[f"{one.name}-0"] for one in topics] for number in range(5)]
+    assert found == [[15, 5], [30, 10], [45, 15], [60, 20], [60, 23]]
+    questions(target, *topics)
+
+
+def test_a_backlog_has_a_minute(lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query plans what is left then."""
+    write, planned = Checkpoint.plan, list[int]()
+
+    def plan(checkpoint: Checkpoint, epoch: int, end: Offsets) -> None:
+        planned.append(epoch)
+        write(checkpoint, epoch, end)
+        clock.append(streaming_run.BACKLOG_SECONDS)
+
+    clock = [0.0]
+    monkeypatch.setattr(Checkpoint, "plan", plan)
+    monkeypatch.setattr(streaming_run, "time", SimpleNamespace(monotonic=lambda: clock[-1]))
+    made = applied(lane, target, topic, epoch={"max_messages": 20})
+    assert planned == [0]
     assert len(made.checkpoint_files.planned()) == 3
+    ended_well(made, target, topic)
+
+
+def test_a_pause_in_a_backlog(lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The query waits for its end, and goes on behind the epochs that have passed."""
+    write, paused = Checkpoint.plan, threading.Event()
+    planned = list[int]()
+
+    def plan(checkpoint: Checkpoint, epoch: int, end: Offsets) -> None:
+        planned.append(epoch)
+        write(checkpoint, epoch, end)
+        if epoch == 1:
+            paused.set()
+
+    monkeypatch.setattr(Checkpoint, "plan", plan)
+    monkeypatch.setattr(EpochGate, "is_open", property(lambda _: not paused.is_set()))
+    made = applied(lane, target, topic, epoch={"max_messages": 20})
+    assert planned == [0, 1]
+    ended_well(made, target, topic)
 
 
 def test_a_stop_before_the_query(
@@ -242,15 +314,17 @@ def test_a_session_that_cannot_be_made(
     questions(target, topic)
 
 
+@pytest.mark.parametrize("epochs", [1, 2])
 @pytest.mark.parametrize("place", ["epoch-start", "after-ledger", "after-pre-commit", "before-commit", "after-commit"])
-def test_a_kill_in_the_first_epoch(
-    place: str, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
+def test_a_kill_before_the_query(
+    place: str, epochs: int, lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic
 ) -> None:
+    """In the first epoch, and in the second one of a backlog."""
     target.create(FLAT)
-    made = lane("two-phase")
+    made = lane("two-phase", epoch={"max_messages": 50 // epochs})
     topic.send(rows(0, 50))
-    assert lane_process(made, failpoint=f"{place}=kill").start().wait() == -signal.SIGKILL
-    assert made.checkpoint_files.planned() == [0]
+    assert lane_process(made, failpoint=f"{place}=kill@{epochs}").start().wait() == -signal.SIGKILL
+    assert made.checkpoint_files.planned() == list(range(epochs))
     topic.send(rows(50, 60))
     made.run_until_caught_up()
     ended_well(made, target, topic)
