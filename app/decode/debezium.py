@@ -5,6 +5,7 @@ Compiled code (`app.decode.scan_loader`) takes most messages, once there were en
 
 import re
 from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Self
 
@@ -26,6 +27,8 @@ log = structlog.get_logger()
 
 #: messages until compiled code is loaded
 WORTH_COMPILING = 20_000
+#: longest wait for compiled code to be loaded, before messages that are worth it
+LOAD_SECONDS = 0.5
 
 #: kind of each `op`
 OPERATIONS = {
@@ -166,6 +169,12 @@ class DebeziumJson:
     def of(cls, source: SourceSettings, *, transactions: bool) -> Self:
         """`source.compiled: false`: compiled code is never loaded."""
         return cls(transactions=transactions, worth_compiling=WORTH_COMPILING if source.compiled else None)
+
+    def expect(self, messages: int) -> None:
+        """Wait for compiled code where it is worth it for so many messages more, but not until it is compiled."""
+        if self._scanner is None and self._worth is not None and self._count + messages >= self._worth:
+            wait([scanner.loading()], LOAD_SECONDS)
+            self._ask()
 
     def decode(self, batches: Sequence[Batch]) -> pa.Table:
         """One row for each message, as in `app.model.rows`; never raises for what a message contains."""

@@ -18,6 +18,10 @@ class Decoder(Protocol):
         """A decoder with the settings of the source. `transactions`: whether rows name their source transaction."""
         ...
 
+    def expect(self, messages: int) -> None:
+        """So many messages follow: prepare what is worth it for them."""
+        ...
+
     def decode(self, batches: Sequence[Batch]) -> pa.Table:
         """One row for each message, as in `app.model.rows`; never raises for what a message contains."""
         ...

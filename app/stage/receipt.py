@@ -7,6 +7,7 @@ import numpy as np
 
 from app.archive.file import Block
 from app.model.activity import Activity
+from app.model.arrow import Indices
 from app.model.for_driver import ForDriver
 from app.model.last import LastMessage
 from app.model.offsets import Offsets, Position, TopicPartition
@@ -150,6 +151,15 @@ class Declined(msgspec.Struct, frozen=True, tag="declined"):
 #: the last answer to a request
 Final = Receipt | Rows | Kept | Declined | Failed
 Answer = Wanted | Doing | Final
+
+
+def counted(times: Indices) -> tuple[Indices, Indices]:
+    """The distinct ones, ascending, and how often each is there."""
+    steps = np.diff(times, prepend=times[:1] - 1)
+    if len(times) and steps.min() < 0:
+        return np.unique(times, return_counts=True)
+    bounds = np.flatnonzero(steps)
+    return times[bounds], np.diff(bounds, append=len(times))
 
 
 def offsets_of(places: Iterable[MessagePlace]) -> Offsets:

@@ -23,7 +23,7 @@ import msgspec
 from app.collector import settle_collector
 from app.model.death import HANGS_ALONE, by_a_message
 from app.oom import OomWatch
-from app.process import end_with, ends_within, name_process
+from app.process import end_with, ends_within, name_process, use_small_pages
 from app.stage.archiving import Archiving
 from app.stage.inbox import Granted, Inbox, Requests
 from app.stage.request import Decode, Keep, Request, StoredMessage
@@ -213,6 +213,7 @@ def serve(connection: Connection, config: StageConfig) -> None:
     """Work on requests; returns when the driver closes the connection. This thread stages spans one after the other. A
     second thread reads for the archive: an epoch waits for that, while this thread may work on a span behind it."""
     settle_collector()
+    use_small_pages()
     inbox = Inbox(connection)
     threading.Thread(target=_keep, args=(inbox.keeps, config), name="archive", daemon=True).start()
     threading.Thread(target=inbox.receive, name="driver", daemon=True).start()

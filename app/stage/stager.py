@@ -31,7 +31,7 @@ from app.decode.formats import decoder_of
 from app.epoch.epoch_batch import CHANGES, EpochBatch
 from app.kafka.unread import UnreadMessages
 from app.model.activity import Activity
-from app.model.arrow import Indices, compute, single
+from app.model.arrow import compute, single
 from app.model.for_driver import ForDriver
 from app.model.row_layout import RowKind
 from app.stage.activity_times import ActivityTimes
@@ -47,6 +47,7 @@ from app.stage.receipt import (
     Rows,
     Staged,
     Wanted,
+    counted,
     places_of,
 )
 from app.stage.request import Decode, Request, Tables
@@ -264,17 +265,8 @@ def _contents(epoch: EpochBatch, changed: Mapping[int, int], placed: Mapping[int
         for index, first in changed.items()
     )
     times = single(epoch.rows["ts_ms"]).take(pa.array(epoch.of_kind(*CHANGES))).drop_null()
-    distinct, counts = _counted(times.to_numpy(zero_copy_only=False).astype(np.int64))
+    distinct, counts = counted(times.to_numpy(zero_copy_only=False).astype(np.int64))
     return {"staged": staged, "times": distinct.tobytes(), "counts": counts.astype(np.int64).tobytes()}
-
-
-def _counted(times: Indices) -> tuple[Indices, Indices]:
-    """The distinct ones, ascending, and how often each is there."""
-    steps = np.diff(times, prepend=times[:1] - 1)
-    if len(times) and steps.min() < 0:
-        return np.unique(times, return_counts=True)
-    bounds = np.flatnonzero(steps)
-    return times[bounds], np.diff(bounds, append=len(times))
 
 
 def _has_key(rows: pa.Table, keys: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.config.settings import SourceSettings
+from app.decode import debezium
 from app.decode import scan_loader as scanner
 from app.decode.debezium import WORTH_COMPILING, DebeziumJson
 from app.decode.scan_loader import Scanner
@@ -220,6 +221,26 @@ def test_it_is_loaded_once_there_is_enough_to_decode(compiled: Scanner, monkeypa
     tables += [decoded(decoder, values) for _ in range(3)]
     assert len(asked) == 3
     assert all(one.equals(tables[0]) for one in tables)
+
+
+def test_it_is_loaded_before_messages_that_are_worth_it(compiled: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not waited for as long as it is compiled."""
+    loading = Future[Scanner]()
+    monkeypatch.setattr(scanner, "loading", lambda: loading)
+    monkeypatch.setattr(debezium, "LOAD_SECONDS", 0.01)
+    decoder, taken = DebeziumJson(worth_compiling=30), list[int]()
+    scan = compiled.scan
+    monkeypatch.setattr(compiled, "scan", lambda values, keys: taken.append(len(values)) or scan(values, keys))
+    decoder.expect(30)
+    assert decoded(decoder, [change('{"id":1}')] * 10).num_rows == 10
+    assert not taken
+    loading.set_result(compiled)
+    decoder.expect(10)  # with those before too few
+    assert decoded(decoder, [change('{"id":1}')] * 5).num_rows == 5
+    assert not taken
+    decoder.expect(15)
+    assert decoded(decoder, [change('{"id":1}')]).num_rows == 1
+    assert taken == [1]
 
 
 def test_it_is_not_loaded_where_the_configuration_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
