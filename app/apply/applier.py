@@ -282,7 +282,7 @@ def _counted(shape: TablePlan, rows: int) -> Statement:
         case RowKind.UPSERT if shape.merge.updates:
             return Statement(_merge(shape), rows)
         case RowKind.DELETE:
-            return Statement(_merge(shape), rows, f"select where {shape.merge.stays()}")
+            return Statement(_merge(shape), rows, f"select where {shape.merge.kept()}")
         case _:
             return Statement(_merge(shape))
 
@@ -379,7 +379,7 @@ def _refuse_swallowed(connection: Connection, shape: TablePlan, merged: int, sta
     if (
         shape.kind is RowKind.DELETE
         and merged < staged
-        and run(connection, f"select {shape.merge.stays()}").scalar_one()
+        and run(connection, f"select {shape.merge.kept()}").scalar_one()
     ):
         raise _swallowed(f"{shape.target}: {staged} deletes were sent, {merged} rows went, and some of the others stay")
 

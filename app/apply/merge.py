@@ -16,6 +16,8 @@ Range = tuple[int, int]
 LOOK_UPS = "; ".join(
     f"set local {name} = off" for name in ("enable_hashjoin", "enable_mergejoin", "enable_seqscan", "jit")
 )
+#: bits of pg_trigger.tgtype: for each row, before, delete
+_BEFORE_DELETE = 1 | 2 | 8
 #: setting of the transaction: the last table that dropped a change that it was sent; "" for none
 SWALLOWED = "surelane.swallowed"
 
@@ -97,6 +99,19 @@ class Merge:
         """Condition: a row exists whose key is staged."""
         condition = f"{self._same_key}{self._only(ordinals, ' and ')}{self._alive}"
         return f"exists (select from {self._target} t, {self.staging} s where {condition})"
+
+    def kept(self) -> str:
+        """Condition, behind a delete of fewer rows than are staged: another one of them is still there. Only a trigger,
+        a rule or what stores the rows (a partition, say) can keep one, and the delete has locked the table against new
+        ones: where there is none of them, no row is looked up."""
+        if self.soft_delete is not None:
+            return self.stays()
+        trigger = f"select from pg_catalog.pg_trigger g where g.tgrelid = c.oid and g.tgtype & {_BEFORE_DELETE} = "
+        return (  # every name in it is quoted by the dialect
+            "case when (select c.relkind <> 'r' or c.relhassubclass or c.relhasrules"  # noqa: S608
+            f" or exists ({trigger}{_BEFORE_DELETE}) from pg_catalog.pg_class c"
+            f" where c.oid = {literal(self._target)}::regclass) then {self.stays()} else false end"
+        )
 
     @property
     def _alive(self) -> str:

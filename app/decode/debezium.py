@@ -158,7 +158,7 @@ class DebeziumJson:
         `scanner`: used at once; without it, it is loaded after `worth_compiling` messages, None: never.
         """
         self._transactions = transactions
-        self._scanner, self._count = scanner, 0
+        self._scanner, self._count, self._has_waited = scanner, 0, False
         self._worth = None if transactions or scanner else worth_compiling
         shape = _ChangeInTransaction if transactions else _Change
         self._change = msgspec.json.Decoder(shape, float_hook=_Number).decode
@@ -171,8 +171,9 @@ class DebeziumJson:
         return cls(transactions=transactions, worth_compiling=WORTH_COMPILING if source.compiled else None)
 
     def expect(self, messages: int) -> None:
-        """Wait for compiled code where it is worth it for so many messages more, but not until it is compiled."""
-        if self._scanner is None and self._worth is not None and self._count + messages >= self._worth:
+        """Wait for compiled code where it is worth it for so many messages, once, and not until it is compiled."""
+        if self._scanner is None and self._worth is not None and messages >= self._worth and not self._has_waited:
+            self._has_waited = True
             wait([scanner.loading()], LOAD_SECONDS)
             self._ask()
 

@@ -122,10 +122,7 @@ class EpochBatch:
     def _written(self) -> list[Indices]:
         """The survivors of each layout, in the order in which they are written: see `key_order`."""
         if self._numbers is not None:  # identities have their order
-            identities = self.identities[self.survivors]
-            places = np.full(int(identities.max(initial=-1)) + 1, -1, np.int64)
-            places[identities] = self.survivors
-            return self.by_layout(places[places >= 0])
+            return self.by_layout(self.survivors[np.argsort(self.identities[self.survivors])])
         keys = single(self.rows["key"])
         return [ordinals[key_order(keys.take(pa.array(ordinals)))] for ordinals in self.by_layout(self.survivors)]
 

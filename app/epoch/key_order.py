@@ -8,9 +8,7 @@ import pyarrow as pa
 from app.model.arrow import Indices, compute
 
 #: of a key with one number: the number, and what closes its objects
-_LAST_NUMBER = re.compile(r"(-?\d{1,18})(\}+)$", re.ASCII)
-#: the smallest numbers of two digits, of three, and so on
-_POWERS = 10 ** np.arange(1, 19)
+_LAST_NUMBER = re.compile(rb"(-?\d{1,18})(\}+)$")
 
 
 def key_order(keys: pa.Array) -> Indices:
@@ -29,19 +27,20 @@ def key_order(keys: pa.Array) -> Indices:
 def key_numbers(keys: pa.Array) -> Indices | None:
     """The number at the end of each text, where all else in them is the same: equal numbers are equal texts. Else
     None."""
-    found = None if keys.null_count or not len(keys) else _LAST_NUMBER.search(keys[0].as_py())
+    texts = compute.cast(keys, pa.binary())  # one need not be UTF-8
+    found = None if keys.null_count or not len(keys) else _LAST_NUMBER.search(texts[0].as_py())
     if found is None:
         return None
-    before, behind = found.string[: found.start()].encode(), found[2].encode()
-    texts = compute.cast(keys, pa.binary())
+    before, behind = found.string[: found.start()], found[2]
     are_alike = compute.and_(compute.starts_with(texts, before), compute.ends_with(texts, behind))
     if not compute.all(are_alike).as_py():
         return None
     digits = compute.binary_slice(texts, len(before), -len(behind))
+    is_longer = compute.greater(compute.binary_length(digits), 1)
+    has_zero = compute.and_(compute.starts_with(digits, b"0"), is_longer)
+    if compute.any(compute.or_(has_zero, compute.starts_with(digits, b"-0"))).as_py():
+        return None  # 007, -0 and 0x7 are other texts than 7 and 0
     try:
-        numbers = compute.cast(compute.cast(digits, pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
+        return compute.cast(compute.cast(digits, pa.string()), pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # some are no numbers, or `before` has the first digits of a longer one
         return None
-    lengths = compute.binary_length(digits).to_numpy(zero_copy_only=False)
-    shortest = np.searchsorted(_POWERS, np.abs(numbers), side="right") + 1 + (numbers < 0)
-    return numbers if np.array_equal(lengths, shortest) else None  # -0 and 007 are other texts than 0 and 7

@@ -1,5 +1,7 @@
 """Cuts a range that no query plans into epochs, as large as the lane's may be by messages and by bytes."""
 
+from itertools import accumulate, pairwise
+
 from app.config.settings import EpochSettings
 from app.model.offsets import Offsets, Span
 from app.source.size import EpochSize
@@ -28,8 +30,9 @@ class RangeCutter:
 
 
 def first_of(span: Span, messages: int) -> Span:
-    """The span's first messages: the same fraction of each partition, rounded up."""
-    left = {tp: max(0, end - span.start[tp]) for tp, end in span.end.items()}
-    whole = max(messages, sum(left.values()))
-    end = {tp: span.start[tp] - (-count * messages // whole) for tp, count in left.items()}
-    return Span(start=span.start, end=Offsets.of(end))
+    """The span's first messages: about the same fraction of each partition, together no more than so many."""
+    left = [max(0, end - span.start[tp]) for tp, end in span.end.items()]
+    whole = max(messages, sum(left))
+    taken = [messages * behind // whole for behind in accumulate(left, initial=0)]
+    parts = {tp: last - first for tp, (first, last) in zip(span.end, pairwise(taken), strict=True)}
+    return Span(start=span.start, end=Offsets.of({tp: span.start[tp] + count for tp, count in parts.items()}))

@@ -4,6 +4,7 @@ The task's own process (PySpark's Python worker) starts the stage process, repor
 another one: no death of it costs Spark a task. The task ends when the driver closes its connection.
 """
 
+import itertools
 import os
 import select
 import signal
@@ -112,9 +113,9 @@ class Task:
         end_with(_daemon or os.getppid())
         with self._connect() as control:
             control.send_bytes(msgspec.msgpack.encode(self._hello(os.getpid())))
-            while True:
+            for number in itertools.count():
                 begin = time.monotonic()
-                ended = self._attended(control)
+                ended = self._attended(control, is_successor=number > 0)
                 if ended is None:
                     return
                 with suppress(OSError):
@@ -122,9 +123,9 @@ class Task:
                 if time.monotonic() - begin < _AGAIN_SECONDS:
                     time.sleep(_AGAIN_SECONDS)
 
-    def _attended(self, control: Connection) -> Ended | None:
+    def _attended(self, control: Connection, *, is_successor: bool) -> Ended | None:
         """Start a stage process and wait for its end; None: the driver has closed the connection."""
-        pid = self._start(control)
+        pid = self._start(control, is_successor=is_successor)
         ended, oom = os.pidfd_open(pid), OomWatch()
         try:
             while True:
@@ -188,7 +189,7 @@ class Task:
         os.environ.update(self.config.variables)
         name_process("surelane-stage")
 
-    def _start(self, control: Connection) -> int:
+    def _start(self, control: Connection, *, is_successor: bool) -> int:
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -198,7 +199,7 @@ class Task:
             self._begin(parent, control)
             with self._connect() as connection:
                 connection.send_bytes(msgspec.msgpack.encode(self._hello(parent)))
-                serve(connection, self.config)
+                serve(connection, self.config, is_successor=is_successor)
             status = 0
         except (EOFError, OSError) as error:  # the driver is gone, or has closed its end
             print(f"surelane: stage process {os.getpid()}: {error}", file=sys.stderr)
@@ -209,16 +210,17 @@ class Task:
             os._exit(status)
 
 
-def serve(connection: Connection, config: StageConfig) -> None:
+def serve(connection: Connection, config: StageConfig, *, is_successor: bool) -> None:
     """Work on requests; returns when the driver closes the connection. This thread stages spans one after the other. A
-    second thread reads for the archive: an epoch waits for that, while this thread may work on a span behind it."""
+    second thread reads for the archive: an epoch waits for that, while this thread may work on a span behind it.
+    `is_successor`: of a process that has died, see `Stager`."""
     settle_collector()
     use_small_pages()
     inbox = Inbox(connection)
     threading.Thread(target=_keep, args=(inbox.keeps, config), name="archive", daemon=True).start()
     threading.Thread(target=inbox.receive, name="driver", daemon=True).start()
     spans = inbox.spans
-    with Stager(config, spans.is_cancelled, spans.doing) as stager:
+    with Stager(config, spans.is_cancelled, spans.doing, is_successor=is_successor) as stager:
         while (step := spans.next_step()) is not None:
             match step:
                 case Granted(arranged, tables):

@@ -81,7 +81,6 @@ class SpanReading:
         span = request.span if held is None else Span(start=held.end, end=request.span.end)
         reader = self._readers.of(request, span.start)
         rows = [NO_ROWS if held is None else held.rows]
-        self._decoding.expect(span.size)
         for piece in _pieces(span):
             self._doing(Activity.FETCH)
             found = reader.read(piece)

@@ -123,12 +123,16 @@ class Stager:
         config: StageConfig,
         is_cancelled: Callable[[], bool],
         doing: Callable[[Activity], None] = lambda _: None,
+        *,
+        is_successor: bool = False,
     ) -> None:
-        """`is_cancelled`: whether the span is, while it is read; `doing` gets each activity before it begins."""
+        """`is_cancelled`: whether the span is, while it is read; `doing` gets each activity before it begins;
+        `is_successor`: of a process that has died, perhaps in compiled code, which is not loaded before it is due."""
         self._config, self._doing = config, ActivityTimes(doing)
         decoder = decoder_of(config.source, transactions=config.transaction_limit is not None)
         sql = Sql(config.sql, decoder.gone) if config.sql else None
         decoding, has_function = Decoding(decoder, _function(config.function), sql), config.function is not None
+        self._expect = (lambda _: None) if is_successor else decoding.expect
         self._reading = SpanReading(config.source, decoding, is_cancelled, self._doing, has_function=has_function)
         engine = make_engine(config.url, config.owner_role, "surelane stage")
         self._connection = KeptConnection(engine, partial(run, sql=_SESSION))
@@ -172,6 +176,7 @@ class Stager:
 
     def _arranged(self, request: Request) -> ArrangedSpan | Receipt | Declined:
         self._doing.begin()
+        self._expect(request.span.size)
         rows = self._reading.rows(request)
         self._doing(Activity.ARRANGE)
         order = self._order(request)

@@ -418,8 +418,10 @@ class StreamingRun(SparkRun):
         more; of a lane that follows its checkpoint the first new one may be smaller. The lane writes their entries in
         place of the query, which goes on behind them."""
         until, least = time.monotonic() + BACKLOG_SECONDS, self._size.messages if self._goes_ahead else 1
-        while self._gate.is_open and time.monotonic() < until and (number := self._next(least)) is not None:
-            self._say_running()
+        number = self._checkpoint.written.last_planned()
+        while time.monotonic() < until and self._may_go_on() and (number := self._next(number, least)) is not None:
+            if not self.started:
+                self._say_running()
             if not self._applied(number):  # a pause, say: the query replays it, and waits where that is seen
                 break
             least = self._size.begin()  # of this size on: no query has another one
@@ -442,11 +444,17 @@ class StreamingRun(SparkRun):
         self._count()
         return True
 
-    def _next(self, least: int) -> int | None:
-        """The number of the epoch that the query would go on with, which is planned; None: it is left to the query, as
-        is a new one of fewer messages than `least`."""
+    def _may_go_on(self) -> bool:
+        """Whether there is nothing that the thread which watches the query has to see: a pause, an order to stop, a
+        failure of another thread."""
+        monitor = self._monitor
+        is_well = monitor is None or (monitor.failure is None and monitor.stop_because is None)
+        return is_well and self._watcher.failure is None and self._gate.is_open
+
+    def _next(self, planned: int | None, least: int) -> int | None:
+        """The number of the epoch that the query would go on with behind the newest entry, `planned`, or again; it is
+        planned then. None: it is left to the query, as is a new one of fewer messages than `least`."""
         entries, lane = self._checkpoint.written, self._lanes.total
-        planned = entries.last_planned()
         if planned is not None and not entries.is_complete(planned):
             return planned
         if lane is None or (found := self._unplanned_span(lane)) is None:

@@ -2,7 +2,7 @@
 
 import random
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import psutil
 import pytest
 from pyspark.sql import SparkSession
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 from sqlalchemy.engine import make_url
 
 from app.apply.rules import TargetRules
@@ -25,6 +25,7 @@ from app.dispatch import lane_stage
 from app.dispatch.lane_stage import LaneStage, StagedSpan
 from app.dispatch.lending import Lending
 from app.dispatch.pool import Pool, StageAttempt
+from app.epoch import staging_copy
 from app.kafka.block_reader import BlockReader
 from app.kafka.spans import ListBatch, SpanReader
 from app.model.message import RawMessage
@@ -33,6 +34,7 @@ from app.model.row_layout import SEPARATOR, Layout, RowKind
 from app.source import waiting
 from app.spark.session import ComingSession
 from app.stage import span_reading
+from app.stage.load import INSERT_BYTES, INSERT_ROWS
 from app.stage.receipt import Declined, Receipt, Wanted, last_messages
 from app.stage.request import Clearing, KnownTerms, Range, Request, Tables, ranges_of
 from app.stage.request import Table as RequestTable
@@ -316,13 +318,13 @@ def _raise(error: Exception) -> NoReturn:
 class Desk:
     """A stager in this process, with tables of its own."""
 
-    def __init__(self, target: Target, topic: Topic) -> None:
+    def __init__(self, target: Target, topic: Topic, *, is_successor: bool = False) -> None:
         source = SourceSettings(bootstrap_servers=topic.kafka.bootstrap, topics=(topic.name,))
         config = StageConfig(source, make_url(target.url), OWNER)
         self._target, self._topic = target, topic
         self.wanted: list[Wanted] = []
         self.clearing = Clearing.DELETE
-        self._stager = Stager(config, lambda: False)
+        self._stager = Stager(config, lambda: False, is_successor=is_successor)
 
     def stage(self, first: int, end: int, tables: Tables | None = None) -> Receipt | Declined:
         tp = TopicPartition(self._topic.name, 0)
@@ -391,6 +393,41 @@ def test_a_receipt(desk: Desk, target: Target, topic: Topic) -> None:
     (last,) = last_messages(receipt.lasts).values()
     assert last.offset == 5
     assert [one.layouts[0].first.offset for one in desk.wanted] == [0]
+
+
+@pytest.mark.parametrize("deletes", [INSERT_ROWS, INSERT_ROWS + 1])
+def test_deletes_beside_many_upserts(
+    deletes: int, desk: Desk, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are copied, too, unless they are few."""
+    copied, copy = list[int](), staging_copy.copy_lines
+
+    def copy_lines(connection: Connection, name: str, columns: Iterable[str], lines: staging_copy.CopyLines) -> int:
+        copied.append(copy(connection, name, columns, lines))
+        return copied[-1]
+
+    monkeypatch.setattr(staging_copy, "copy_lines", copy_lines)
+    d, upserts = Debezium(), INSERT_BYTES // 100
+    topic.send([d.create(FLAT, {"id": number, "v": "x" * 100}) for number in range(upserts)])
+    topic.send([d.delete(FLAT, {"id": number, "v": "x"}) for number in range(upserts, upserts + deletes)])
+    receipt = desk.stage(0, upserts + deletes)
+    assert isinstance(receipt, Receipt)
+    assert copied == ([upserts] if deletes == INSERT_ROWS else [upserts, deletes])
+    assert [len(desk.rows(kind)) for kind in (RowKind.UPSERT, RowKind.DELETE)] == [upserts, deletes]
+    assert [one.rows for one in receipt.staged] == [upserts, deletes]
+
+
+@pytest.mark.parametrize("is_successor", [False, True])
+def test_compiled_code_that_may_have_killed_the_process_before(
+    is_successor: bool, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not loaded before a long span."""
+    expected = list[int]()
+    monkeypatch.setattr(DebeziumJson, "expect", lambda _, messages: expected.append(messages))
+    topic.send([Debezium().create(FLAT, {"id": number, "v": "a"}) for number in range(7)])
+    with closing(Desk(target, topic, is_successor=is_successor)) as desk:
+        assert isinstance(desk.stage(0, 7), Receipt)
+    assert expected == ([] if is_successor else [7])
 
 
 @pytest.mark.parametrize("clearing", [Clearing.DELETE, Clearing.TRUNCATE], ids=lambda way: way.name)

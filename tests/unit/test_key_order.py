@@ -59,7 +59,7 @@ def test_every_row_has_its_place(keys: list[Any]) -> None:
     assert sorted(key_order(found).tolist()) == list(range(len(keys)))
 
 
-@pytest.mark.parametrize("number", ["-0", "007", "-01", "1.0", "1e3", "+1", " 1", "null"])
+@pytest.mark.parametrize("number", ["-0", "007", "-01", "1.0", "1e3", "+1", " 1", "null", "0xF"])
 def test_another_text_is_another_key(number: str) -> None:
     assert key_numbers(pa.array(['{"id":1}', f'{{"id":{number}}}'])) is None
     assert key_numbers(pa.array([f'{{"id":{number}}}', '{"id":1}'])) is None
@@ -70,3 +70,9 @@ def test_every_number_is_one(numbers: list[int]) -> None:
     found = key_numbers(texts([{"id": number} for number in numbers]))
     assert found is not None
     assert found.tolist() == numbers
+
+
+def test_a_key_that_is_not_utf8_has_none() -> None:
+    for keys in ([b"\xff", b'{"id":1}'], [b'{"id":1}', b"\xff"], [b'{"\xff":1}', b'{"\xff":2}']):
+        found = key_numbers(pa.array(keys, pa.binary()).view(pa.string()))
+        assert (None if found is None else found.tolist()) == ([1, 2] if keys[0].startswith(b'{"\xff') else None)

@@ -21,7 +21,8 @@ def span(*ranges: tuple[int, int]) -> Span:
         ([(3, 3)], 20, [(3, 3)]),
         ([(4, 2)], 20, [(4, 4)]),  # Kafka ends before it: that is for who reads
         ([(0, 60), (100, 120)], 20, [(0, 15), (100, 105)]),
-        ([(0, 2), (0, 2), (0, 2)], 1, [(0, 1), (0, 1), (0, 1)]),  # rounded up
+        ([(0, 2), (0, 2), (0, 2)], 1, [(0, 0), (0, 0), (0, 1)]),
+        ([(0, 5), (0, 5), (7, 7), (0, 5)], 10, [(0, 3), (0, 3), (7, 7), (0, 4)]),
     ],
 )
 def test_the_first_messages(whole: list[tuple[int, int]], messages: int, part: list[tuple[int, int]]) -> None:

@@ -235,10 +235,14 @@ def test_it_is_loaded_before_messages_that_are_worth_it(compiled: Scanner, monke
     assert decoded(decoder, [change('{"id":1}')] * 10).num_rows == 10
     assert not taken
     loading.set_result(compiled)
-    decoder.expect(10)  # with those before too few
+    decoder.expect(30)  # it waits once
+    assert decoded(decoder, [change('{"id":1}')] * 10).num_rows == 10
+    assert not taken
+    decoder = DebeziumJson(worth_compiling=30)
+    decoder.expect(29)
     assert decoded(decoder, [change('{"id":1}')] * 5).num_rows == 5
     assert not taken
-    decoder.expect(15)
+    decoder.expect(30)
     assert decoded(decoder, [change('{"id":1}')]).num_rows == 1
     assert taken == [1]
 
