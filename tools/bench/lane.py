@@ -1,5 +1,6 @@
 """The measured lane: the real command, as a child process with a fresh checkpoint, and the epochs of its log."""
 
+import compileall
 import datetime
 import json
 import os
@@ -122,6 +123,11 @@ class Lane(Child):
     def epochs(self) -> list[Epoch]:
         """Epochs that the log has so far."""
         return [epoch for line in self.log.read_text().splitlines() if (epoch := Epoch.parse(line))]
+
+
+def compile_modules() -> None:
+    """Compile Surelane's modules, as an installation has them; else the first start does it."""
+    compileall.compile_dir(TOP / "app", quiet=1)
 
 
 @contextmanager

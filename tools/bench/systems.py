@@ -57,7 +57,7 @@ def of_lane(name: str, described: str = "", mode: str = lane.TWO_PHASE, **option
     def start(servers: Servers, topic: str, _: Path) -> AbstractContextManager[Running]:
         return lane.running(servers, topic, mode, **options)
 
-    return System(name=name, described=described, start=start, is_lane=True)
+    return System(name=name, described=described, start=start, is_lane=True, fetch=lane.compile_modules)
 
 
 def of_flink(name: str, described: str = "", **options: Any) -> System:
