@@ -22,10 +22,6 @@ class Decoding:
     ) -> None:
         self._decoder, self._transform, self._sql = decoder, transform, sql
 
-    def expect(self, messages: int) -> None:
-        """So many messages follow."""
-        self._decoder.expect(messages)
-
     def decoded(self, batches: Sequence[Batch]) -> pa.Table:
         """Decode and apply the user's SQL, not the function; raises a SurelaneError of verdict POISON where a message
         may be the cause."""

@@ -88,12 +88,11 @@ class EpochBatch:
     @cached_property
     def identities(self) -> Indices:
         """One number for each row, equal for changes of the same key of the same table, -1 for rows without a key."""
-        keys = single(self.rows["key"])
         if self._numbers is not None:
             codes = _ranks(self._numbers)
         else:
-            codes = compute.fill_null(keys.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
-            codes = codes.astype(np.int64)
+            keys = single(self.rows["key"]).dictionary_encode().indices
+            codes = compute.fill_null(keys, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return np.where(codes < 0, -1, codes * len(self.layouts) + self._tables[self.codes])
 
     @cached_property

@@ -132,7 +132,7 @@ class Stager:
         decoder = decoder_of(config.source, transactions=config.transaction_limit is not None)
         sql = Sql(config.sql, decoder.gone) if config.sql else None
         decoding, has_function = Decoding(decoder, _function(config.function), sql), config.function is not None
-        self._expect = (lambda _: None) if is_successor else decoding.expect
+        self._expect = (lambda _: None) if is_successor else decoder.expect
         self._reading = SpanReading(config.source, decoding, is_cancelled, self._doing, has_function=has_function)
         engine = make_engine(config.url, config.owner_role, "surelane stage")
         self._connection = KeptConnection(engine, partial(run, sql=_SESSION))
