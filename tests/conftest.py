@@ -21,6 +21,7 @@ settings.load_profile("surelane")
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 pytest_plugins = [
+    "tests.worker_traces",
     "tests.fix_servers",
     "tests.fix_target",
     "tests.fix_secured",

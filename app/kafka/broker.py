@@ -25,6 +25,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import (
     AdminClient,
+    ClusterMetadata,
     ConfigResource,
     ListOffsetsResultInfo,
     OffsetSpec,
@@ -112,8 +113,7 @@ class Broker:
         return self._open_admin
 
     def cluster_id(self) -> str:
-        result = self._answer(self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS))
-        return str(result.cluster_id)
+        return str(self._metadata().cluster_id)
 
     def topics(self) -> dict[str, TopicInfo]:
         """The configured topics; raises EnvironmentMissing when one does not exist (yet)."""
@@ -128,12 +128,13 @@ class Broker:
     def ask_identity(self, names: Iterable[str]) -> Callable[[], tuple[str, dict[str, TopicInfo]]]:
         """Request cluster id and topics now; the result waits for the answer. It raises Unreachable without one, and
         EnvironmentMissing for a topic that is gone."""
-        cluster = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_SECONDS)
         topics = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=REQUEST_TIMEOUT_SECONDS)
 
         def answer() -> tuple[str, dict[str, TopicInfo]]:
             found = {name: _info(self._answer(future)) for name, future in topics.items()}
-            return str(self._answer(cluster).cluster_id), found
+            # that of the same answer, or of a newer one; `describe_cluster` ends the process where a broker that stops
+            # or starts knows of no broker (librdkafka's assertion `rko_result`)
+            return str(self._admin.cluster_id(timeout=0)), found
 
         return answer
 
@@ -274,11 +275,13 @@ class Broker:
             self._consumer = None
 
     def _existing(self) -> list[str]:
+        return [name for name, topic in self._metadata().topics.items() if topic.error is None]
+
+    def _metadata(self) -> ClusterMetadata:
         try:
-            metadata = self._admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
+            return self._admin.list_topics(timeout=REQUEST_TIMEOUT_SECONDS)
         except KafkaException as error:
             raise self._refused(error.args[0]) from error
-        return [name for name, topic in metadata.topics.items() if topic.error is None]
 
     def _names(self, existing: list[str]) -> list[str]:
         if self._source.topic_pattern:

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,10 +21,13 @@ from app.kafka.broker import Broker, Watermarks
 from app.kafka.lag import measure
 from app.kafka.unread import First, UnreadMessages
 from app.model.offsets import Offsets, Position, TopicPartition
+from tests.fix_lane import ROOT
 from tests.waiting import eventually
 from tools.devstack import Kafka
 
 Open = Callable[..., Broker]
+#: of a broker, so many that librdkafka's DescribeCluster ends the process in most runs: it did in one of five
+RESTARTS = 6
 
 
 @pytest.fixture
@@ -214,6 +219,41 @@ def test_a_leader_elected_anew(forgetful: Kafka) -> None:
             eventually(lambda: silenced(forgetful) and seen(asked_all_the_while), 120, "an election")
             assert broker.watermarks({tp}) == {tp: Watermarks(0, 3)}
             plain.list_topics(timeout=10)
+
+
+#: asks for cluster and topics, many times at once, until it is ended
+ASKING = """
+import sys
+from app.config.settings import SourceSettings
+from app.errors import Unreachable
+from app.kafka.broker import Broker
+
+with Broker(SourceSettings(bootstrap_servers=sys.argv[1], topics=("kept",))) as broker:
+    print(broker.cluster_id(), flush=True)
+    while True:
+        try:
+            for answer in [broker.ask_identity(["kept"]) for _ in range(32)]:
+                assert answer()[0] == broker.cluster_id()
+        except Unreachable as error:
+            print(error, flush=True)
+"""
+
+
+def test_a_broker_that_restarts_does_not_end_the_process(forgetful: Kafka) -> None:
+    """While it stops and starts it may know of no broker at all, itself included."""
+    forgetful.create_topic("kept")
+    command = [sys.executable, "-c", ASKING, forgetful.bootstrap]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+        assert asking.stdout is not None
+        assert asking.stdout.readline(), "its first answer"
+        for _ in range(RESTARTS):
+            forgetful.restart()
+        is_alive = asking.poll() is None
+        asking.kill()
+        words, errors = asking.communicate()
+    assert is_alive, errors.decode()
+    assert b"does not answer" in words, "it has asked all the while"
 
 
 def test_retention(kafka: Kafka, connect: Open) -> None:
