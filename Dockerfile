@@ -74,6 +74,7 @@ ARG CLASS_ARCHIVE=1
 RUN mkdir -p cache/classes \
     && venv/bin/python -m app.decode.scan_loader \
     && venv/bin/python -m app.kafka.gather \
+    && venv/bin/python -m app.stage.instants \
     && if [ "${CLASS_ARCHIVE}" = 1 ]; then \
         venv/bin/python -m app.spark.class_archive && rm cache/classes/*.lock && ls cache/classes/*.jsa; \
     fi \

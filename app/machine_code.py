@@ -18,6 +18,9 @@ from typing import Any
 
 from app.cache import cache_dir
 
+#: operations on words, which a kernel may contain
+WORDS = Path(__file__).with_name("machine_words.py")
+
 #: a function as numba's `cfunc` gives it, and what has to be known of it where it is called
 Compiled = tuple[Any, Mapping[str, int]]
 
@@ -38,8 +41,8 @@ class Kernel:
     """A function that is compiled once for each installation."""
 
     name: str
-    #: file that has it: another one is another function
-    source: Path
+    #: files that have it: others are another function
+    sources: tuple[Path, ...]
     #: compiles it, with numba
     compile: Callable[[], Compiled]
     #: constants of other files that it contains
@@ -65,7 +68,8 @@ class Kernel:
     def file(self) -> Path:
         """Where the cache has the code: a name of its own for each source and compiler, and for each architecture."""
         made_by = f"{version('numba')} {version('llvmlite')} {platform.machine()} {self.constants}"
-        name = hashlib.sha256(self.source.read_bytes() + made_by.encode()).hexdigest()[:16]
+        parts = [*(source.read_bytes() for source in self.sources), made_by.encode()]
+        name = hashlib.sha256(b"".join(parts)).hexdigest()[:16]
         return cache_dir() / "compiled" / f"{self.name}-{name}.o"
 
     def _made(self) -> tuple[dict[str, Any], bytes]:

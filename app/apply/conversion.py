@@ -74,8 +74,23 @@ _TIMES = {
     Wire.TIME_MICROS: (_DAY_MICROS, "1"),
     Wire.TIME_NANOS: (_DAY_MICROS * 1000, "0.001"),
 }
+_ZONED, _LOCAL = "timestamp with time zone", "timestamp without time zone"
+#: of a column that has points in time: microseconds of the number that is sent, 0 for ISO text
+_UNITS = {(_ZONED, Wire.ISO): 0, (_LOCAL, Wire.MICROS): 1, (_LOCAL, Wire.MILLIS): 1000}
 #: infinities after the snapshot, and in it
 _DAYS_LEAST, _DAYS_MOST = "'-2147472691', '-625821272'", "'2146033979', '-622191234'"
+
+
+def instant_unit(column: Column, encoding: Encoding) -> int | None:
+    """For a column of points in time: microseconds of the number that is sent, 0 for ISO text; else None."""
+    return _UNITS.get((column.base, encoding.wire))
+
+
+def instant_sql(column: Column, micros: str) -> str:
+    """SQL expression of type `column.type`, or NULL, over a column with microseconds since 1970 (already quoted): 2^53
+    at most, since an interval is multiplied by a floating-point number."""
+    epoch = "timestamptz '1970-01-01 00:00:00+00'" if column.base == _ZONED else "timestamp '1970-01-01'"
+    return f"({epoch} + {micros} * interval '1 microsecond')::{column.type}"
 
 
 def value_sql(column: Column, encoding: Encoding, quoted: str, schema: str) -> str:

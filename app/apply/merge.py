@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-from app.apply.conversion import value_sql
+from app.apply.conversion import instant_sql, value_sql
 from app.apply.staging import Field, Staging
 from app.apply.target_tables import TargetTable
 from app.db.sql import literal, quoted
@@ -36,6 +36,7 @@ class Merge:
         self._takes_merge, self._has_rules = target.takes_merge, target.has_rules
         self._swallowed = f"select set_config({literal(SWALLOWED)}, {literal(str(target))}, true)"
         self._key = target.key
+        self._instants = staging.instants
         self._by_name = {field.column.name: field for field in staging.fields}
         self._fields = [field for field in staging.fields if not field.column.generated]
         self._updated = [field for field in self._fields if not field.column.is_counted]
@@ -217,7 +218,9 @@ class Merge:
         return self.has_key("s")
 
     def _value(self, field: Field, alias: str = "s") -> str:
-        return value_sql(field.column, field.encoding, f"{alias}.{quoted(field.column.name)}", self._schema)
+        column, micros = field.column, self._instants.get(field.column.name)
+        value = value_sql(column, field.encoding, f"{alias}.{quoted(column.name)}", self._schema)
+        return value if micros is None else f"coalesce({instant_sql(column, f'{alias}.{micros}')}, {value})"
 
     def _only(self, ordinals: Range | None, word: str = " where ") -> str:
         return f"{word}s.{self.ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""

@@ -7,14 +7,14 @@ and waits for all else that the file system has to write.
 """
 
 import hashlib
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
-from app.apply.conversion import staged_type
+from app.apply.conversion import instant_unit, staged_type
 from app.apply.encoding import Encoding
 from app.apply.target_tables import Column, TargetTable
 from app.db.locks import terminate
@@ -33,6 +33,8 @@ STAMPS = {
     "surelane_partition": "int",
     "surelane_offset": "bigint",
 }
+#: name prefix of the columns with microseconds since 1970
+MICROS = "surelane_micros"
 #: characters of the lane's name in a staging table's name, which has to stay below 64 with both hashes
 LANE_SHOWN = 24
 #: bytes of lines written to a staging table before its space is given back
@@ -83,6 +85,8 @@ class Staging:
     ordinal: str = quoted(ORDINAL)
     #: quoted names of the columns with source time and position, as `EpochBatch.stamps` has them; empty: there are none
     stamps: tuple[str, ...] = ()
+    #: name of a column whose values are points in time -> quoted name of the one that may have their microseconds
+    instants: Mapping[str, str] = field(default_factory=dict)
     dirty: int = 0
 
 
@@ -139,15 +143,23 @@ def create(
     *,
     stamped: bool = False,
 ) -> Staging:
-    """Create the staging table for this shape of message; `own` distinguishes tables of one shape; `stamped`: with
-    source time and position of each change."""
+    """Create the staging table for this shape of message. `own` distinguishes tables of one shape, which are lent:
+    their points in time have another column, for microseconds; `stamped`: with source time and position of each
+    change."""
     shape = repr((str(target), [(field.column, field.encoding) for field in fields], own, *(["stamped"] * stamped)))
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
     columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
     taken = {f.column.name for f in fields}
     ordinal = quoted(free(ORDINAL, taken))
     stamps = {quoted(free(name, taken)): kind for name, kind in STAMPS.items()} if stamped else {}
-    columns = ", ".join([f"{ordinal} bigint", *(f"{name} {kind}" for name, kind in stamps.items()), *columns])
+    instants = {
+        one.column.name: quoted(free(f"{MICROS}_{number}", taken))
+        for number, one in enumerate(fields)
+        if own and instant_unit(one.column, one.encoding) is not None
+    }
+    added = {ordinal: "bigint", **stamps}, dict.fromkeys(instants.values(), "bigint")
+    before, behind = ([f"{name} {kind}" for name, kind in one.items()] for one in added)
+    columns = ", ".join([*before, *columns, *behind])
     options = f"toast_tuple_target = {INLINE_BYTES}, {_NO_AUTOVACUUM}"
     run(connection, f"create unlogged table if not exists {name} ({columns}) with ({options})")
     if toasted := connection.execute(_TOASTED, {"name": name}).scalars().all():
@@ -155,7 +167,7 @@ def create(
         run(connection, f"alter table {name} {external}")
     comment = f"Surelane: changes of {target} on their way, lane {lane}".replace("'", "''")
     run(connection, f"comment on table {name} is '{comment}'")
-    return Staging(name, fields, ordinal, tuple(stamps))
+    return Staging(name, fields, ordinal, tuple(stamps), instants)
 
 
 def copy(

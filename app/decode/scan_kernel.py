@@ -11,31 +11,17 @@ processor predicts badly. So `MORE` bytes of anything have to lie behind what is
 Places are indices into `data`; "behind" something is the place after its last byte; -1: the message is left.
 """
 
-from collections.abc import MutableSequence
 from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
+from app.machine_words import HIGH, ONE, WIDTH, Bytes, Integers, Word, eight, first_marked, head, load, part, store
 from app.model.row_layout import SEPARATOR
-
-#: arrays as bare pointers: nothing counts references or checks for an index below 0, which takes most of the time
-Bytes = MutableSequence[int]
-Integers = MutableSequence[int]
-#: eight bytes
-Word = np.uint64
-
-_part: Any = numba.njit(error_model="numpy")
-#: operations that LLVM has an instruction for, and Python has not
-_instruction: Any = intrinsic
 
 #: bytes behind the data that are read and written with it
 MORE = 16
-#: bytes of a word
-_WIDTH = 8
 
 #: between the names of a layout
 _SEPARATOR = ord(SEPARATOR)
@@ -72,91 +58,44 @@ def _word(text: str) -> Word:
     return np.uint64(int.from_bytes(text.encode(), "little"))
 
 
-def _eight(byte: int) -> Word:
-    """Eight times the same byte."""
-    return np.uint64(byte * 0x0101010101010101)
-
-
 _TRUE, _FALSE, _NULL = _word("true"), _word("false"), _word("null")
 _OP, _SOURCE, _AFTER = _word("op"), _word("source"), _word("after")
 _SCHEMA, _TABLE, _SEQUENCE, _TS_MS = _word("schema"), _word("table"), _word("sequence"), _word("ts_ms")
-_ONE, _ONES, _HIGH = np.uint64(1), _eight(1), _eight(_WIDE)
-_QUOTES, _BACKSLASHES, _BLANKS = _eight(_QUOTE), _eight(_BACKSLASH), _eight(_PRINTABLE)
+_ONES = eight(1)
+_QUOTES, _BACKSLASHES, _BLANKS = eight(_QUOTE), eight(_BACKSLASH), eight(_PRINTABLE)
 #: for the hash: an odd number without a pattern, and the shift from a product's upper half to the lower
 _MIXING, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 #: subtracted, it takes a byte below "0" below zero; added, it takes one above "9" to 128 or more
-_ZEROS, _ABOVE_NINE = _eight(_ZERO), _eight(_WIDE - 1 - _NINE)
+_ZEROS, _ABOVE_NINE = eight(_ZERO), eight(_WIDE - 1 - _NINE)
 
 
-def _place(builder: Any, data: Any, at: Any) -> Any:
-    """A pointer to the eight bytes from `at` on, aligned or not."""
-    return builder.bitcast(builder.gep(data, [at]), ir.IntType(64).as_pointer())
-
-
-@_instruction
-def _load(_: Any, data: Any, at: Any) -> Any:
-    """Eight bytes, the first of them the lowest."""
-
-    def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        return builder.load(_place(builder, *given), align=1)
-
-    return types.uint64(data, at), made
-
-
-@_instruction
-def _store(_: Any, out: Any, to: Any, word: Any) -> Any:
-    """Write eight bytes."""
-
-    def made(context: Any, builder: Any, __: Any, given: Any) -> Any:
-        builder.store(given[2], _place(builder, *given[:2]), align=1)
-        return context.get_dummy_value()
-
-    return types.void(out, to, word), made
-
-
-@_instruction
-def _first(_: Any, marks: Any) -> Any:
-    """Index of the first of eight bytes that is marked; at least one is."""
-
-    def made(_: Any, builder: Any, __: Any, given: Any) -> Any:
-        return builder.lshr(builder.cttz(given[0], ir.Constant(ir.IntType(1), 1)), ir.Constant(ir.IntType(64), 3))
-
-    return types.int64(marks), made
-
-
-@_part
-def _head(word: Word, count: int) -> Word:
-    """The first `count` bytes of a word, fewer than eight; the others 0."""
-    return word & ((_ONE << np.uint64(8 * count)) - _ONE)
-
-
-@_part
+@part
 def _stops(word: Word) -> Word:
     """Mark the first byte that ends a run of plain characters (a quote, a backslash, a control character); bytes behind
     it may be marked, too."""
     quotes, backslashes = word ^ _QUOTES, word ^ _BACKSLASHES
     zeros = ((quotes - _ONES) & ~quotes) | ((backslashes - _ONES) & ~backslashes)
-    return (zeros | ((word - _BLANKS) & ~word)) & _HIGH
+    return (zeros | ((word - _BLANKS) & ~word)) & HIGH
 
 
-@_part
+@part
 def _behind(data: Bytes, at: int, end: int, marked: Any) -> int:
     """Place of the first byte that `marked` marks, else `end`."""
     while at < end:
-        marks = marked(_load(data, at))
+        marks = marked(load(data, at))
         if marks:
-            return min(at + _first(marks), end)
-        at += _WIDTH
+            return min(at + first_marked(marks), end)
+        at += WIDTH
     return end
 
 
-@_part
+@part
 def _run(data: Bytes, at: int, end: int) -> int:
     """Behind a run of plain characters."""
     return _behind(data, at, end, _stops)
 
 
-@_part
+@part
 def _space(data: Bytes, at: int, end: int) -> int:
     """Behind white space."""
     while at < end and data[at] <= _BLANK and data[at] in (_BLANK, _NEWLINE, _TAB, _RETURN):
@@ -164,29 +103,29 @@ def _space(data: Bytes, at: int, end: int) -> int:
     return at
 
 
-@_part
+@part
 def _packed(data: Bytes, begin: int, end: int) -> Word:
     """A word as `_word` makes it; for more than eight bytes one that is no name."""
     count = end - begin
-    word = _load(data, begin)
-    if count < _WIDTH:
-        return _head(word, count)
-    return word if count == _WIDTH else _ONE
+    word = load(data, begin)
+    if count < WIDTH:
+        return head(word, count)
+    return word if count == WIDTH else ONE
 
 
-@_part
+@part
 def _literal(data: Bytes, at: int, end: int, word: Word, length: int) -> int:
     """Behind this word; -1 where it is not there."""
     behind = at + length
     return behind if behind <= end and _packed(data, at, behind) == word else -1
 
 
-@_part
+@part
 def _is_hexadecimal(byte: int) -> bool:
     return _ZERO <= byte <= _NINE or _SMALL_A <= byte <= _SMALL_F or _LARGE_A <= byte <= _LARGE_F
 
 
-@_part
+@part
 def _escape(data: Bytes, at: int, end: int) -> int:
     """Behind an escape that begins at `at`. Half of a surrogate pair alone is a fault of its message, and Python finds
     those: a message with any half is left."""
@@ -205,7 +144,7 @@ def _escape(data: Bytes, at: int, end: int) -> int:
     return at + 2 if simple or which in (_SMALL_N, _SMALL_R, _SMALL_T) else -1
 
 
-@_part
+@part
 def _text(data: Bytes, at: int, end: int) -> int:
     """Behind the text whose opening quote is at `at`."""
     at += 1
@@ -223,18 +162,18 @@ def _text(data: Bytes, at: int, end: int) -> int:
     return -1
 
 
-@_part
+@part
 def _no_digits(word: Word) -> Word:
     """Mark the first byte that is no digit; bytes behind it may be marked, too."""
-    return ((word - _ZEROS) | (word + _ABOVE_NINE) | word) & _HIGH
+    return ((word - _ZEROS) | (word + _ABOVE_NINE) | word) & HIGH
 
 
-@_part
+@part
 def _digits(data: Bytes, at: int, end: int) -> int:
     return _behind(data, at, end, _no_digits)
 
 
-@_part
+@part
 def _integer(data: Bytes, at: int, end: int) -> int:
     """Behind the digits before a number's point."""
     if at < end and data[at] == _MINUS:
@@ -244,7 +183,7 @@ def _integer(data: Bytes, at: int, end: int) -> int:
     return at + 1 if data[at] == _ZERO else _digits(data, at, end)
 
 
-@_part
+@part
 def _number(data: Bytes, at: int, end: int) -> int:
     """Behind a number."""
     at = _integer(data, at, end)
@@ -260,7 +199,7 @@ def _number(data: Bytes, at: int, end: int) -> int:
     return at
 
 
-@_part
+@part
 def _name(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """Place of a member name's closing quote, and of its value; the name's opening quote is at `at`. -1 for a name with
     an escape, which might be any."""
@@ -276,7 +215,7 @@ def _name(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return (at, value) if value < end else (-1, -1)
 
 
-@_part
+@part
 def _scalar(data: Bytes, at: int, end: int) -> int:
     """Behind a value that is neither object nor list."""
     first = data[at]
@@ -289,7 +228,7 @@ def _scalar(data: Bytes, at: int, end: int) -> int:
     return _literal(data, at, end, _NULL, 4) if first == _SMALL_N else _number(data, at, end)
 
 
-@_part
+@part
 def _skip(data: Bytes, at: int, end: int) -> int:
     """Behind a value of any kind; all of it has to be JSON."""
     depth, are_objects = 0, 0  # a bit for each level, the innermost the lowest
@@ -333,7 +272,7 @@ def _skip(data: Bytes, at: int, end: int) -> int:
             return at
 
 
-@_part
+@part
 def _put(out: Bytes, to: int, byte: int) -> int:
     """Write a character of a COPY line; the place behind it."""
     escaped = 0
@@ -353,7 +292,7 @@ def _put(out: Bytes, to: int, byte: int) -> int:
     return to + 1
 
 
-@_part
+@part
 def _meant(which: int) -> int:
     """The character that an escape stands for; 0 for escapes that are left to Python."""
     if which in (_QUOTE, _BACKSLASH, _SLASH):
@@ -369,27 +308,27 @@ def _meant(which: int) -> int:
     return _FORM_FEED if which == _SMALL_F else 0
 
 
-@_part
+@part
 def _copy_text(data: Bytes, at: int, end: int, out: Bytes, to: int, is_line: bool) -> tuple[int, int, bool]:
     """Write the content of the text whose opening quote is at `at`; the places behind it in `data` and `out`, and
     whether all is ASCII."""
     at, together = at + 1, np.uint64(0)
     while at < end:
-        word = _load(data, at)
+        word = load(data, at)
         marks = _stops(word)
-        _store(out, to, word)
+        store(out, to, word)
         if not marks:
             together |= word
-            at, to = at + _WIDTH, to + _WIDTH
+            at, to = at + WIDTH, to + WIDTH
             continue
-        plain = _first(marks)
-        together |= _head(word, plain)
+        plain = first_marked(marks)
+        together |= head(word, plain)
         at, to = at + plain, to + plain
         if at >= end:
             break
         byte = data[at]
         if byte == _QUOTE:
-            return at + 1, to, together & _HIGH == 0
+            return at + 1, to, together & HIGH == 0
         meant = _meant(data[at + 1]) if byte == _BACKSLASH and at + 1 < end else 0
         if not meant:
             break
@@ -402,7 +341,7 @@ def _copy_text(data: Bytes, at: int, end: int, out: Bytes, to: int, is_line: boo
     return -1, to, False
 
 
-@_part
+@part
 def _copy_value(data: Bytes, at: int, end: int, out: Bytes, to: int) -> tuple[int, int, bool]:
     """Write a value of a row as a COPY line has it; returns as `_copy_text`."""
     if at >= end:
@@ -421,25 +360,25 @@ def _copy_value(data: Bytes, at: int, end: int, out: Bytes, to: int) -> tuple[in
         # Python writes the number that it has read: 0 for -0
         if is_integer and (behind - at > _DIGITS or (first == _MINUS and data[at + 1] == _ZERO)):
             return -1, to, True
-    for index in range(at, behind, _WIDTH):
-        _store(out, to + index - at, _load(data, index))
+    for index in range(at, behind, WIDTH):
+        store(out, to + index - at, load(data, index))
     return behind, to + max(behind - at, 0), True
 
 
-@_part
+@part
 def _copy(data: Bytes, begin: int, end: int, out: Bytes, to: int) -> tuple[int, bool]:
     """Write a separator and the bytes as they are; the place behind them, and whether all is ASCII (it may be false
     even so)."""
     out[to] = _SEPARATOR
     to, together = to + 1, np.uint64(0)
-    for index in range(begin, end, _WIDTH):
-        word = _load(data, index)
+    for index in range(begin, end, WIDTH):
+        word = load(data, index)
         together |= word
-        _store(out, to + index - begin, word)
-    return to + end - begin, together & _HIGH == 0
+        store(out, to + index - begin, word)
+    return to + end - begin, together & HIGH == 0
 
 
-@_part
+@part
 def _row(
     data: Bytes, at: int, end: int, line: Bytes, line_to: int, names: Bytes, names_to: int
 ) -> tuple[int, int, int, bool]:
@@ -467,7 +406,7 @@ def _row(
     return -1, line_to, names_to, is_ascii
 
 
-@_part
+@part
 def _time(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """Behind an integer, and its value."""
     behind = _number(data, at, end)
@@ -480,7 +419,7 @@ def _time(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return behind, number if first == at else -number
 
 
-@_part
+@part
 def _plain(data: Bytes, at: int, end: int) -> int:
     """Behind a text without escapes, or null."""
     if data[at] != _QUOTE:
@@ -489,7 +428,7 @@ def _plain(data: Bytes, at: int, end: int) -> int:
     return behind + 1 if behind < end and data[behind] == _QUOTE else -1
 
 
-@_part
+@part
 def _origin(data: Bytes, at: int, end: int, found: Integers) -> int:
     """Read a message's origin, whose brace is at `at`; the place behind it. Writes to `found`: begin and end of schema
     and of table, 0 where there is none; where the sequence begins, and the time, 0 where there is none."""
@@ -532,7 +471,7 @@ def _origin(data: Bytes, at: int, end: int, found: Integers) -> int:
         at = _space(data, at + 1, end)
 
 
-@_part
+@part
 def _is(texts: Bytes, text_ends: Integers, which: int, begin: int, end: int) -> bool:
     """Whether layout `which` equals the bytes from `begin` to `end`."""
     first = text_ends[which - 1] if which else 0
@@ -540,24 +479,24 @@ def _is(texts: Bytes, text_ends: Integers, which: int, begin: int, end: int) -> 
     if text_ends[which] - first != length:
         return False
     index = 0
-    while index + _WIDTH <= length:
-        if _load(texts, first + index) != _load(texts, begin + index):
+    while index + WIDTH <= length:
+        if load(texts, first + index) != load(texts, begin + index):
             return False
-        index += _WIDTH
-    return _head(_load(texts, first + index), length - index) == _head(_load(texts, begin + index), length - index)
+        index += WIDTH
+    return head(load(texts, first + index), length - index) == head(load(texts, begin + index), length - index)
 
 
-@_part
+@part
 def _hash(texts: Bytes, begin: int, end: int) -> Word:
     mixed = np.uint64(end - begin)
-    for index in range(begin, end, _WIDTH):
-        word = _load(texts, index)
-        mixed = (mixed ^ (word if index + _WIDTH <= end else _head(word, end - index))) * _MIXING
+    for index in range(begin, end, WIDTH):
+        word = load(texts, index)
+        mixed = (mixed ^ (word if index + WIDTH <= end else head(word, end - index))) * _MIXING
         mixed ^= mixed >> _HALF
     return mixed
 
 
-@_part
+@part
 def _numbered(texts: Bytes, text_ends: Integers, count: int, begin: int, end: int, slots: Integers, mask: int) -> int:
     """Number of the layout from `begin` to `end`: `count` for a new one, which gets a slot."""
     slot = types.int64(_hash(texts, begin, end) & np.uint64(mask))
@@ -664,8 +603,8 @@ def scan(
                 plain = plain and same
                 if at < 0:
                     break
-            for part in range(0, 4, 2):
-                text, same = _copy(data, origin[part], origin[part + 1], texts, text)
+            for at_text in range(0, 4, 2):
+                text, same = _copy(data, origin[at_text], origin[at_text + 1], texts, text)
                 plain = plain and same
             texts[text], texts[text + 1] = _SEPARATOR, _DELETED if kind == _DELETED else _UPDATED
             text += 2

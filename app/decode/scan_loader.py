@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.kafka.packed_bytes import ROOM_BYTES, PackedBytes
-from app.machine_code import Compiled, Kernel, MachineCode
+from app.machine_code import WORDS, Compiled, Kernel, MachineCode
 from app.model.arrow import Indices
 from app.model.row_layout import SEPARATOR
 
@@ -109,7 +109,7 @@ def _compiled() -> Compiled:
     return scan.compiled(), {"more": scan.MORE, "origin": scan.ORIGIN}
 
 
-KERNEL = Kernel("scan", Path(__file__).with_name("scan_kernel.py"), _compiled, SEPARATOR)
+KERNEL = Kernel("scan", (Path(__file__).with_name("scan_kernel.py"), WORDS), _compiled, SEPARATOR)
 
 
 def _joined(parts: Sequence[bytes | memoryview | None], more: bytes) -> tuple[np.ndarray, Indices, Indices]:

@@ -17,11 +17,12 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.apply import staging
+from app.apply.conversion import instant_unit
 from app.apply.table_plans import TablePlan
 from app.db.kept_connection import KeptConnection
 from app.db.sql import quoted
 from app.db.sqlstate import translated
-from app.stage.request import Clearing, Table
+from app.stage.request import Clearing, Instant, Table
 
 #: bytes of rows from which on a table is truncated: a new file takes less CPU than DELETE and VACUUM
 TRUNCATE_BYTES = 4 << 20
@@ -44,7 +45,12 @@ class Lent:
         """As it is sent to the stage process."""
         of = self.shape.staging
         names = (*of.stamps, *(quoted(field.column.name) for field in of.fields))
-        return Table(of.name, names, self.clearing, bool(of.stamps))
+        instants = tuple(
+            Instant(index, micros, instant_unit(one.column, one.encoding) or 0)
+            for index, one in enumerate(of.fields)
+            if (micros := of.instants.get(one.column.name)) is not None
+        )
+        return Table(of.name, names, self.clearing, bool(of.stamps), instants)
 
     @property
     def clearing(self) -> Clearing:

@@ -118,7 +118,7 @@ class EpochBatch:
         return changes[~keyed | (last[identities] == changes)] if len(last) else changes
 
     @cached_property
-    def _written(self) -> list[Indices]:
+    def written(self) -> list[Indices]:
         """The survivors of each layout, in the order in which they are written: see `key_order`."""
         if self._numbers is not None:  # identities have their order
             return self.by_layout(self.survivors[np.argsort(self.identities[self.survivors])])
@@ -128,7 +128,7 @@ class EpochBatch:
     @cached_property
     def last_lines(self) -> list[pa.Array]:
         """COPY lines of the survivors of each layout, in the order of their keys."""
-        return [self._lines.take(pa.array(ordinals)) for ordinals in self._written]
+        return [self.all_lines.take(pa.array(ordinals)) for ordinals in self.written]
 
     @cached_property
     def key_changes(self) -> dict[int, int]:
@@ -173,7 +173,7 @@ class EpochBatch:
     @cached_property
     def last_stamps(self) -> list[pa.Array]:
         """Source times and positions of the survivors of each layout, in the order of `last_lines`."""
-        return [self.stamps(ordinals) for ordinals in self._written]
+        return [self.stamps(ordinals) for ordinals in self.written]
 
     def stamps(self, ordinals: Indices) -> pa.Array:
         """Source time (milliseconds, `\\N` without one), topic, partition and offset of these rows, as the beginning of
@@ -186,10 +186,11 @@ class EpochBatch:
 
     def lines(self, ordinals: Indices) -> pa.Array:
         """COPY lines of these rows; all rows are not copied."""
-        return self._lines if len(ordinals) == len(self) else self._lines.take(pa.array(ordinals))
+        return self.all_lines if len(ordinals) == len(self) else self.all_lines.take(pa.array(ordinals))
 
     @cached_property
-    def _lines(self) -> pa.Array:
+    def all_lines(self) -> pa.Array:
+        """COPY lines of all rows."""
         return single(self.rows["line"])
 
     def position(self, ordinal: int) -> Position:

@@ -61,7 +61,7 @@ def _compiled() -> Compiled:
     return gather_kernel.compiled(), {}
 
 
-KERNEL = Kernel("gather", Path(__file__).with_name("gather_kernel.py"), _compiled, f"{HAS_VALUE} {HAS_KEY}")
+KERNEL = Kernel("gather", (Path(__file__).with_name("gather_kernel.py"),), _compiled, f"{HAS_VALUE} {HAS_KEY}")
 
 
 if __name__ == "__main__":

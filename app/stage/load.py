@@ -11,6 +11,7 @@ from app.epoch import staging_copy
 from app.epoch.epoch_batch import EpochBatch
 from app.epoch.staging_copy import CopyLines
 from app.model.arrow import compute
+from app.stage.instants import Instants
 from app.stage.request import Clearing, Table
 
 #: bytes of lines up to which they are sent as values, in a statement: a COPY and its end take two round trips
@@ -27,14 +28,22 @@ class Load:
     index: int
     table: Table
     lines: pa.Array
+    #: of the values in a line, quoted
+    columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, whole: EpochBatch, index: int, table: Table) -> "Load":
-        """`index`: of a layout in `whole`."""
-        lines = whole.last_lines[index]
+    def of(cls, whole: EpochBatch, index: int, table: Table, instants: Instants | None = None) -> "Load":
+        """`index`: of a layout in `whole`; `instants`: reads the times of lines, so that Postgres need not."""
+        lines, columns = None, table.columns
+        if instants is not None and table.instants:
+            lines = instants.lines(whole.all_lines, whole.written[index], table.instants)
+        if lines is None:
+            lines = whole.last_lines[index]
+        else:
+            columns = (*columns, *(one.column for one in table.instants))
         if table.stamped and len(lines):
             lines = compute.binary_join_element_wise(whole.last_stamps[index], lines, "\t")
-        return cls(index, table, lines)
+        return cls(index, table, lines, columns)
 
     @cached_property
     def size(self) -> int:
@@ -50,12 +59,12 @@ class Load:
     @cached_property
     def fits_statement(self) -> bool:
         """Whether the lines are few enough for values, and have no character that would end the statement's text."""
-        return self.size <= INSERT_BYTES and bool(self.table.columns) and not _has_nul(self.lines)
+        return self.size <= INSERT_BYTES and bool(self.columns) and not _has_nul(self.lines)
 
     def statements(self) -> tuple[str, ...]:
         """They remove the rows of earlier attempts, and insert these."""
         table = self.table
-        return (*self._clearing(), staging_copy.insertion(table.name, table.columns, self.lines))
+        return (*self._clearing(), staging_copy.insertion(table.name, self.columns, self.lines))
 
     def put(self, connection: Connection) -> int:
         """Insert few rows with the connection's next statement, or COPY. Returns the number of rows."""
@@ -64,7 +73,7 @@ class Load:
             later(connection, statement)
         if are_few:
             return len(self.lines)
-        return staging_copy.copy_lines(connection, self.table.name, self.table.columns, CopyLines(self.lines))
+        return staging_copy.copy_lines(connection, self.table.name, self.columns, CopyLines(self.lines))
 
     def _clearing(self) -> tuple[str, ...]:
         match self.table.clearing:

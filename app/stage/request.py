@@ -30,6 +30,17 @@ class Clearing(enum.IntEnum):
     TRUNCATE = 2
 
 
+class Instant(msgspec.Struct, frozen=True, array_like=True):
+    """A value of a line that may be staged as microseconds since 1970, which Postgres need not parse."""
+
+    #: of the value in a line
+    index: int
+    #: for its microseconds, quoted
+    column: str
+    #: microseconds of a number; 0: ISO text
+    unit: int
+
+
 class Table(msgspec.Struct, frozen=True, array_like=True):
     """A staging table, lent to one attempt."""
 
@@ -40,6 +51,8 @@ class Table(msgspec.Struct, frozen=True, array_like=True):
     clearing: Clearing
     #: whether source time and position precede each line
     stamped: bool = False
+    #: points in time among the values of a line, in their order
+    instants: tuple[Instant, ...] = ()
 
 
 #: by layout text: the table for its lines; None: its changes are left out

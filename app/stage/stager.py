@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import msgspec
 import numpy as np
 import pyarrow as pa
+import structlog
 from sqlalchemy.engine import URL
 
 from app.align.commit_order import CommitOrder
@@ -36,6 +37,7 @@ from app.model.for_driver import ForDriver
 from app.model.row_layout import RowKind
 from app.stage.activity_times import ActivityTimes
 from app.stage.failure import or_failed
+from app.stage.instants import Instants, loaded
 from app.stage.load import INSERT_BYTES, Load
 from app.stage.receipt import (
     Declined,
@@ -51,9 +53,11 @@ from app.stage.receipt import (
     places_of,
 )
 from app.stage.request import Decode, Request, Tables
-from app.stage.span_reading import SpanReading
+from app.stage.span_reading import WORTH_BLOCKS, SpanReading
 from app.transform.function import load, over
 from app.transform.sql import Rule, Sql
+
+log = structlog.get_logger()
 
 A = TypeVar("A")
 
@@ -133,6 +137,7 @@ class Stager:
         sql = Sql(config.sql, decoder.gone) if config.sql else None
         decoding, has_function = Decoding(decoder, _function(config.function), sql), config.function is not None
         self._expect = (lambda _: None) if is_successor else decoder.expect
+        self._reads_instants = config.source.compiled and not is_successor
         self._reading = SpanReading(config.source, decoding, is_cancelled, self._doing, has_function=has_function)
         engine = make_engine(config.url, config.owner_role, "surelane stage")
         self._connection = KeptConnection(engine, partial(run, sql=_SESSION))
@@ -193,7 +198,7 @@ class Stager:
         whole = None if _is_irregular(epoch) else epoch.completed()
         if whole is None:
             return Declined(request.id, "not every change of it can be compacted", ForDriver.IRREGULAR)
-        whole.look_ahead()
+        _ = whole.written
         self._doing(Activity.SERVER)
         firsts = {**whole.firsts, **epoch.firsts}
         changed = {index: first for index, first in firsts.items() if epoch.layouts[index].kind in CHANGES}
@@ -202,7 +207,6 @@ class Stager:
 
     def _staged(self, arranged: ArrangedSpan, tables: Tables) -> Receipt:
         self._doing.begin()
-        self._doing(Activity.SERVER)
         epoch, changed = arranged.epoch, arranged.changed
         placed = self._place(arranged.request, arranged.whole, tables)
         contents = _contents(epoch, changed, placed)
@@ -219,14 +223,29 @@ class Stager:
     def _place(self, request: Request, whole: EpochBatch, tables: Tables) -> dict[int, _Placed]:
         """Put the changes into the tables, or, where they are few, make the statements that do so in the driver's
         transaction: a round trip less. By layout index."""
+        self._doing(Activity.ARRANGE)
         lent = ((index, tables.get(layout.text)) for index, layout in enumerate(whole.layouts))
-        loads = [Load.of(whole, index, table) for index, table in lent if table and len(whole.last_lines[index])]
+        mine = [(index, table) for index, table in lent if table and len(whole.written[index])]
+        is_long = len(whole) >= WORTH_BLOCKS  # else compiled code may not be loaded yet
+        instants = self._instants() if is_long and any(table.instants for _, table in mine) else None
+        loads = [Load.of(whole, index, table, instants) for index, table in mine]
+        self._doing(Activity.SERVER)
         if sum(load.size for load in loads) <= INSERT_BYTES and all(load.may_join for load in loads):
             return {load.index: _Placed(len(load.lines), load.size, load.statements()) for load in loads}
         with self._connection.used() as connection, translated(f"lane {request.lane}: staging", discreet=True):
             placed = {load.index: _Placed(load.put(connection), load.size) for load in loads}
             flush(connection)
         return placed
+
+    def _instants(self) -> Instants | None:
+        """None where compiled code is not used, or there is none."""
+        if self._reads_instants:
+            try:
+                return loaded()
+            except Exception as error:  # noqa: BLE001  # of the compiled code
+                self._reads_instants = False
+                log.warning("Postgres reads the times, slower", because=f"{type(error).__name__}: {error}")
+        return None
 
     def _receipt(self, request: Request, cut: Cut, order: CommitOrder | None, size: int) -> Receipt:
         """A receipt of a span of which nothing is staged."""

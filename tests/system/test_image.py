@@ -122,7 +122,12 @@ def test_the_clients_come_by_tls(image: str, locked_target: LockedTarget) -> Non
 
 
 @pytest.mark.parametrize(
-    "loads", ["from app.decode.scan_loader import load", "from app.kafka.gather import loaded as load"]
+    "loads",
+    [
+        "from app.decode.scan_loader import load",
+        "from app.kafka.gather import loaded as load",
+        "from app.stage.instants import loaded as load",
+    ],
 )
 def test_what_decodes_is_compiled(loads: str, image: str) -> None:
     """For any processor, and found there by a user who may not write to it."""

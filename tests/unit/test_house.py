@@ -25,6 +25,7 @@ STATE = {
     ("app/metrics/families.py", "_by_registry"),
     ("app/metrics/families.py", "_lock"),
     ("app/query/staged_results.py", "_engines"),
+    ("app/stage/instants.py", "loaded"),
     ("app/stage/serving.py", "_daemon"),
 }
 #: files and classes that share a name by convention: a verb of the command line and what it calls
