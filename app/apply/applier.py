@@ -95,7 +95,7 @@ class Applier:
         are not checked, and where a history keeps one version of an epoch, that of the part is only tried (then
         `keep_versions`).
         """
-        meant = epoch.of_kind(*CHANGES)
+        meant = epoch.changes
         meant = meant[np.isin(epoch.codes[meant], list(shapes))]
         if not len(meant):
             return Applied(counts=Counts(consumed=len(epoch), filtered=len(epoch)), plan=OrderPlan.NONE)
@@ -336,7 +336,7 @@ def _drops_versions(epoch: EpochBatch, whole: EpochBatch, shapes: Mapping[int, T
     of = [index for index, shape in shapes.items() if _keeps_every_change(shape)]
     if not of:
         return False
-    changes = epoch.by_layout(epoch.of_kind(*CHANGES))
+    changes = epoch.by_layout(epoch.changes)
     return any(len(changes[index]) != len(whole.last_lines[index]) for index in of)
 
 
@@ -429,7 +429,7 @@ def _truncates_in_order(runs: list[tuple[TablePlan, tuple[int, int]]]) -> Iterat
 
 
 def _stage_all(connection: Connection, epoch: EpochBatch, shapes: dict[int, TablePlan]) -> int:
-    changes = epoch.by_layout(epoch.of_kind(*CHANGES))
+    changes = epoch.by_layout(epoch.changes)
     sent = 0
     for index, shape in shapes.items():
         ordinals = changes[index]

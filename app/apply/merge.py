@@ -220,7 +220,10 @@ class Merge:
     def _value(self, field: Field, alias: str = "s") -> str:
         column, micros = field.column, self._instants.get(field.column.name)
         value = value_sql(column, field.encoding, f"{alias}.{quoted(column.name)}", self._schema)
-        return value if micros is None else f"coalesce({instant_sql(column, f'{alias}.{micros}')}, {value})"
+        if micros is None:
+            return value
+        micros = f"{alias}.{micros}"  # not `coalesce`: a domain may refuse NULL
+        return f"case when {micros} is null then {value} else {instant_sql(column, micros)} end"
 
     def _only(self, ordinals: Range | None, word: str = " where ") -> str:
         return f"{word}s.{self.ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""

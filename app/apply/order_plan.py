@@ -14,7 +14,7 @@ import enum
 from collections.abc import Iterable, Iterator
 
 from app.apply.target_tables import TargetTable
-from app.epoch.epoch_batch import CHANGES, EpochBatch
+from app.epoch.epoch_batch import EpochBatch
 
 
 class OrderPlan(enum.StrEnum):
@@ -52,7 +52,7 @@ def runs(epoch: EpochBatch) -> Iterator[tuple[int, int, int]]:
     are runs by themselves.
     """
     alone = {*epoch.key_changes, *epoch.key_changes.values()}
-    changes = epoch.of_kind(*CHANGES)
+    changes = epoch.changes
     codes, identities = epoch.codes[changes].tolist(), epoch.identities[changes].tolist()
     seen: set[int] = set()
     start = 0

@@ -33,6 +33,8 @@ STAMPS = {
     "surelane_partition": "int",
     "surelane_offset": "bigint",
 }
+#: columns of a table, without ordinal and STAMPS
+MOST_FIELDS = 1595
 #: name prefix of the columns with microseconds since 1970
 MICROS = "surelane_micros"
 #: characters of the lane's name in a staging table's name, which has to stay below 64 with both hashes
@@ -144,8 +146,8 @@ def create(
     stamped: bool = False,
 ) -> Staging:
     """Create the staging table for this shape of message. `own` distinguishes tables of one shape, which are lent:
-    their points in time have another column, for microseconds; `stamped`: with source time and position of each
-    change."""
+    their points in time, but for those of the key, have another column, for microseconds; `stamped`: with source time
+    and position of each change."""
     shape = repr((str(target), [(field.column, field.encoding) for field in fields], own, *(["stamped"] * stamped)))
     name = f"{quoted(schema)}.{quoted(prefix(lane) + hashlib.sha256(shape.encode()).hexdigest()[:12])}"
     columns = [f"{quoted(f.column.name)} {staged_type(f.column, f.encoding)}" for f in fields]
@@ -155,8 +157,10 @@ def create(
     instants = {
         one.column.name: quoted(free(f"{MICROS}_{number}", taken))
         for number, one in enumerate(fields)
-        if own and instant_unit(one.column, one.encoding) is not None
+        if own and one.column.name not in target.key and instant_unit(one.column, one.encoding) is not None
     }
+    if len(fields) + len(instants) > MOST_FIELDS:
+        instants = {}
     added = {ordinal: "bigint", **stamps}, dict.fromkeys(instants.values(), "bigint")
     before, behind = ([f"{name} {kind}" for name, kind in one.items()] for one in added)
     columns = ", ".join([*before, *columns, *behind])

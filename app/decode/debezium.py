@@ -119,15 +119,8 @@ class _Columns:
 
     def together(self, scanned: Scanned | None, left: Indices) -> dict[str, pa.Array]:
         """The columns as arrays, with what the compiled code took; then these are the rows that it `left`."""
-        own = {
-            "line": pa.array(self.lines, pa.string()),
-            "ts_ms": pa.array(self.times, pa.int64()),
-            "sequence": pa.array(self.sequences, pa.string()),
-            "is_read": pa.array(self.are_read, pa.bool_()),
-            "transaction": pa.array(self.transactions, TRANSACTION),
-        }
         if scanned is None:
-            return own
+            return self._arrays()
         count = len(scanned.layouts)
         taken = {
             "line": scanned.lines,
@@ -140,7 +133,17 @@ class _Columns:
             return taken
         places = np.arange(count)
         places[left] = count + np.arange(len(left))
+        own = self._arrays()
         return {name: pa.concat_arrays([taken[name], own[name]]).take(pa.array(places)) for name in own}
+
+    def _arrays(self) -> dict[str, pa.Array]:
+        return {
+            "line": pa.array(self.lines, pa.string()),
+            "ts_ms": pa.array(self.times, pa.int64()),
+            "sequence": pa.array(self.sequences, pa.string()),
+            "is_read": pa.array(self.are_read, pa.bool_()),
+            "transaction": pa.array(self.transactions, TRANSACTION),
+        }
 
 
 class DebeziumJson:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from app.kafka.packed_bytes import ROOM_BYTES, PackedBytes
 from app.machine_code import WORDS, Compiled, Kernel, MachineCode
-from app.model.arrow import Indices
+from app.model.arrow import Indices, address
 from app.model.row_layout import SEPARATOR
 
 #: signature of `app.decode.scan_kernel.scan`: two numbers, and arrays between them
@@ -86,7 +86,7 @@ class Scanner:
     def _run(self, arrays: Sequence[np.ndarray]) -> int:
         """Call the compiled code: it reads the first six arrays and writes the others."""
         messages, slots = len(arrays[1]), len(arrays[-1])
-        return self._call(messages, *(array.ctypes.data for array in arrays), slots - 1)
+        return self._call(messages, *map(address, arrays), slots - 1)
 
 
 @cache

@@ -110,18 +110,28 @@ class EpochBatch:
     @cached_property
     def survivors(self) -> Indices:
         """Ordinals of the changes that are the last of their key; a change without key survives."""
-        changes = self.of_kind(*CHANGES)
+        changes, last = self.changes, self._last
         identities = self.identities[changes]
-        last = np.full(int(identities.max(initial=-1)) + 1, -1, np.int64)
-        keyed = identities >= 0
-        last[identities[keyed]] = changes[keyed]  # for a repeated index numpy keeps the last assignment
-        return changes[~keyed | (last[identities] == changes)] if len(last) else changes
+        return changes[(identities < 0) | (last[identities] == changes)] if len(last) else changes
+
+    @cached_property
+    def changes(self) -> Indices:
+        """Ordinals of the rows that change the target."""
+        return self.of_kind(*CHANGES)
+
+    @cached_property
+    def _last(self) -> Indices:
+        """By identity: ordinal of the last change that has it, -1 where none has."""
+        identities = self.identities[self.changes]
+        last, keyed = np.full(int(identities.max(initial=-1)) + 1, -1, np.int64), identities >= 0
+        last[identities[keyed]] = self.changes[keyed]  # for a repeated index numpy keeps the last assignment
+        return last
 
     @cached_property
     def written(self) -> list[Indices]:
         """The survivors of each layout, in the order in which they are written: see `key_order`."""
-        if self._numbers is not None:  # identities have their order
-            return self.by_layout(self.survivors[np.argsort(self.identities[self.survivors])])
+        if self._numbers is not None:  # every change has a key, and identities have their order
+            return self.by_layout(self._last[self._last >= 0])
         keys = single(self.rows["key"])
         return [ordinals[key_order(keys.take(pa.array(ordinals)))] for ordinals in self.by_layout(self.survivors)]
 
@@ -137,7 +147,7 @@ class EpochBatch:
         Debezium makes both of one record of the source's log: they have its source position, and no change is between
         them.
         """
-        changes = self.of_kind(*CHANGES)
+        changes = self.changes
         codes = self.codes[changes]
         is_delete, is_written = (
             np.array([layout.kind in kinds for layout in self.layouts], bool)[codes]
@@ -206,7 +216,7 @@ class EpochBatch:
 
     @cached_property
     def _source_times(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        times = single(self.rows["ts_ms"]).take(pa.array(self.of_kind(*CHANGES))).drop_null()
+        times = single(self.rows["ts_ms"]).take(pa.array(self.changes)).drop_null()
         return times.to_numpy(zero_copy_only=False).astype(np.float64) / 1000.0
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from app.model.arrow import Indices, compute
+from app.model.arrow import Indices, compute, single
 from app.model.row_layout import Layout, RowKind
 from app.model.stand_ins import MARKS, STAND_INS
 
@@ -48,7 +48,7 @@ def patched(rows: pa.Table) -> pa.Table:
 
     A row of a snapshot has every value: a text like a stand-in there is a real value.
     """
-    marked = _marked(rows["line"].combine_chunks())
+    marked = _marked(single(rows["line"]))
     if not len(marked):
         return rows
     found = rows.take(pa.array(marked))

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, cimpl
 
 from app.kafka.batch import BlockBatch
 from app.kafka.gather import Gather
-from app.model.arrow import Indices
+from app.model.arrow import Indices, address
 from app.model.last import LastMessage
 from app.model.offsets import TopicPartition
 
@@ -122,7 +122,7 @@ class BlockConsumer:
         """Fetch at most `limit` messages, those that come within this time. Returns how many came, and what beside
         them."""
         found = np.empty(limit, np.int64)
-        count = self._lib.consume_batch_queue(self._queue, round(wait_seconds * 1000), found.ctypes.data, limit)
+        count = self._lib.consume_batch_queue(self._queue, round(wait_seconds * 1000), address(found), limit)
         if count < 0:
             raise KafkaException(KafkaError(KafkaError._FAIL, "librdkafka gave no messages"))
         found, event = found[:count], Event()

@@ -132,9 +132,12 @@ class Broker:
 
         def answer() -> tuple[str, dict[str, TopicInfo]]:
             found = {name: _info(self._answer(future)) for name, future in topics.items()}
-            # that of the same answer, or of a newer one; `describe_cluster` ends the process where a broker that stops
-            # or starts knows of no broker (librdkafka's assertion `rko_result`)
-            return str(self._admin.cluster_id(timeout=0)), found
+            try:
+                # that of the same answer, or of a newer one; `describe_cluster` ends the process where a broker that
+                # stops or starts knows of no broker (librdkafka's assertion `rko_result`)
+                return str(self._admin.cluster_id(timeout=0)), found
+            except KafkaException as error:
+                raise self._refused(error.args[0]) from error
 
         return answer
 

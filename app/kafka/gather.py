@@ -12,7 +12,7 @@ import numpy as np
 from app.kafka.batch import BlockBatch
 from app.kafka.packed_bytes import HAS_KEY, HAS_VALUE, ROOM_BYTES, PackedBytes
 from app.machine_code import Compiled, Kernel
-from app.model.arrow import Indices
+from app.model.arrow import Indices, address
 from app.model.offsets import TopicPartition
 
 #: signature of `app.kafka.gather_kernel.gather`
@@ -40,13 +40,13 @@ class Gather:
         self._sizes(messages, value_ends, key_ends)
         values, keys = (np.empty(int(ends[-1]) + ROOM_BYTES, np.uint8) for ends in (value_ends, key_ends))
         arrays = (values, value_ends, keys, key_ends, offsets, are_there)
-        self._call(count, messages.ctypes.data, destroy, *(array.ctypes.data for array in arrays))
+        self._call(count, address(messages), destroy, *map(address, arrays))
         has_key, has_value = (are_there & bit != 0 for bit in (HAS_KEY, HAS_VALUE))
         return BlockBatch(tp, offsets, PackedBytes(keys, key_ends, has_key), PackedBytes(values, value_ends, has_value))
 
     def _sizes(self, messages: Indices, value_ends: Indices, key_ends: Indices) -> int:
-        ends = value_ends.ctypes.data, key_ends.ctypes.data
-        return self._call(len(messages), messages.ctypes.data, 0, 0, ends[0], 0, ends[1], 0, 0)
+        ends = address(value_ends), address(key_ends)
+        return self._call(len(messages), address(messages), 0, 0, ends[0], 0, ends[1], 0, 0)
 
 
 @cache

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from app.machine_code import WORDS, Compiled, Kernel
-from app.model.arrow import Indices
+from app.model.arrow import Indices, address
 from app.stage.request import Instant
 
 #: signature of `app.stage.instant_kernel.instants`
@@ -52,7 +52,7 @@ class Instants:
 
     def _run(self, arrays: Sequence[np.ndarray], room: int) -> None:
         """Call the compiled code: it reads the first five arrays and writes the others."""
-        data, ends, order, at, *others = (array.ctypes.data for array in arrays)
+        data, ends, order, at, *others = map(address, arrays)
         self._call(len(arrays[2]), data, ends, len(arrays[0]), order, len(arrays[3]), at, *others, room)
 
 

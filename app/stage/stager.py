@@ -288,7 +288,7 @@ def _contents(epoch: EpochBatch, changed: Mapping[int, int], placed: Mapping[int
         )
         for index, first in changed.items()
     )
-    times = single(epoch.rows["ts_ms"]).take(pa.array(epoch.of_kind(*CHANGES))).drop_null()
+    times = single(epoch.rows["ts_ms"]).take(pa.array(epoch.changes)).drop_null()
     distinct, counts = counted(times.to_numpy(zero_copy_only=False).astype(np.int64))
     return {"staged": staged, "times": distinct.tobytes(), "counts": counts.astype(np.int64).tobytes()}
 
@@ -300,4 +300,4 @@ def _has_key(rows: pa.Table, keys: Sequence[str]) -> bool:
 def _is_irregular(epoch: EpochBatch) -> bool:
     if any(epoch.layouts[index].kind in _IRREGULAR for index in epoch.firsts):
         return True
-    return bool((epoch.identities[epoch.of_kind(*CHANGES)] < 0).any())
+    return bool((epoch.identities[epoch.changes] < 0).any())

@@ -1,5 +1,6 @@
 """Epochs of a few changes: merge, ledger row and pre-commit in one round trip; and step by step where that fails."""
 
+import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,7 +22,7 @@ from tests.fix_bare_lane import MakeBareLane
 from tests.fix_lane import MODES, MakeLane
 from tests.fix_target import SCHEMA, Target
 from tests.fix_topic import Topic
-from tests.messages import INT, TEXT, Debezium, Message, Table
+from tests.messages import INT, TEXT, TIMESTAMPTZ, Debezium, Message, Table
 from tests.oracle import Reader, questions
 
 FLAT = Table("flat", {"id": INT, "v": TEXT})
@@ -79,6 +80,20 @@ def test_few_changes_are_written_at_once(
         made.run_until_caught_up()
     questions(target, topic, reader=reader, exactly_once=made.exactly_once)
     assert set(sent) == ({"apply_exactly"} if truncate_bytes > 1 else {"apply_exactly", "apply"})
+
+
+def test_times_of_a_domain_that_refuses_null(lane: MakeLane, target: Target, topic: Topic, sent: list[str]) -> None:
+    """A time that was not staged as a number is none of the domain's values."""
+    target.execute("create domain moment as timestamptz not null check (value is not null)")
+    timed = Table("timed", {"id": INT, "at": replace(TIMESTAMPTZ, sql="moment")})
+    target.create(timed)
+    d, made = Debezium(), lane("two-phase", epoch={"max_messages": EPOCH_MESSAGES})
+    begin = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    rows = [{"id": n, "at": begin + datetime.timedelta(seconds=n)} for n in range(EPOCH_MESSAGES)]
+    topic.send([d.create(timed, row) for row in rows])
+    made.run_until_caught_up()
+    questions(target, topic)
+    assert set(sent) == {"apply_exactly"}
 
 
 def test_many_changes_are_written_step_by_step(lane: MakeLane, target: Target, topic: Topic, sent: list[str]) -> None:

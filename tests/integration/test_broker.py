@@ -225,7 +225,7 @@ def test_a_leader_elected_anew(forgetful: Kafka) -> None:
 ASKING = """
 import sys
 from app.config.settings import SourceSettings
-from app.errors import Unreachable
+from app.errors import EnvironmentMissing, Unreachable
 from app.kafka.broker import Broker
 
 with Broker(SourceSettings(bootstrap_servers=sys.argv[1], topics=("kept",))) as broker:
@@ -234,7 +234,7 @@ with Broker(SourceSettings(bootstrap_servers=sys.argv[1], topics=("kept",))) as 
         try:
             for answer in [broker.ask_identity(["kept"]) for _ in range(32)]:
                 assert answer()[0] == broker.cluster_id()
-        except Unreachable as error:
+        except (EnvironmentMissing, Unreachable) as error:
             print(error, flush=True)
 """
 

@@ -3,6 +3,7 @@
 import datetime
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,10 +15,14 @@ from tests.fix_topic import Topic
 from tests.messages import INT, TEXT, TIMESTAMP, TIMESTAMP_MS, TIMESTAMPTZ, Debezium, Message, Row, Table
 from tests.oracle import questions
 
+#: of each of so many things many rows
+THINGS = 50
+#: a domain that refuses NULL
+MOMENT = replace(TIMESTAMPTZ, sql="moment")
 #: a point in time in the key, and one of each kind beside it
 TIMED = Table(
     "timed",
-    {"id": INT, "at": TIMESTAMPTZ, "v": TEXT, "z": TIMESTAMPTZ, "t": TIMESTAMP, "m": TIMESTAMP_MS},
+    {"id": INT, "at": TIMESTAMPTZ, "v": TEXT, "z": TIMESTAMPTZ, "t": TIMESTAMP, "m": TIMESTAMP_MS, "d": MOMENT},
     key=("id", "at"),
 )
 UTC = datetime.UTC
@@ -38,7 +43,8 @@ def row(chance: random.Random, number: int) -> Row:
     values = [moment(chance), *local]
     values = [None if chance.random() < 0.02 else value for value in values]
     at = datetime.datetime(2020, 1, 1, tzinfo=UTC) + datetime.timedelta(seconds=number, microseconds=number % 7)
-    return {"id": number, "at": at, "v": "a\tb" if number % 5 else None, **dict(zip("ztm", values, strict=True))}
+    named = {**dict(zip("ztm", values, strict=True)), "d": moment(chance)}
+    return {"id": number % THINGS, "at": at, "v": "a\tb" if number % 5 else None, **named}
 
 
 def changes(chance: random.Random) -> list[Message]:
@@ -58,11 +64,13 @@ def changes(chance: random.Random) -> list[Message]:
 def test_times_of_a_long_span(
     compiled: bool, tables: Mapping[str, Any], lane: MakeLane, target: Target, topic: Topic
 ) -> None:
-    """In the key, too, and where source time and position are staged with them."""
+    """In the key, too, of a domain, and where source time and position are staged with them; and of a short span."""
+    target.execute("create domain moment as timestamptz not null check (value is not null)")
     target.create(TIMED)
     target.create_schema("reports")
     target.execute(f"grant create on schema reports to {OWNER}")
-    topic.send(changes(random.Random(5)))
+    chance = random.Random(5)
+    topic.send(changes(chance))
     made = lane(
         "two-phase",
         epoch={"max_messages": WORTH_BLOCKS},
@@ -73,11 +81,13 @@ def test_times_of_a_long_span(
     made.start()
     made.until_caught_up(topic)
     read, left = staged(target)
+    topic.send([Debezium().update(TIMED, row(chance, number)) for number in range(THINGS)])
+    made.until_caught_up(topic)
     made.stop()
     questions(target, topic)
     if tables:
-        open_ones = "select id, at, z, t, m from reports.versions where valid_to is null order by 1, 2"
-        assert target.execute(open_ones) == target.execute("select id, at, z, t, m from timed order by 1, 2")
+        open_ones = "select id, at, z, t, m, d from reports.versions where valid_to is null order by 1, 2"
+        assert target.execute(open_ones) == target.execute("select id, at, z, t, m, d from timed order by 1, 2")
     assert bool(read) == compiled
     assert left, "some are not exact"
 
@@ -88,9 +98,6 @@ def staged(target: Target) -> tuple[int, int]:
         select table_name, max(column_name) from information_schema.columns
         where table_schema = 'surelane' and column_name = 'surelane_micros_3' group by 1
     """)
-    counts = [
-        tuple(target.execute(f'select count({column}), count(z) from surelane."{table}"')[0])  # noqa: S608
-        for table, column in found
-    ]
-    read, left = zip(*counts, strict=True)
-    return sum(read), sum(left)
+    count = "select count({}), count(z) from surelane.{}"
+    counts: list[Any] = [target.execute(count.format(column, f'"{table}"'))[0] for table, column in map(tuple, found)]
+    return sum(one[0] for one in counts), sum(one[1] for one in counts)
