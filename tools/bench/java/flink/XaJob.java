@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
+import java.time.LocalDate;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
@@ -33,7 +34,9 @@ public final class XaJob {
   public static final class Change {
     public String op;
     public long id;
-    public String account, amount, status, note, updatedAt;
+    public String account, amount, status, note;
+    /** Microseconds since 1970. */
+    public Long updatedAt;
   }
 
   public static final class Reader extends AbstractDeserializationSchema<Change> {
@@ -51,8 +54,24 @@ public final class XaJob {
       change.amount = row.path("amount").asText(null);
       change.status = row.path("status").asText(null);
       change.note = row.path("note").asText(null);
-      change.updatedAt = row.path("updated_at").asText(null);
+      change.updatedAt = micros(row.path("updated_at").asText(null));
       return change;
+    }
+
+    /** Of "2025-01-01T00:00:00.000000Z", with six digits behind the point or fewer; quicker than Instant.parse. */
+    private static Long micros(String text) {
+      if (text == null) return null;
+      long days = LocalDate.of(digits(text, 0, 4), digits(text, 5, 7), digits(text, 8, 10)).toEpochDay();
+      long hours = days * 24 + digits(text, 11, 13);
+      long seconds = (hours * 60 + digits(text, 14, 16)) * 60 + digits(text, 17, 19);
+      int end = text.length() - 1;
+      long micros = end > 20 ? digits(text, 20, end) : 0;
+      for (int place = Math.max(end, 20); place < 26; place++) micros *= 10;
+      return seconds * 1_000_000 + micros;
+    }
+
+    private static int digits(String text, int begin, int end) {
+      return Integer.parseInt(text, begin, end, 10);
     }
   }
 
@@ -94,16 +113,19 @@ public final class XaJob {
     }
   }
 
+  /** Postgres parses the text of a time more slowly than it adds microseconds. */
+  private static final String UPDATED_AT = "timestamptz 'epoch' + s.micros * interval '1 microsecond'";
+
   /** Of several changes of a row the last one counts; rows are written in the order of their keys. */
   private static String statement(String table) {
     return "MERGE INTO " + table + " t USING (SELECT DISTINCT ON (id) * FROM unnest(?::text[], ?::bigint[], ?::text[],"
-        + " ?::numeric[], ?::text[], ?::text[], ?::timestamptz[]) WITH ORDINALITY"
-        + " AS v (op, id, account, amount, status, note, updated_at, place) ORDER BY id, place DESC) s ON t.id = s.id"
+        + " ?::numeric[], ?::text[], ?::text[], ?::bigint[]) WITH ORDINALITY"
+        + " AS v (op, id, account, amount, status, note, micros, place) ORDER BY id, place DESC) s ON t.id = s.id"
         + " WHEN MATCHED AND s.op = 'd' THEN DELETE"
         + " WHEN MATCHED THEN UPDATE SET account = s.account, amount = s.amount, status = s.status, note = s.note,"
-        + " updated_at = s.updated_at"
+        + " updated_at = " + UPDATED_AT
         + " WHEN NOT MATCHED AND s.op <> 'd' THEN INSERT (id, account, amount, status, note, updated_at)"
-        + " VALUES (s.id, s.account, s.amount, s.status, s.note, s.updated_at)";
+        + " VALUES (s.id, s.account, s.amount, s.status, s.note, " + UPDATED_AT + ")";
   }
 
   private static void fill(PreparedStatement statement, Batch batch) throws SQLException {
@@ -114,7 +136,7 @@ public final class XaJob {
     array(statement, 4, "text", changes, change -> change.amount);
     array(statement, 5, "text", changes, change -> change.status);
     array(statement, 6, "text", changes, change -> change.note);
-    array(statement, 7, "text", changes, change -> change.updatedAt);
+    array(statement, 7, "int8", changes, change -> change.updatedAt);
   }
 
   private static void array(
