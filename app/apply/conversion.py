@@ -87,8 +87,8 @@ def instant_unit(column: Column, encoding: Encoding) -> int | None:
 
 
 def instant_sql(column: Column, micros: str) -> str:
-    """SQL expression of type `column.type`, or NULL, over a column with microseconds since 1970 (already quoted): 2^53
-    at most, since an interval is multiplied by a floating-point number."""
+    """SQL expression of type `column.type` over a column with microseconds since 1970 (already quoted), not NULL: below
+    2^53, since an interval is multiplied by a floating-point number."""
     epoch = "timestamptz '1970-01-01 00:00:00+00'" if column.base == _ZONED else "timestamp '1970-01-01'"
     return f"({epoch} + {micros} * interval '1 microsecond')::{column.type}"
 

@@ -222,8 +222,8 @@ class Merge:
         value = value_sql(column, field.encoding, f"{alias}.{quoted(column.name)}", self._schema)
         if micros is None:
             return value
-        micros = f"{alias}.{micros}"  # not `coalesce`: a domain may refuse NULL
-        return f"case when {micros} is null then {value} else {instant_sql(column, micros)} end"
+        number = f"{alias}.{micros.column}"  # not `coalesce`: a domain may refuse NULL
+        return f"case when {number} is null then {value} else {instant_sql(column, number)} end"
 
     def _only(self, ordinals: Range | None, word: str = " where ") -> str:
         return f"{word}s.{self.ordinal} between {ordinals[0]} and {ordinals[1]}" if ordinals else ""

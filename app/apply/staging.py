@@ -9,6 +9,7 @@ and waits for all else that the file system has to write.
 import hashlib
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 from sqlalchemy import Connection, text
@@ -76,6 +77,15 @@ class Field:
     encoding: Encoding
 
 
+class Micros(NamedTuple):
+    """A column for microseconds since 1970."""
+
+    #: quoted
+    column: str
+    #: see `app.apply.conversion.instant_unit`
+    unit: int
+
+
 @dataclass
 class Staging:
     """One staging table. `dirty` counts bytes of lines written since its space was given back."""
@@ -87,8 +97,8 @@ class Staging:
     ordinal: str = quoted(ORDINAL)
     #: quoted names of the columns with source time and position, as `EpochBatch.stamps` has them; empty: there are none
     stamps: tuple[str, ...] = ()
-    #: name of a column whose values are points in time -> quoted name of the one that may have their microseconds
-    instants: Mapping[str, str] = field(default_factory=dict)
+    #: name of a column whose values are points in time -> the one that may have their microseconds
+    instants: Mapping[str, Micros] = field(default_factory=dict)
     dirty: int = 0
 
 
@@ -155,15 +165,14 @@ def create(
     ordinal = quoted(free(ORDINAL, taken))
     stamps = {quoted(free(name, taken)): kind for name, kind in STAMPS.items()} if stamped else {}
     instants = {
-        one.column.name: quoted(free(f"{MICROS}_{number}", taken))
+        one.column.name: Micros(quoted(free(f"{MICROS}_{number}", taken)), unit)
         for number, one in enumerate(fields)
-        if own and one.column.name not in target.key and instant_unit(one.column, one.encoding) is not None
+        if own and one.column.name not in target.key and (unit := instant_unit(one.column, one.encoding)) is not None
     }
     if len(fields) + len(instants) > MOST_FIELDS:
         instants = {}
-    added = {ordinal: "bigint", **stamps}, dict.fromkeys(instants.values(), "bigint")
-    before, behind = ([f"{name} {kind}" for name, kind in one.items()] for one in added)
-    columns = ", ".join([*before, *columns, *behind])
+    before = [f"{ordinal} bigint", *(f"{name} {kind}" for name, kind in stamps.items())]
+    columns = ", ".join([*before, *columns, *(f"{one.column} bigint" for one in instants.values())])
     options = f"toast_tuple_target = {INLINE_BYTES}, {_NO_AUTOVACUUM}"
     run(connection, f"create unlogged table if not exists {name} ({columns}) with ({options})")
     if toasted := connection.execute(_TOASTED, {"name": name}).scalars().all():

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.apply import staging
-from app.apply.conversion import instant_unit
 from app.apply.table_plans import TablePlan
 from app.db.kept_connection import KeptConnection
 from app.db.sql import quoted
@@ -46,7 +45,7 @@ class Lent:
         of = self.shape.staging
         names = (*of.stamps, *(quoted(field.column.name) for field in of.fields))
         instants = tuple(
-            Instant(index, micros, instant_unit(one.column, one.encoding) or 0)
+            Instant(index, micros.column, micros.unit)
             for index, one in enumerate(of.fields)
             if (micros := of.instants.get(one.column.name)) is not None
         )

@@ -44,14 +44,9 @@ class EpochBatch:
     def __len__(self) -> int:
         return self.rows.num_rows
 
-    def look_ahead(self) -> None:
-        """Compute now the cached values that applying the epoch needs."""
-        _ = self.firsts, self.last_lines
-
     def rehearse(self) -> None:
         """Compute all that is computed of an epoch until it is written: a message that fails there fails here."""
-        self.look_ahead()
-        _ = self.identities, self.key_changes, self.completed(), self.source_times()
+        _ = self.last_lines, self.identities, self.key_changes, self.completed(), self.source_times()
         for ordinal in self.firsts.values():
             self.key_columns(ordinal)
 

@@ -1,8 +1,8 @@
 """Points in time in COPY lines, as texts or numbers, to microseconds: the function that `app.stage.instants` compiles.
 
-Postgres takes a third of a microsecond to read the text of a time, a tenth of all that a change costs. A value is
-taken only where Postgres reads the same time of it, and all arithmetic on its microseconds is exact; every other one is
-left as it is, also one that is no time.
+Postgres takes a third of a microsecond to read the text of a time, a tenth of a row's MERGE. A value is taken only
+where Postgres reads the same time of it, and all arithmetic on its microseconds is exact; every other one is left as it
+is, also one that is no time.
 """
 
 from typing import Any
@@ -62,7 +62,7 @@ _DATE, _NO_DATE = _form("0000-00-")
 _TIME, _NO_TIMES = _form("00T00:00")
 _SECONDS, _NO_SECONDS = _form(":00" + 5 * "0")
 _ZEROS, _NO_ZEROS = _form(8 * "0")
-#: lines of which the next but so many is fetched into the cache, whose lines have so many bytes
+#: how many rows ahead a line is fetched into the processor's cache, and the bytes that it fetches at once
 _AHEAD, _CACHE_LINE = 8, 64
 _FOUR_DIGITS, _EIGHT_DIGITS = np.uint64(10_000), np.uint64(100_000_000)
 #: the first three bytes
