@@ -13,8 +13,8 @@ from typing import Any
 
 from tests.messages import FIRST_TS_MS, INT, TEXT, Debezium, Table
 from tests.record import FOLDER
-from tools.bench.tables import BEGIN_MICROS
-from tools.bench.workload import Kind, Workload, key_of, value_of
+from tools.testbed.tables import BEGIN_MICROS
+from tools.testbed.workload import Kind, Workload, key_of, value_of
 
 #: key and value of a message
 Pair = tuple[bytes | None, bytes | None]

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from sqlalchemy import Connection
 
 from app.config.settings import CommitMode
-from app.errors import ExitStatus, SparkFailed, SparkGone, Unreachable
+from app.errors import Contended, ExitStatus, SparkFailed, SparkGone, Unreachable
+from app.ledger.stop_orders import StopOrder, StopOrders
 from app.model.offsets import Offsets
 from app.spark.checkpoint import Checkpoint
 from app.spark.session import ComingSession
@@ -214,6 +216,55 @@ def test_a_pause_in_a_backlog(lane: MakeLane, target: Target, topic: Topic, monk
     monkeypatch.setattr(EpochGate, "is_open", property(lambda _: not paused.is_set()))
     made = applied(lane, target, topic, epoch={"max_messages": 20})
     assert planned == [0, 1]
+    ended_well(made, target, topic)
+
+
+def test_an_order_to_stop_in_a_backlog(
+    lane: MakeLane, target: Target, topic: Topic, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch ends, and no other begins; once the order is gone, the lane goes on behind it."""
+    find, seen = StopOrders.find, list[StopOrder]()
+
+    def found(orders: StopOrders, connection: Connection) -> StopOrder | None:
+        order = find(orders, connection)
+        seen.extend([order] if order else [])
+        return order
+
+    monkeypatch.setattr(StopOrders, "find", found)
+    target.create(FLAT)
+    topic.send(rows(0, 80))
+    made = lane("two-phase", epoch={"max_messages": 20})
+    held = hold("after-merge", at=2)
+    made.start()
+    held.reached()
+    values = f"('{made.settings.lane}', 'before', 'a test', now())"
+    target.execute(f"insert into surelane.stop_order (lane, savepoint, ordered_by, ordered_at) values {values}")
+    eventually(lambda: len(seen) > 1, why="the monitor's round with the order to end")
+    held.release()
+    assert made.join() is None
+    assert made.checkpoint_files.complete() == [0, 1]
+    assert target.execute("select count(*) as n from flat")[0].n == 40
+    target.execute("delete from surelane.stop_order")
+    made.run_until_caught_up()
+    ended_well(made, target, topic)
+
+
+def test_tables_that_move_in_a_backlog(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is planned then waits for the query, which has the lane opened anew."""
+    runs, refused = list[StreamingRun](), list[StreamingRun]()
+
+    def check(run: StreamingRun) -> None:
+        runs.append(run)
+        if len(runs) > 1 and run is runs[0]:
+            refused.append(run)
+            raise Contended("the tables have changed their schema")
+
+    monkeypatch.setattr(StreamingRun, "_check_tables", check)
+    made = applied(lane, target, topic, epoch={"max_messages": 20})
+    assert len(refused) > 1, "in the backlog, and by the query"
+    assert runs[-1] is not runs[0]
     ended_well(made, target, topic)
 
 

@@ -11,15 +11,15 @@ import pytest
 
 from tools.bench import costs, features, page, restart, soak, start, windows
 from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, JVM_LIMIT, LONG_ROWS, NAMES, axes, base, growth, memory
-from tools.bench.child import SystemFailed
 from tools.bench.latency import Sightings
-from tools.bench.machine import Snapshot
-from tools.bench.pacer import Paced
 from tools.bench.page import Goal, Section, Table
 from tools.bench.results import rehearse, tried
 from tools.bench.samples import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, Sample, growth_goals, hourly, second_half, slope
 from tools.bench.summary import Group
 from tools.devstack.sections import merged
+from tools.peers.child import SystemFailed
+from tools.testbed.machine import Snapshot
+from tools.testbed.pacer import Paced
 
 MINUTE = 60.0
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tools.bench.tables import BEGIN_MICROS, WIDE_COLUMNS, Expected
-from tools.bench.workload import Kind, Shape, Workload, as_many_bytes, key_of, value_of
+from tools.testbed.tables import BEGIN_MICROS, WIDE_COLUMNS, Expected
+from tools.testbed.workload import Kind, Shape, Workload, as_many_bytes, key_of, value_of
 
 COUNT = 500
 

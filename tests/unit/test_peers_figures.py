@@ -13,18 +13,19 @@ import numpy as np
 import pytest
 
 from tests.fix_bench import echoing
-from tools.bench import budget, chart, child, compared, debezium, page, results, summary
-from tools.bench.child import Child, SystemFailed
-from tools.bench.distance import proxied
+from tools.bench import budget, chart, compared, page, results, summary
 from tools.bench.drain import messages_until
-from tools.bench.lane import Epoch
 from tools.bench.latency import EARLY, Inserts, Sightings
 from tools.bench.page import Goal
 from tools.bench.results import Task, turned
 from tools.bench.summary import Group
-from tools.bench.systems import CEILING, FLINK_TABLE, FLINK_XA, SURELANE, SYSTEMS
-from tools.bench.tables import BEGIN_MICROS, TABLE
-from tools.bench.workload import SENTINEL, Kind, Workload, key_of, value_of
+from tools.peers import child, debezium
+from tools.peers.child import Child, SystemFailed
+from tools.peers.lane import Epoch
+from tools.peers.systems import CEILING, FLINK_TABLE, FLINK_XA, SURELANE, SYSTEMS
+from tools.testbed.distance import proxied
+from tools.testbed.tables import BEGIN_MICROS, TABLE
+from tools.testbed.workload import SENTINEL, Kind, Workload, key_of, value_of
 
 OWN, TABLE_PEER = SURELANE, FLINK_TABLE
 BEGIN = datetime.datetime.fromtimestamp(BEGIN_MICROS // 1_000_000, datetime.UTC)
@@ -141,8 +142,11 @@ def test_a_cost_is_reached_up_to_its_limit(cpu: float, verdict: str) -> None:
 
 
 def test_latency_is_judged_for_both_ways_of_exactly_once() -> None:
-    found = verdicts(held(OWN, 40, 101), held(compared.LEDGER, 26, 70), held(TABLE_PEER, 900, 900))
+    slow = held(OWN, 41, 100, asked_rate=100)
+    found = verdicts(held(OWN, 40, 101), held(compared.LEDGER, 26, 70), slow, held(TABLE_PEER, 900, 900))
     assert {what: goal.verdict for what, goal in found.items()} == {
+        "surelane, 100/s: p50": "MISSED",
+        "surelane, 100/s: p99": "reached",
         "surelane, 1,000/s: p50": "reached",
         "surelane, 1,000/s: p99": "MISSED",
         "surelane-ledger, 1,000/s: p50": "MISSED",

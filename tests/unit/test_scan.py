@@ -25,8 +25,8 @@ from app.kafka.spans import ListBatch
 from app.model.offsets import TopicPartition
 from tests.fix_decode import packed
 from tests.messages import FIRST_TS_MS
-from tools.bench.tables import BEGIN_MICROS
-from tools.bench.workload import Kind, Workload, key_of, value_of
+from tools.testbed.tables import BEGIN_MICROS
+from tools.testbed.workload import Kind, Workload, key_of, value_of
 
 texts = st.text(max_size=12) | st.sampled_from(["", "\\", "\t", "\n\r", '"', "\b\f/", "\x00", "\x7f", "é€😀", "\\N"])
 numbers = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False) | st.just(-0.0)

@@ -1,16 +1,10 @@
 """The benchmarks: how fast a lane is on this machine, beside others, and at what cost.
 
-Three tables: `systems` (what is measured), `workload.Kind` (of which changes), `compared.MEASURES` (drain, latency).
-A command is a `report.Measure`: it makes `results.Task`s, and of their results sections of a page; each measurement is
-a line of JSON.
+Three tables: `peers.systems.SYSTEMS` (what is measured), `testbed.workload.Kind` (of which changes), and the measures
+below. A command (`cli.bench`) is a `report.Measure`: it makes `results.Task`s, and of their results sections of a page;
+each measurement is a line of JSON.
 
-    systems      lanes by mode and the others: lane; flink, seatunnel (java/: javajobs), debezium, replication
-    servers      a separate stack (Kafka, Postgres) and an empty database for each measurement
-    distance     a proxy between a system and its Postgres
-    tables       columns and values;  workload: dimensions, seeded changes;  topic: sending them
-    backlog      the changes as a topic;  ceiling: by Postgres alone;  pacer: at a steady rate
-    trial        a system at work, and a connection that looks;  child: a system as a process
-    machine      CPU, memory, load of other programs
+    trial        a system at work, and a connection that looks;  ceiling: Postgres alone
     drain        messages/s through a backlog;  latency: milliseconds at a rate;  budget: where they go in a lane
     comparison   `./run bench`, `bench-peers`;  compared: its tables and goals
     costs        `./run bench-costs`: axes;  features: what each feature costs

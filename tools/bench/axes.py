@@ -15,7 +15,7 @@ from itertools import combinations
 from app.config.settings import EpochSettings
 from tools.bench.page import Goal
 from tools.bench.summary import Group, of_field
-from tools.bench.workload import Shape, as_many_bytes, bytes_each
+from tools.testbed.workload import Shape, as_many_bytes, bytes_each
 
 #: messages of the base; cases with longer rows have about the same number of bytes
 BASE_MESSAGES = 1_000_000

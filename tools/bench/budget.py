@@ -23,9 +23,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from tools.bench import lane
-from tools.bench.lane import Epoch
 from tools.bench.trial import Trial
+from tools.peers import lane
+from tools.peers.lane import Epoch
 
 GATHERED, PLAN, ENTRY, COMMIT, FINISH = "gathered", "plan", "entry", "commit", "finish"
 #: precedes the names of a stage process' activities

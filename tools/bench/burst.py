@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import lane
-from tools.bench.child import SystemFailed
-from tools.bench.lane import END, RUNNING, TWO_PHASE
 from tools.bench.latency import LOOK_SECONDS, quantiles
 from tools.bench.page import Goal, Section, Table
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, state
-from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.bench.summary import cell
-from tools.bench.systems import LANES
-from tools.bench.tables import BEGIN_MICROS
-from tools.bench.topic import PROMPT, Send, filling
 from tools.bench.trial import Trial, trial
-from tools.bench.workload import Shape, Workload, key_of, value_of
+from tools.peers import lane
+from tools.peers.child import SystemFailed
+from tools.peers.lane import END, RUNNING, TWO_PHASE
+from tools.peers.systems import LANES
+from tools.testbed.servers import LEDGER_SCHEMA, Servers
+from tools.testbed.tables import BEGIN_MICROS
+from tools.testbed.topic import PROMPT, Send, filling
+from tools.testbed.workload import Shape, Workload, key_of, value_of
 
 TOPIC = "bench.burst"
 SHAPE = Shape(called="burst", most_rows=100_000)

@@ -18,10 +18,10 @@ from app.apply.merge import LOOK_UPS
 from app.apply.staging import INLINE_BYTES
 from app.stage.instants import loaded
 from app.stage.request import Instant
-from tools.bench.backlog import Backlog, Chunk
-from tools.bench.machine import Snapshot
-from tools.bench.servers import Cursor, Servers
-from tools.bench.tables import Table
+from tools.testbed.backlog import Backlog, Chunk
+from tools.testbed.machine import Snapshot
+from tools.testbed.servers import Cursor, Servers
+from tools.testbed.tables import Table
 
 #: a time that is staged as microseconds
 _EPOCH = "timestamptz 'epoch' + s.{} * interval '1 microsecond'"

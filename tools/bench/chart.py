@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from tools.bench.summary import Group, rate, rate_from_start
-from tools.bench.systems import CEILING, SURELANE
+from tools.peers.systems import CEILING, SURELANE
 
 WIDTH = 900
 _FONT = 'font-family="Helvetica, Arial, sans-serif" font-size="12"'

@@ -9,15 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tools.bench import backlog, ceiling, compared, drain, latency
-from tools.bench.backlog import Backlog
+from tools.bench import ceiling, compared, drain, latency
 from tools.bench.compared import DRAIN, LATENCY
-from tools.bench.distance import at_distance
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task, rehearse, say, turned
-from tools.bench.servers import Servers
-from tools.bench.systems import System
-from tools.bench.workload import Kind, as_many_bytes
+from tools.peers.systems import System
+from tools.testbed import backlog
+from tools.testbed.backlog import Backlog
+from tools.testbed.distance import at_distance
+from tools.testbed.servers import Servers
+from tools.testbed.workload import Kind, as_many_bytes
 
 #: messages a second of the rehearsal
 _REHEARSAL_RATE = 1000

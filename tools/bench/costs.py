@@ -7,18 +7,19 @@ from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any
 
-from tools.bench import backlog, ceiling, drain, results
+from tools.bench import ceiling, drain, results
 from tools.bench.axes import BASE_EPOCH, BASE_EPOCH_BYTES, CEILINGS, FIGURES, Axis, Case, axes, growth, memory
-from tools.bench.backlog import Backlog
-from tools.bench.lane import PARTS
 from tools.bench.page import Column, Section, Table, number
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task
-from tools.bench.servers import Servers
 from tools.bench.summary import Group, cell, median_of, of_field, rate
-from tools.bench.systems import SURELANE, System, of_lane
-from tools.bench.workload import Shape
 from tools.devstack.sections import merged
+from tools.peers.lane import PARTS
+from tools.peers.systems import SURELANE, System, of_lane
+from tools.testbed import backlog
+from tools.testbed.backlog import Backlog
+from tools.testbed.servers import Servers
+from tools.testbed.workload import Shape
 
 #: share of the messages that is not counted, while Spark compiles and the JVM warms up
 WARM_SHARE = 0.25

@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tools.bench.backlog import Backlog
-from tools.bench.lane import END, Epoch, mean_steps
 from tools.bench.results import cpu_used
-from tools.bench.servers import Servers
-from tools.bench.systems import System
-from tools.bench.tables import BEGIN_MICROS, TABLE
 from tools.bench.trial import Trial, trial
+from tools.peers.lane import END, Epoch, mean_steps
+from tools.peers.systems import System
+from tools.testbed.backlog import Backlog
+from tools.testbed.servers import Servers
+from tools.testbed.tables import BEGIN_MICROS, TABLE
 
 #: seconds between two polls of the table
 LOOK_SECONDS = 0.02
@@ -67,7 +67,7 @@ def costs(used: Mapping[str, Any], messages: int, backlog: Backlog) -> dict[str,
 
 
 def messages_until(micros: int) -> int:
-    """Number of messages up to the one with this `updated_at` (`tools.bench.tables.micros`)."""
+    """Number of messages up to the one with this `updated_at` (`tools.testbed.tables.micros`)."""
     return (micros - BEGIN_MICROS) // 1000 + 1
 
 

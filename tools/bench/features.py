@@ -23,17 +23,18 @@ from typing import Any
 
 import psycopg2
 
-from tools.bench import costs, drain, lane
+from tools.bench import costs, drain
 from tools.bench.axes import Case, base
 from tools.bench.costs import WARM_SHARE
-from tools.bench.lane import MODES
-from tools.bench.machine import Cpu, single
 from tools.bench.page import Goal, Section, Table
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task, cpu_used
-from tools.bench.servers import Servers
 from tools.bench.summary import Figure, Group, cell, find, grouped, median_of, of_field, rate
-from tools.bench.tables import TABLE
+from tools.peers import lane
+from tools.peers.lane import MODES
+from tools.testbed.machine import Cpu, single
+from tools.testbed.servers import Servers
+from tools.testbed.tables import TABLE
 
 DEFAULT = "as it is by default"
 #: a few groups that each epoch changes, and some thousands

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tools.bench import replication
 from tools.bench.budget import Budget, can_trace
-from tools.bench.lane import END
-from tools.bench.pacer import SHAPE, paced
-from tools.bench.servers import Servers
-from tools.bench.systems import System
-from tools.bench.tables import BEGIN_MICROS, TABLE, Expected, iso
-from tools.bench.topic import PROMPT, filling
 from tools.bench.trial import Trial, trial
-from tools.bench.workload import SENTINEL, Change, Workload, key_of, value_of
+from tools.peers import replication
+from tools.peers.lane import END
+from tools.peers.systems import System
+from tools.testbed.pacer import SHAPE, paced
+from tools.testbed.servers import Servers
+from tools.testbed.tables import BEGIN_MICROS, TABLE, Expected, iso
+from tools.testbed.topic import PROMPT, filling
+from tools.testbed.workload import SENTINEL, Change, Workload, key_of, value_of
 
 TOPIC = "bench.latency"
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}

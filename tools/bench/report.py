@@ -7,10 +7,11 @@ from pathlib import Path
 
 from rich import table
 
-from tools.bench import page, results, servers
+from tools.bench import page, results
 from tools.bench.page import Section, Table
 from tools.bench.results import Result, Task, console, say, turned
-from tools.bench.servers import Servers
+from tools.testbed import servers
+from tools.testbed.servers import Servers
 
 _COLOURS = {"not judged": "yellow", "reached": "green", "MISSED": "red", "right": "green", "WRONG": "red"}
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import lane
-from tools.bench.lane import PARTS, RUNNING
 from tools.bench.latency import LOOK_SECONDS, Sightings, quantiles
-from tools.bench.pacer import Paced, paced
 from tools.bench.page import Goal, Section, Table, number
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, rehearse, state
-from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.bench.summary import Group, cell, of_field
-from tools.bench.systems import SURELANE, of_lane
 from tools.bench.trial import trial
-from tools.bench.workload import Shape
+from tools.peers import lane
+from tools.peers.lane import PARTS, RUNNING
+from tools.peers.systems import SURELANE, of_lane
+from tools.testbed.pacer import Paced, paced
+from tools.testbed.servers import LEDGER_SCHEMA, Servers
+from tools.testbed.workload import Shape
 
 TOPIC = "bench.restart"
 SHAPE = Shape(called="restart", most_rows=100_000)

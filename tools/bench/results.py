@@ -16,7 +16,7 @@ from rich.console import Console
 
 from app.errors import SurelaneError
 from app.logs import masked
-from tools.bench.child import SystemFailed
+from tools.peers.child import SystemFailed
 
 FILE = Path("var/bench/results.jsonl")
 #: for people, on stderr; columns of text if that is no terminal

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from app.lane.epoch_ledger import PRUNE_EVERY_EPOCHS
 from app.ledger.store import KEEP_EPOCHS
-from tools.bench.child import SystemFailed
-from tools.bench.lane import PARTS
 from tools.bench.page import Goal
-from tools.bench.servers import LEDGER_SCHEMA
 from tools.bench.trial import Trial
+from tools.peers.child import SystemFailed
+from tools.peers.lane import PARTS
+from tools.testbed.servers import LEDGER_SCHEMA
 
 _MEGABYTE = 1 << 20
 _GUARD = " + ".join(

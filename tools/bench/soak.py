@@ -13,18 +13,19 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tools.bench import chart, lane, results
-from tools.bench.lane import END, PARTS, RUNNING, TWO_PHASE
-from tools.bench.pacer import Paced, paced
+from tools.bench import chart, results
 from tools.bench.page import Column, Picture, Section, Table, number
 from tools.bench.report import Measure
 from tools.bench.results import Result, Task
 from tools.bench.samples import Sample, growth_goals, second_half, take
-from tools.bench.servers import Servers
 from tools.bench.summary import cell
-from tools.bench.systems import LANES, System, of_lane
 from tools.bench.trial import Trial, trial
-from tools.bench.workload import Shape
+from tools.peers import lane
+from tools.peers.lane import END, PARTS, RUNNING, TWO_PHASE
+from tools.peers.systems import LANES, System, of_lane
+from tools.testbed.pacer import Paced, paced
+from tools.testbed.servers import Servers
+from tools.testbed.workload import Shape
 
 TOPIC = "bench.soak"
 #: the table does not grow, so that growth is the lane's fault

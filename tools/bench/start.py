@@ -15,18 +15,19 @@ from typing import Any
 
 import psutil
 
-from tools.bench import backlog, lane
-from tools.bench.backlog import Backlog
-from tools.bench.lane import PARTS, TWO_PHASE, Lane, seconds_of
 from tools.bench.page import Goal, Section, Table
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, rehearse, state
-from tools.bench.servers import Servers
 from tools.bench.summary import Figure, cell, find, grouped, of_field
-from tools.bench.systems import LANES
-from tools.bench.tables import TABLE
 from tools.bench.trial import trial
-from tools.bench.workload import Kind
+from tools.peers import lane
+from tools.peers.lane import PARTS, TWO_PHASE, Lane, seconds_of
+from tools.peers.systems import LANES
+from tools.testbed import backlog
+from tools.testbed.backlog import Backlog
+from tools.testbed.servers import Servers
+from tools.testbed.tables import TABLE
+from tools.testbed.workload import Kind
 
 #: of the short backlog
 MESSAGES = 2000

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tools.bench import child
-from tools.bench.child import Running
-from tools.bench.lane import Lane
-from tools.bench.machine import Snapshot
-from tools.bench.servers import Cursor, Servers
-from tools.bench.systems import System
-from tools.bench.tables import TABLE, Expected, Table
-from tools.bench.workload import SENTINEL
+from tools.peers import child
+from tools.peers.child import Running
+from tools.peers.lane import Lane
+from tools.peers.systems import System
+from tools.testbed.machine import Snapshot
+from tools.testbed.servers import Cursor, Servers
+from tools.testbed.tables import TABLE, Expected, Table
+from tools.testbed.workload import SENTINEL
 
 #: seconds until a system must have applied everything
 LIMIT_SECONDS = 1800.0

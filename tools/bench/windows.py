@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from tools.bench.page import Goal, Section, Table, number
 from tools.bench.report import Measure, in_rounds
 from tools.bench.results import Result, Task, cpu_used, say, state
-from tools.bench.servers import Servers
 from tools.bench.summary import Group, cell, grouped
-from tools.bench.systems import System, of_flink, of_lane
-from tools.bench.topic import filling
 from tools.bench.trial import trial
+from tools.peers.systems import System, of_flink, of_lane
+from tools.testbed.servers import Servers
+from tools.testbed.topic import filling
 
 KEYS = 100_000
 #: event time of all messages together

@@ -104,9 +104,10 @@ def bench(
     A JSON line for each measurement on stdout, also appended to var/bench/results.jsonl; tables on stderr. The local
     servers are its own, and what they hold is kept for the next time. Ends with status 1 when a table came out wrong.
     """
-    from tools.bench import compared, systems
+    from tools.bench import compared
     from tools.bench.comparison import Comparison
-    from tools.bench.workload import Kind
+    from tools.peers import systems
+    from tools.testbed.workload import Kind
 
     comparison = Comparison(
         systems=[
@@ -170,8 +171,8 @@ def bench_peers(
     """
     from tools.bench.compared import MEASURES
     from tools.bench.comparison import Comparison
-    from tools.bench.systems import SYSTEMS
-    from tools.bench.workload import Kind
+    from tools.peers.systems import SYSTEMS
+    from tools.testbed.workload import Kind
 
     comparison = Comparison(
         systems=[SYSTEMS[name] for name in words("--systems", systems, SYSTEMS)],
@@ -227,8 +228,8 @@ def bench_start(
     A JSON line for each start on stdout, also appended to var/bench/results.jsonl; medians and the goal on stderr.
     Ends with status 1 when a table is wrong, something is left prepared, or the lane failed.
     """
-    from tools.bench.lane import MODES
     from tools.bench.start import of_starts
+    from tools.peers.lane import MODES
 
     measure(of_starts(words("--modes", modes, MODES)), stack, runs, report)
 

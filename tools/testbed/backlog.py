@@ -12,10 +12,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tools.bench.servers import Servers
-from tools.bench.tables import BEGIN_MICROS, Expected, Row, Table
-from tools.bench.topic import filling
-from tools.bench.workload import SEED, Shape, Workload, end_of, key_of, transaction_of, value_of
+from tools.testbed.servers import Servers
+from tools.testbed.tables import BEGIN_MICROS, Expected, Row, Table
+from tools.testbed.topic import filling
+from tools.testbed.workload import SEED, Shape, Workload, end_of, key_of, transaction_of, value_of
 
 #: changes in a transaction of the ceiling, whose best counts
 CHUNK_SIZES = (50_000, 100_000, 250_000)

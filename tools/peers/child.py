@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import psutil
 
-from tools.bench.machine import Cpu, peak_megabytes, tree
+from tools.testbed.machine import Cpu, peak_megabytes, tree
 
 STOP_SECONDS = 60.0
 LOG_TAIL_LINES = 25

@@ -3,12 +3,12 @@
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tools.bench import child, javajobs
-from tools.bench.child import Child
-from tools.bench.javajobs import CHECKPOINT_MILLISECONDS, ROWS
-from tools.bench.servers import Servers
-from tools.bench.tables import TABLE
 from tools.devstack.roles import LOGIN
+from tools.peers import child, javajobs
+from tools.peers.child import Child
+from tools.peers.javajobs import CHECKPOINT_MILLISECONDS, ROWS
+from tools.testbed.servers import Servers
+from tools.testbed.tables import TABLE
 
 #: Flink's default
 FLUSH_MILLISECONDS = 1000

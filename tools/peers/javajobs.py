@@ -10,8 +10,8 @@ from pathlib import Path
 from app.errors import EnvironmentMissing
 from app.jars import SetName, jars
 from app.java import java
-from tools.bench import child
-from tools.bench.child import Child
+from tools.peers import child
+from tools.peers.child import Child
 
 SOURCES = Path(__file__).parent / "java"
 COMPILER = "ecj-"

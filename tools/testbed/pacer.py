@@ -12,10 +12,9 @@ import numpy as np
 import psycopg2
 from numpy.typing import NDArray
 
-from tools.bench import replication
-from tools.bench.tables import Expected
-from tools.bench.topic import PROMPT, filling
-from tools.bench.workload import Change, Kind, Shape, Workload, key_of, value_of
+from tools.testbed.tables import Expected
+from tools.testbed.topic import PROMPT, filling
+from tools.testbed.workload import Change, Kind, Shape, Workload, key_of, statement, value_of
 
 #: least seconds of a sleep: changes that become due meanwhile are sent together
 _TICK_SECONDS = 0.002
@@ -78,7 +77,7 @@ def _into_database(url: str) -> Iterator[tuple[Send, Callable[[], None]]]:
     with connection.cursor() as cursor:
 
         def send(change: Change, _: int, __: float) -> None:
-            waiting.append(replication.statement(cursor, change))
+            waiting.append(statement(cursor, change))
 
         def due() -> None:
             if waiting:

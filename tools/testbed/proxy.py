@@ -1,4 +1,4 @@
-"""A TCP proxy that delays: `python -S tools/bench/proxy.py PORT MILLISECONDS` listens on a port, which it prints, and
+"""A TCP proxy that delays: `python -S tools/testbed/proxy.py PORT MILLISECONDS` listens on a port, which it prints, and
 passes each byte on to PORT after half of the round trip.
 
 It delays without limiting: what comes meanwhile is read, kept with the time at which it is due, and sent then. Standard

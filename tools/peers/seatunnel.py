@@ -7,13 +7,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from app.jars import jars
-from tools.bench import child, javajobs
-from tools.bench.child import Child
-from tools.bench.javajobs import CHECKPOINT_MILLISECONDS, ROWS
-from tools.bench.servers import DATABASE, Servers
-from tools.bench.tables import TABLE
 from tools.devstack.ports import remembered_port
 from tools.devstack.roles import LOGIN
+from tools.peers import child, javajobs
+from tools.peers.child import Child
+from tools.peers.javajobs import CHECKPOINT_MILLISECONDS, ROWS
+from tools.testbed.servers import DATABASE, Servers
+from tools.testbed.tables import TABLE
 
 _CONNECTORS = {"connector-kafka": "seatunnel.source.Kafka", "connector-jdbc": "seatunnel.sink.Jdbc"}
 

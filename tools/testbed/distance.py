@@ -11,8 +11,8 @@ from pathlib import Path
 
 import psycopg2
 
-from tools.bench.servers import Distance, Servers
 from tools.devstack.ports import LOOPBACK
+from tools.testbed.servers import Distance, Servers
 
 PROXY = Path(__file__).with_name("proxy.py")
 #: round trips whose median counts

@@ -16,11 +16,11 @@ from typing import Self
 
 import psutil
 
-from tools.bench import child
-from tools.bench.child import Child
-from tools.bench.machine import Cpu, below, peak_megabytes, single
-from tools.bench.servers import LEDGER_SCHEMA, Servers
 from tools.devstack.sections import merged
+from tools.peers import child
+from tools.peers.child import Child
+from tools.testbed.machine import Cpu, below, peak_megabytes, single
+from tools.testbed.servers import LEDGER_SCHEMA, Servers
 
 LANE = "bench"
 TWO_PHASE = "two-phase"

@@ -9,15 +9,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from app.jars import classpath
-from tools.bench import child, javajobs
-from tools.bench.child import Child
-from tools.bench.javajobs import ROWS
-from tools.bench.servers import Servers
-from tools.bench.tables import BEGIN_MICROS, TABLE
-from tools.bench.workload import Change, Kind, Workload, key_of, transaction_of, value_of
 from tools.devstack.connect import plugin_dir
 from tools.devstack.ports import LOOPBACK, remembered_port
 from tools.devstack.roles import LOGIN
+from tools.peers import child, javajobs
+from tools.peers.child import Child
+from tools.peers.javajobs import ROWS
+from tools.testbed.servers import Servers
+from tools.testbed.tables import BEGIN_MICROS, TABLE
+from tools.testbed.workload import Change, Kind, Workload, key_of, transaction_of, value_of
 
 #: the worker logs this when the sink's task has failed; the worker itself continues
 GIVEN_UP = b"Task is being killed"

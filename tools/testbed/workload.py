@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from tools.bench import tables
-from tools.bench.tables import BEGIN_MICROS, MANY_TABLES, WIDE_COLUMNS, WORDS, Expected, Row, Table
+from psycopg2 import extensions
+
+from tools.testbed import tables
+from tools.testbed.tables import BEGIN_MICROS, MANY_TABLES, WIDE_COLUMNS, WORDS, Expected, Row, Table
 
 SEED = 42
 #: id of the last row
@@ -46,7 +48,7 @@ class Shape:
     tables: int = 1
     #: columns of all types, a sixteenth of the values NULL; None: the six simple columns. Only with one table
     columns: int | None = None
-    #: rows of many columns are not toasted, see `tools.bench.tables.Table.is_whole`
+    #: rows of many columns are not toasted, see `tools.testbed.tables.Table.is_whole`
     is_whole: bool = False
     #: approximate bytes of a simple row, by the length of its note; None: notes of six words
     row_bytes: int | None = None
@@ -275,3 +277,14 @@ def value_of(change: Change, ordinal: int, micros: int, transaction: str = "null
         f'"table":"{change.table.name}","txId":{700 + ordinal},"lsn":{lsn},"xmin":null}},"transaction":{transaction},'
         f'"op":"{change.op}","ts_ms":{millis + 5},"ts_us":{millis + 5}123,"ts_ns":{millis + 5}123456}}'
     )
+
+
+def statement(cursor: extensions.cursor, change: Change) -> bytes:
+    """The change as SQL, of a shape with one table."""
+    key, row = change.id, change.after
+    if row is None:
+        return cursor.mogrify(f"delete from {change.table.name} where id = %s", (key,))
+    if change.op == "c":
+        return cursor.mogrify(f"insert into {change.table.name} values ({', '.join(['%s'] * len(row))})", row)
+    names = ", ".join(f"{name} = %s" for name in [*change.table.columns][1:])
+    return cursor.mogrify(f"update {change.table.name} set {names} where id = %s", (*row[1:], key))

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.bench import debezium, flink, javajobs, lane, replication, seatunnel
-from tools.bench.backlog import Backlog
-from tools.bench.child import Running
-from tools.bench.servers import Servers
+from tools.peers import debezium, flink, javajobs, lane, replication, seatunnel
+from tools.peers.child import Running
+from tools.testbed.backlog import Backlog
+from tools.testbed.servers import Servers
 
 #: settings, log and checkpoints of each system's last run; emptied before the next
 FOLDER = Path("var/bench/peers")

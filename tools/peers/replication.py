@@ -16,21 +16,20 @@ from urllib.parse import urlsplit
 import psycopg2
 from psycopg2 import sql
 
-from tools.bench.backlog import Backlog
-from tools.bench.child import Running, SystemFailed
-from tools.bench.machine import Cpu, tree
-from tools.bench.servers import DATABASE, Cursor, Servers
-from tools.bench.tables import TABLE
-from tools.bench.workload import Change, Workload
 from tools.devstack.postgres import SUPERUSER, Postgres
 from tools.devstack.wait import wait_for
+from tools.peers.child import Running, SystemFailed
+from tools.testbed.backlog import Backlog
+from tools.testbed.machine import Cpu, tree
+from tools.testbed.servers import DATABASE, Cursor, Servers
+from tools.testbed.tables import TABLE
+from tools.testbed.workload import Change, Workload, statement
 
 #: names at the publisher and at the subscriber
 PUBLICATION, RUN = "bench", "bench_run"
 #: of a transaction: the subscriber commits each transaction by itself, and a lane many changes at once
 CHANGES = 100
 _END_SECONDS = 30.0
-_COLUMNS = tuple(TABLE.columns)
 
 
 def prepare(servers: Servers, backlog: Backlog) -> None:
@@ -54,17 +53,6 @@ def source_url(servers: Servers, topic: str, early: Change) -> str:
     with _made(source, name) as cursor:
         cursor.execute(statement(cursor, early))
     return source.url(name)
-
-
-def statement(cursor: Cursor, change: Change) -> bytes:
-    """The change as SQL."""
-    key, row = change.id, change.after
-    if row is None:
-        return cursor.mogrify(f"delete from {TABLE.name} where id = %s", (key,))
-    if change.op == "c":
-        return cursor.mogrify(f"insert into {TABLE.name} values ({', '.join(['%s'] * len(row))})", row)
-    names = ", ".join(f"{name} = %s" for name in _COLUMNS[1:])
-    return cursor.mogrify(f"update {TABLE.name} set {names} where id = %s", (*row[1:], key))
 
 
 @dataclass(kw_only=True)

@@ -15,11 +15,11 @@ from app.cache import locked
 from app.config import values
 from app.db.engine import make_engine
 from app.ledger.migrations import upgrade
-from tools.bench.machine import Cpu, single, tree
-from tools.bench.tables import Expected, Table
 from tools.devstack import Stack
 from tools.devstack.kafka import AS_SHIPPED
 from tools.devstack.roles import LOGIN
+from tools.testbed.machine import Cpu, single, tree
+from tools.testbed.tables import Expected, Table
 
 Connection = extensions.connection
 Cursor = extensions.cursor
