@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -414,17 +414,15 @@ class StreamingRun(SparkRun):
         self._ahead.follow(FIRST_SECONDS)
 
     def _apply_backlog(self) -> None:
-        """Apply the epoch that the checkpoint has planned and not completed, and whole epochs as long as Kafka has
-        more; of a lane that follows its checkpoint the first new one may be smaller. The lane writes their entries in
-        place of the query, which goes on behind them."""
-        until, least = time.monotonic() + BACKLOG_SECONDS, self._size.messages if self._goes_ahead else 1
-        number = self._checkpoint.written.last_planned()
-        while time.monotonic() < until and self._may_go_on() and (number := self._next(number, least)) is not None:
+        """Apply the epochs of the backlog. The lane writes their entries in place of the query, which goes on behind
+        them."""
+        until, backlog = time.monotonic() + BACKLOG_SECONDS, self._backlog()
+        while time.monotonic() < until and self._may_go_on() and (number := next(backlog, None)) is not None:
             if not self.started:
                 self._say_running()
             if not self._applied(number):  # a pause, say: the query replays it, and waits where that is seen
                 break
-            least = self._size.begin()  # of this size on: no query has another one
+            self._size.begin()  # no query has another size
         self._pending.finish(STOP_WAIT_SECONDS)
         if self._stop.is_set():
             raise StopRequested
@@ -451,20 +449,24 @@ class StreamingRun(SparkRun):
         is_well = monitor is None or (monitor.failure is None and monitor.stop_because is None)
         return is_well and self._watcher.failure is None and self._gate.is_open
 
-    def _next(self, planned: int | None, least: int) -> int | None:
-        """The number of the epoch that the query would go on with behind the newest entry, `planned`, or again; it is
-        planned then. None: it is left to the query, as is a new one of fewer messages than `least`."""
-        entries, lane = self._checkpoint.written, self._lanes.total
-        if planned is not None and not entries.is_complete(planned):
-            return planned
-        if lane is None or (found := self._unplanned_span(lane)) is None:
-            return None
-        number = 0 if planned is None else planned + 1
-        span = first_of(entries.span_to(number, found.end), self._size.messages)
-        if span.size < least:
-            return None
-        self._checkpoint.plan(number, span.end)
-        return number
+    def _backlog(self) -> Iterator[int]:
+        """The number of the epoch that the checkpoint has planned and not completed, then of those that Kafka has
+        messages for; each is planned when its turn comes. The last is smaller than an epoch may be; a lane that goes
+        ahead of its checkpoint has none for that."""
+        entries = self._checkpoint.written
+        number = entries.last_planned()
+        if number is not None and not entries.is_complete(number):
+            yield number
+        while (lane := self._lanes.total) is not None and (found := self._unplanned_span(lane)) is not None:
+            number = 0 if number is None else number + 1
+            left = entries.span_to(number, found.end)
+            is_last = left.size < self._size.messages
+            if not left.size or (is_last and self._goes_ahead):
+                return
+            self._checkpoint.plan(number, first_of(left, self._size.messages).end)
+            yield number
+            if is_last:
+                return
 
     def _step_and_let_go(self) -> AheadStep:
         try:

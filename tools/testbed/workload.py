@@ -280,7 +280,7 @@ def value_of(change: Change, ordinal: int, micros: int, transaction: str = "null
 
 
 def statement(cursor: extensions.cursor, change: Change) -> bytes:
-    """The change as SQL, of a shape with one table."""
+    """The change as SQL, of a shape of simple columns."""
     key, row = change.id, change.after
     if row is None:
         return cursor.mogrify(f"delete from {change.table.name} where id = %s", (key,))

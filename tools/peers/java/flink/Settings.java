@@ -4,7 +4,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.flink.configuration.Configuration;
 
-/** Settings of both jobs: words key=value, see tools/bench/flink.py. */
+/** Settings of a job: words key=value, see tools/peers/flink.py. */
 final class Settings {
   private final Map<String, String> words = new HashMap<>();
 
