@@ -125,9 +125,14 @@ def test_the_query_plans_no_epoch_without_messages(
 
 
 def test_a_planned_epoch_is_replayed_before_the_query(
-    lane: MakeLane, lane_process: MakeProcess, target: Target, topic: Topic, hold: Hold
+    lane: MakeLane,
+    lane_process: MakeProcess,
+    target: Target,
+    topic: Topic,
+    hold: Hold,
+    spark: SparkSession,
 ) -> None:
-    """With the same messages, though there are more now: they are an epoch of their own."""
+    """With the same messages, though there are more now: the query plans them, since a process has died."""
     target.create(FLAT)
     made = lane("two-phase")
     topic.send(rows(0, 50))
@@ -138,6 +143,7 @@ def test_a_planned_epoch_is_replayed_before_the_query(
     held.reached()
     assert made.checkpoint_files.complete() == [0]
     assert sum(ends(made, 0).values()) == 50
+    assert spark.streams.active == []
     assert target.prepared()
     held.release()
     made.until_caught_up(topic)
@@ -145,20 +151,27 @@ def test_a_planned_epoch_is_replayed_before_the_query(
     ended_well(made, target, topic)
 
 
-@pytest.mark.parametrize(("mode", "epochs"), [(CommitMode.TWO_PHASE, 3), (CommitMode.LEDGER, 2)], ids=str)
+@pytest.mark.parametrize("mode", [CommitMode.TWO_PHASE, CommitMode.LEDGER], ids=str)
 def test_a_backlog_comes_before_the_query(
-    mode: CommitMode, epochs: int, lane: MakeLane, target: Target, topic: Topic, hold: Hold, spark: SparkSession
+    mode: CommitMode,
+    lane: MakeLane,
+    target: Target,
+    topic: Topic,
+    hold: Hold,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also what is left, less than an epoch may be: of a lane that goes ahead without an entry. The query goes on
-    behind the last of them."""
+    """Also its rest, less than an epoch may be; a lane that goes ahead of its checkpoint applies that without an entry.
+    The query goes on behind the last of them."""
+    monkeypatch.setattr(streaming_run, "FIRST_SECONDS", 240.0)
     target.create(FLAT)
     topic.send(rows(0, 50))
     made = lane(mode, epoch={"max_messages": 20})
-    held = hold("after-pre-commit", at=epochs)
+    held = hold("after-pre-commit", at=3)
     made.start()
     held.reached()
-    planned, complete = list(range(epochs)), list(range(epochs - 1))
-    assert (made.checkpoint_files.planned(), made.checkpoint_files.complete()) == (planned, complete)
+    planned = [0, 1] if made.settings.goes_ahead else [0, 1, 2]
+    assert (made.checkpoint_files.planned(), made.checkpoint_files.complete()) == (planned, [0, 1])
     assert spark.streams.active == []
     held.release()
     made.until_caught_up(topic)
@@ -167,7 +180,24 @@ def test_a_backlog_comes_before_the_query(
     made.until_caught_up(topic)
     made.stop()
     ended_well(made, target, topic)
-    assert [sum(ends(made, number).values()) for number in planned] == [20, 40, 50][:epochs]
+    assert [sum(ends(made, number).values()) for number in planned] == [20, 40, 50][: len(planned)]
+
+
+def test_a_small_epoch_ends_the_backlog(
+    lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a lane whose messages never end would start its query after a minute."""
+    write, planned = Checkpoint.plan, list[int]()
+
+    def plan(checkpoint: Checkpoint, epoch: int, end: Offsets) -> None:
+        planned.append(epoch)
+        write(checkpoint, epoch, end)
+        topic.send(rows(50 + epoch, 51 + epoch))
+
+    monkeypatch.setattr(Checkpoint, "plan", plan)
+    made = applied(lane, target, topic)
+    assert planned == [0]
+    ended_well(made, target, topic)
 
 
 def test_a_backlog_of_several_topics(lane: MakeLane, target: Target, new_topic: NewTopic) -> None:
@@ -313,7 +343,7 @@ def test_a_pause_that_comes_meanwhile(
 def test_the_decision_is_not_answered(
     is_written: bool, lane: MakeLane, target: Target, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The epoch is rolled back or committed, by what is written."""
+    """The epoch is rolled back or committed, by what is written; what has come meanwhile is an epoch of the backlog."""
     write, seen = Checkpoint.complete, list[int]()
 
     def complete(checkpoint: Checkpoint, epoch: int) -> None:
@@ -321,11 +351,13 @@ def test_the_decision_is_not_answered(
             write(checkpoint, epoch)
         seen.append(epoch)
         if len(seen) == 1:
+            topic.send(rows(50, 60))
             raise Unreachable("the file system")
 
     monkeypatch.setattr(Checkpoint, "complete", complete)
     made = applied(lane, target, topic)
-    assert seen == ([0] if is_written else [0, 0])
+    assert seen == ([0, 1] if is_written else [0, 0, 1])
+    assert [sum(ends(made, number).values()) for number in (0, 1)] == [50, 60]
     ended_well(made, target, topic)
 
 
@@ -384,7 +416,9 @@ def test_a_kill_before_the_query(
     assert lane_process(made, failpoint=f"{place}=kill@{epochs}").start().wait() == -signal.SIGKILL
     assert made.checkpoint_files.planned() == list(range(epochs))
     topic.send(rows(50, 60))
-    made.run_until_caught_up()
+    made.start()
+    made.until_caught_up(topic)
+    made.stop()
     ended_well(made, target, topic)
 
 
