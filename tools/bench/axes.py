@@ -139,6 +139,7 @@ def _scaled(case: Case, scale: float) -> Case:
         shape=replace(case.shape, most_rows=most),
         messages=max(LEAST_MESSAGES, round(case.messages * scale)),
         epoch=max(LEAST_EPOCH, round(case.epoch * scale)),
+        epoch_bytes=max(1, round(case.epoch_bytes * scale)),
     )
 
 
