@@ -452,7 +452,7 @@ class StreamingRun(SparkRun):
     def _backlog(self) -> Iterator[int]:
         """The number of the epoch that the checkpoint has planned and not completed, then of those that Kafka has
         messages for; each is planned when its turn comes. The last is smaller than an epoch may be; a lane that goes
-        ahead of its checkpoint has none for that."""
+        ahead of its checkpoint applies such messages without an entry."""
         entries = self._checkpoint.written
         number = entries.last_planned()
         if number is not None and not entries.is_complete(number):
