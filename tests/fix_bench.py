@@ -1,5 +1,6 @@
-"""The benchmark's verbs as a user calls them, on a stack of the test's own."""
+"""The benchmark as a user calls it, on a stack of the test's own."""
 
+import json
 import os
 import socketserver
 import subprocess
@@ -8,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,11 +48,11 @@ def echoing() -> Iterator[int]:
 
 
 def measured(
-    folder: Path, verb: str, *arguments: str, most: int | None = None, seconds: float | None = None
+    folder: Path, *arguments: str, most: int | None = None, seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run the verb in `folder`; `most`: messages of an epoch, few enough for the backlog to be several, None: as the
-    verb has it."""
-    command = [sys.executable, "-m", "tools.cli", verb, *arguments]
+    """Run `./run bench` in `folder`; `most`: messages of an epoch, few enough for the backlog to be several, None: the
+    default."""
+    command = [sys.executable, "-m", "tools.cli", "bench", *arguments]
     cut = {} if most is None else {"SURELANE_EPOCH__MAX_MESSAGES": str(most)}
     environment = {**os.environ, "PYTHONPATH": str(TOP), **cut}
     try:
@@ -60,4 +62,13 @@ def measured(
     except subprocess.TimeoutExpired as late:
         output = b"".join(filter(None, (late.stdout, late.stderr))).decode(errors="replace")
         logs = [f"{log}:\n{log.read_text(errors='replace')[-3000:]}" for log in sorted(folder.rglob("*.log"))]
-        raise AssertionError("\n".join([f"{verb} took over {seconds} s", output, *logs])) from late
+        raise AssertionError("\n".join([f"bench took over {seconds} s", output, *logs])) from late
+
+
+def measurements(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """The JSON lines, each right, without those of the goals."""
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [line for line in lines if not line["measure"].endswith("-goals")]
+    assert all(one.get("correct", True) for one in found)
+    return found

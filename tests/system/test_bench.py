@@ -1,13 +1,10 @@
 """The benchmark itself, tiny: it measures, says so in JSON lines, and looks whether the table is right."""
 
-import json
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fix_bench import measured
+from tests.fix_bench import measured, measurements
 
 pytestmark = pytest.mark.alone
 
@@ -47,25 +44,11 @@ BUDGET = {
 }
 
 
-def results_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    """Measurements, without the summary of the goals."""
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    return [line for line in lines if not line["measure"].endswith("-goals")]
-
-
-def bench(folder: Path, *arguments: str, most: int = 1000) -> subprocess.CompletedProcess[str]:
-    """The verb."""
-    return measured(folder, "bench", "--rehearsal=1", *arguments, most=most)
-
-
 @pytest.mark.timeout(600)
 def test_the_lane_keeps_its_share_of_the_ceiling(tmp_path: Path, stack_name: str) -> None:
     """A ratio within one run: half of the worst that was seen on two cores, so that what is lost is a change's fault
     and not the machine's."""
-    sizes = ["--messages=250000", "--runs=1", "--skip-latency"]
-    done = bench(tmp_path, *sizes, "--modes=two-phase", f"--stack={stack_name}", most=50_000)
-    assert done.returncode == 0, done.stderr
-    ceiling, drain = results_of(done)
+    drain, ceiling = measurements(measured(tmp_path, "--messages=250000", f"--stack={stack_name}", most=50_000))
     assert drain["epochs"] == 5
     assert drain["rate"] / ceiling["rate"] >= LEAST_OF_CEILING
     used = sum(drain["cpu_seconds_after_first_look"].values()) / sum(ceiling["cpu_seconds"].values())
@@ -74,15 +57,13 @@ def test_the_lane_keeps_its_share_of_the_ceiling(tmp_path: Path, stack_name: str
 
 @pytest.mark.timeout(900)  # four starts of the lane, on a machine that may be busy
 def test_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
-    sizes = [f"--messages={MESSAGES}", f"--seconds={SECONDS}", f"--rate={RATE}", "--warm-up=15"]
-    workloads = "--workloads=uniform,wide,many-tables"
-    done = bench(tmp_path, *sizes, "--modes=two-phase", workloads, f"--stack={stack_name}")
-    assert done.returncode == 0, done.stderr
-    results = results_of(done)
-    drains = [("drain", system) for system in ("ceiling", "surelane")] * 3
+    sizes = [f"--messages={MESSAGES}", f"--seconds={SECONDS}", f"--rates={RATE}", "--warm-up=15", "--rehearsal=1"]
+    what = ["--measures=drain,latency", "--workloads=uniform,wide,many-tables"]
+    done = measured(tmp_path, *sizes, *what, f"--stack={stack_name}", most=1000)
+    results = measurements(done)
+    drains = [("drain", system) for system in ("surelane", "ceiling")] * 3
     assert [(one["measure"], one["system"]) for one in results] == [*drains, ("latency", "surelane")]
-    assert all(result["correct"] for result in results)
-    ceiling, drain, _, wide, _, many, latency = results
+    drain, ceiling, wide, _, many, _, latency = results
     assert wide["messages"] < MESSAGES / 4
     assert wide["value_bytes"] == pytest.approx(drain["value_bytes"], rel=0.2)
     assert many["messages"] == MESSAGES
@@ -101,14 +82,21 @@ def test_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     assert kept == done.stdout.splitlines()
 
 
-def test_refuses_unknown_workloads(tmp_path: Path) -> None:
-    done = bench(tmp_path, "--workloads=uniform,broad")
-    assert done.returncode == 3
-    assert "uniform, hot, wide, many-tables" in done.stderr
+UNKNOWN = {
+    ("--measures=drain,speed",): "drain, latency, start, kill, soak, soak-query, costs, features, windows",
+    ("--systems=surelane,flink",): "flink-table, flink-xa, seatunnel-xa, debezium-jdbc, replication, ceiling",
+    ("--workloads=uniform,broad",): "uniform, hot, wide, many-tables",
+    ("--systems=surelane,flink-xa", "--workloads=wide"): "uniform, hot",
+    ("--axes=messages,length",): "messages, tables, columns, whole-columns, row-bytes, epoch-messages",
+    ("--messages=1000,many",): "1000,many",
+    ("--rates=0",): "1000, or 100,1000",
+    ("--round-trips=0.1,far",): "0.1,far",
+    ("--measures=start", "--systems=ceiling"): "one of surelane, surelane-ledger, surelane-at-least-once",
+}
 
 
-def test_refuses_unknown_modes(tmp_path: Path) -> None:
-    done = bench(tmp_path, "--modes=twice")
-    assert done.returncode == 3
-    assert "two-phase, ledger, at-least-once" in done.stderr
-    assert done.stdout == ""
+@pytest.mark.parametrize("arguments", UNKNOWN, ids=" ".join)
+def test_refuses_what_is_unknown(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = measured(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert UNKNOWN[arguments] in done.stderr

@@ -4,24 +4,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from tools.bench import costs, features, page, restart, soak, start, windows
-from tools.bench.axes import BASE_EPOCH, BASE_MESSAGES, JVM_LIMIT, LONG_ROWS, NAMES, axes, base, growth, memory
+from tools.bench import costs, features, kill, page, soak, start, windows
+from tools.bench.axes import AXES, BASE, BASE_EPOCH, JVM_LIMIT, LONG_ROWS, growth, memory, scaled
+from tools.bench.groups import Group
 from tools.bench.latency import Sightings
-from tools.bench.page import Goal, Section, Table
+from tools.bench.page import Goal, Section, Table, bar, sparkline
+from tools.bench.plan import Plan
 from tools.bench.results import rehearse, tried
 from tools.bench.samples import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, Sample, growth_goals, hourly, second_half, slope
-from tools.bench.summary import Group
 from tools.devstack.sections import merged
 from tools.peers.child import SystemFailed
+from tools.peers.systems import CEILING, LEDGER, SURELANE
 from tools.testbed.machine import Snapshot
 from tools.testbed.pacer import Paced
 
 MINUTE = 60.0
+PLAN = Plan(systems=[], workloads=[], messages=[], rates=[], seconds=30, warm_up=1, rehearsal=0)
 
 
 def sample(seconds: float, *, driver: float = 150.0, jvm: float = 400.0, lag: int = 10, files: int = 100) -> Sample:
@@ -40,14 +42,24 @@ def sample(seconds: float, *, driver: float = 150.0, jvm: float = 400.0, lag: in
     }
 
 
-def cost(microseconds: float | None, *, correct: bool = True, **fields: Any) -> dict[str, Any]:
-    costs = {"cpu_microseconds_per_message": microseconds, "cpu_seconds_per_gigabyte": microseconds, "correct": correct}
-    return {"row_bytes": None, "peak_megabytes": {"supervisor": 40, "driver": 500, "jvm": 900}, **costs, **fields}
+def cost(cpu: float | None, *, correct: bool = True, system: str = SURELANE, **fields: Any) -> dict[str, Any]:
+    """CPU seconds of a million messages, which are a gigabyte."""
+    used = {} if cpu is None else {"jvm": cpu, "bench": 99.0}
+    figures = {"cpu_seconds": used, "cpu_seconds_after_first_look": used, "messages": 1_000_000, "value_bytes": 10**9}
+    peaks = {"supervisor": 40, "driver": 500, "jvm": 900}
+    what = {"system": system, "run": 1, "row_bytes": None, "correct": correct, "other_load": 0.0}
+    return {**what, **figures, "peak_megabytes": peaks, **fields}
 
 
 def sizes(*costs: dict[str, Any]) -> list[Group]:
     """One run of each size."""
-    return [Group([{"run": 1, **one}]) for one in costs]
+    return [Group([one]) for one in costs]
+
+
+def grown(axis: str, *costs: float | None, alone: Sequence[float | None] = ()) -> Goal:
+    """The goal, by the costs of a lane and of the ceiling at each size."""
+    ceilings = [sizes(cost(one, system=CEILING))[0] if one else None for one in (*alone, *[None] * len(costs))]
+    return growth(axis, sizes(*map(cost, costs)), ceilings[: len(costs)])
 
 
 def found(asked: Sequence[Goal]) -> dict[str, str]:
@@ -100,44 +112,32 @@ def test_late_is_late() -> None:
 
 
 def test_cheaper_at_larger_sizes_is_linear() -> None:
-    one = growth("epoch-messages", "message", sizes(cost(90), cost(30), cost(20), cost(22)))
-    assert one.growth == pytest.approx(1.1)
-    assert one.spread == pytest.approx(4.5)
-    assert "linear or better" in one.sentence
-    assert one.goal.verdict == "reached"
+    goal = grown("epoch-messages", 90, 30, 20, 22)
+    assert (goal.found, goal.verdict) == (1.1, "reached")
 
 
 def test_dearer_at_any_larger_size_is_not() -> None:
-    one = growth("columns", "byte", sizes(cost(20), cost(10), cost(16), cost(11)))
-    assert one.growth == pytest.approx(1.6)
-    assert "dearer than linear" in one.sentence
-    assert one.goal.verdict == "MISSED"
+    goal = grown("columns", 20, 10, 16, 11)
+    assert (goal.found, goal.verdict) == (1.6, "MISSED")
 
 
 def test_where_the_ceiling_grows_as_much_is_granted() -> None:
-    def long(own: float, alone: float) -> dict[str, Any]:
-        return cost(own, ceiling_cpu_seconds_per_gigabyte=alone)
+    def judged(*costs: float, alone: Sequence[float | None]) -> tuple[float | None, float, str]:
+        goal = grown("row-bytes", *costs, alone=alone)
+        return goal.found, goal.limit, goal.verdict
 
-    one = growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(18, 10)))
-    assert (one.growth, one.limit, one.goal.verdict) == (1.8, 2.0, "reached")
-    assert "dearer than linear" in one.sentence
-    assert "2.00 times for Postgres alone" in one.sentence
-    one = growth("row-bytes", "byte", sizes(long(10, 5), long(16, 10), long(27, 10)))
-    assert (one.growth, one.limit, one.goal.verdict) == (2.7, 2.0, "MISSED")
-    one = growth("row-bytes", "byte", sizes(long(10, 5), long(16, 5), long(30, 20)))
-    assert (one.growth, one.judged, one.limit, one.goal.verdict) == (3.0, 1.6, 1.5, "MISSED")
-    assert "at most 3.00 times" in one.sentence
-    assert "1.6 times where 1.5 are granted" in one.sentence
-    one = growth("row-bytes", "byte", sizes(long(10, 5), long(18, 19)))
-    assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.8, 1.5, None, "MISSED"), "no ceiling"
-    one = growth("row-bytes", "byte", sizes(long(10, 5), cost(16)))
-    assert (one.growth, one.limit, one.ceiling, one.goal.verdict) == (1.6, 1.5, None, "MISSED")
+    assert judged(10, 16, 18, alone=(5, 10, 10)) == (1.8, 2.0, "reached")
+    assert judged(10, 16, 27, alone=(5, 10, 10)) == (2.7, 2.0, "MISSED"), "more than that"
+    assert judged(10, 16, 30, alone=(5, 5, 20)) == (1.6, 1.5, "MISSED"), "3.0 are granted 4.0"
+    assert judged(10, 18, alone=(5, 19)) == (1.8, 1.5, "MISSED"), "no ceiling"
+    assert judged(10, 16, alone=(5, None)) == (1.6, 1.5, "MISSED")
 
 
-@pytest.mark.parametrize("rows", [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []])
-def test_a_row_that_failed_judges_nothing(rows: list[dict[str, Any]]) -> None:
-    one = growth("tables", "message", sizes(*rows))
-    assert (one.growth, one.goal.verdict, one.sentence) == (None, "not judged", "tables: not judged.")
+def test_a_row_that_failed_judges_nothing() -> None:
+    failed = [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []]
+    for rows in failed:
+        goal = growth("tables", sizes(*rows), [None] * len(rows))
+        assert (goal.found, goal.verdict) == (None, "not judged")
 
 
 def test_memory_is_judged_by_the_longest_rows() -> None:
@@ -149,64 +149,64 @@ def test_memory_is_judged_by_the_longest_rows() -> None:
 
 
 def test_each_axis_varies_one_thing() -> None:
-    for axis in axes(NAMES):
-        assert len(axis.cases) >= 3
-        assert list(axis.cases) == sorted(axis.cases)
-    cases = {axis.name: axis.cases for axis in axes(NAMES)}
-    assert base() == cases["messages"][BASE_MESSAGES] == cases["tables"][1] == cases["epoch-messages"][BASE_EPOCH]
-    assert {case.shape for case in cases["messages"].values()} == {base().shape}
-    assert [case.shape.columns for case in cases["columns"].values()] == [5, 20, 50, 100, 200]
-    assert cases["row-bytes"][100_000].messages < cases["row-bytes"][1000].messages / 50
+    cases = {name: axis.cases() for name, axis in AXES.items()}
+    for name, axis in AXES.items():
+        assert len(cases[name]) >= 3
+        assert [case.fields[axis.field] for case in cases[name]] == list(axis.sizes)
+    assert BASE in cases["messages"]
+    assert BASE in cases["tables"]
+    assert BASE in cases["epoch-messages"]
+    assert {case.shape for case in cases["messages"]} == {BASE.shape}
+    short, *_, long = cases["row-bytes"]
+    assert long.messages < short.messages / 50
+    assert [(case.epoch, case.messages) for case in cases["epoch-messages"]] == [
+        *((100, 20_000), (1000, 200_000), (10_000, 1_000_000)),
+        *((BASE_EPOCH, 1_000_000), (500_000, 3_000_000)),
+    ]
 
 
 def test_scaled_down_it_is_the_same_in_small() -> None:
-    (small,) = axes(["epoch-messages"], 0.01)
-    assert [(size, case.messages) for size, case in small.cases.items()] == [
-        (20, 2000),
-        (100, 10_000),
-        (1000, 10_000),
-        (5000, 30_000),
+    assert [(case.epoch, case.messages) for case in AXES["epoch-messages"].cases(0.01)] == [
+        *((20, 200), (20, 2000), (100, 10_000)),
+        *((1000, 10_000), (5000, 30_000)),
     ]
-    assert base(0.01).shape.most_rows == 2000
-
-
-def feature(variant: str, microseconds: float, rate: float, run: int, **fields: Any) -> dict[str, Any]:
-    what = {"measure": "feature", "variant": variant, "run": run, "rate": rate, "other_load": 0.0}
-    return cost(microseconds, **what, **fields)
+    assert scaled(BASE, 0.01).shape.most_rows == 2000
 
 
 def rounds(variant: str, *ratios: tuple[float, float]) -> list[dict[str, Any]]:
-    """The default at 100 µs and 100 messages/s in each round, and a variant at these of its figures."""
+    """The default at 100 µs and 100 messages/s in each run, and a variant at these of its figures."""
     return [
-        one
-        for run, (cpu, rate) in enumerate(ratios, start=1)
-        for one in (feature(features.DEFAULT, 100, 100, run), feature(variant, 100 * cpu, 100 * rate, run))
+        cost(100 * cpu, variant=name, rate=100 * rate, run=run, epoch_messages=100)
+        for run, ratio in enumerate(ratios, start=1)
+        for name, (cpu, rate) in ((features.DEFAULT, (1, 1)), (variant, ratio))
     ]
 
 
-TIMED = {
-    "measure": "feature-timed",
-    "cpu_seconds_after_first_look": {"driver": 40, "jvm": 60, "bench": 900},
-    "metered_cpu_seconds": {"metrics": 0.4, "accounting": 0.1, "guard": 0.9},
-    "correct": True,
-}
+def section_of(done: list[dict[str, Any]]) -> Section:
+    (found,) = features.sections(PLAN, done)
+    return found
+
+
+METERED = {"metrics": 0.4, "accounting": 0.1, "guard": 0.9}
+USED = {"driver": 40, "jvm": 60, "bench": 900}
 
 
 def test_what_features_cost_and_what_was_timed_together() -> None:
-    done = [*rounds(features.GUARD, (0.9, 1.1), (1.1, 0.8), (0.95, 1.2)), TIMED]
-    assert features.shares(done) == pytest.approx({"metrics": 0.4, "accounting": 0.1, "guard": 0.9})
-    section = features.section(done, "")
+    timed = cost(1, variant=features.TIMED, metered_cpu_seconds=METERED, cpu_seconds_after_first_look=USED)
+    done = [*rounds(features.GUARD, (0.9, 1.1), (1.1, 0.8), (0.95, 1.2)), timed]
+    assert features.shares(Group([timed])) == pytest.approx(METERED)
+    section = section_of(done)
     together, rollups = section.goals
     assert (together.found, together.verdict, rollups.verdict) == (pytest.approx(1.4), "reached", "not judged")
     usual, unguarded = tables(section)["With one thing changed"].rows
-    assert usual == [features.DEFAULT, "100.00", "", "100", "", "0.0", "right"]
+    assert usual == [features.DEFAULT, "100.00", "", "100", "", "right", "0.0"]
     assert unguarded[1:5] == ["95.00", "0.95 (0.90 - 1.10)", "110", "1.10 (0.80 - 1.20)"]
     assert tables(section)["Timed"].rows[0] == ["metrics", "0.40"]
     done[1]["correct"] = False
-    section = features.section(done, "")
-    assert tables(section)["With one thing changed"].rows[1][-1] == "WRONG"
+    section = section_of(done)
+    assert "WRONG" in tables(section)["With one thing changed"].rows[1]
     assert {goal.verdict for goal in section.goals} == {"not judged"}
-    assert features.shares([{**TIMED, "correct": False}]) == {}
+    assert features.shares(Group([{**timed, "correct": False}])) == {}
 
 
 def test_settings_of_a_variant_keep_the_rest_of_their_section() -> None:
@@ -221,7 +221,7 @@ def test_settings_of_a_variant_keep_the_rest_of_their_section() -> None:
 
 def test_what_two_rollups_cost() -> None:
     def goal(*rates: float) -> Goal:
-        return features.section(rounds(features.WITH_ROLLUPS, *((1.0, rate) for rate in rates)), "").goals[1]
+        return section_of(rounds(features.WITH_ROLLUPS, *((1.0, rate) for rate in rates))).goals[1]
 
     assert (goal(0.8, 0.9, 0.7).found, goal(0.8, 0.9, 0.7).verdict) == (20.0, "reached")
     assert (goal(0.6, 0.9, 0.6).found, goal(0.6, 0.9, 0.6).verdict) == (40.0, "MISSED")
@@ -229,51 +229,49 @@ def test_what_two_rollups_cost() -> None:
 
 def test_a_windowed_count_is_compared_with_the_better_setting_of_flink() -> None:
     seconds = {windows.SURELANE: 30.0, windows.FLINK: 40.0, windows.FLINK_PARALLEL: 25.0}
-    what = {"measure": "windows", "run": 1, "correct": True}
-    done = [{**what, "system": name, "seconds": taken} for name, taken in seconds.items()]
-    (goal,) = windows.section(done).goals
-    assert (goal.found, goal.verdict) == (1.2, "MISSED")
+    done = [cost(1, system=name, seconds=taken) for name, taken in seconds.items()]
+    (section,) = windows.sections(PLAN, done)
+    assert [(goal.found, goal.verdict) for goal in section.goals] == [(1.2, "MISSED")]
     done[2] = {**done[2], "correct": False, "error": "SystemFailed: gone"}
-    (goal,) = windows.section(done).goals
-    assert goal.verdict == "not judged"
-    table = tables(windows.section(done))["Windows"]
-    assert table.rows[2] == [windows.FLINK_PARALLEL, "1", "", "25.0", "", "", "failed: SystemFailed: gone"]
+    (section,) = windows.sections(PLAN, done)
+    assert section.goals[0].verdict == "not judged"
+    assert tables(section)["Windows, medians"].rows[2][-2] == "failed: SystemFailed: gone"
 
 
 def test_the_sections_of_costs(tmp_path: Path) -> None:
-    (axis,) = axes(["tables"], 0.01)
+    cases = AXES["tables"].cases(0.01)
     figures = {"value_bytes": 7_920_000, "epochs": 20, "rate": 70_000, "other_load": 0.3}
-    runs = [(12.5, 500), (10.0, 600), (13.0, 400)]
-    one, ten, hundred = axis.cases.values()
+    runs = [(0.125, 500), (0.1, 600), (0.13, 400)]
+    one, ten, hundred = cases
     done = [
-        {**cost(microseconds, **figures, peak_megabytes={"driver": driver}), **case.fields, "run": run}
+        {**cost(cpu, **figures, peak_megabytes={"driver": driver}), **case.fields, "run": run}
         for case in (one, ten)
-        for run, (microseconds, driver) in enumerate(runs, start=1)
+        for run, (cpu, driver) in enumerate(runs, start=1)
     ]
-    done.append({**hundred.fields, "run": 1, "correct": False, "error": "SystemFailed: it ended\nlog"})
-    section = costs.section(axis, done)
+    done.append({**hundred.fields, "system": SURELANE, "run": 1, "correct": False, "error": "SystemFailed: it ended\n"})
+    done.append({**cost(0.05, system=CEILING, rate=90_000, value_bytes=7_920_000), **one.fields})
+    section = costs.section("tables", cases, done)
     table = tables(section)["Sizes"]
-    assert table.rows[0][:7] == ["1", "10,000", "792", "20", "70,000", "12.5", "12.5"]
-    assert table.rows[0][-4:] == ["600", "", "0.3, noisy", "right"]
-    assert table.rows[2][-1] == "failed: SystemFailed: it ended"
-    assert all(len(row) == len(table.columns) for row in table.rows)
+    assert table.rows[0][:7] == ["1", "10,000", "792", "20", "70,000", "12.5", "15.8"]
+    assert table.rows[0][7:10] == ["90,000", "5.0", "6.3"], "of the ceiling"
+    assert table.rows[0][-4:] == ["600", "", "right", "0.3, noisy"]
+    assert table.rows[2][-2] == "failed: SystemFailed: it ended"
     file = tmp_path / "COSTS.md"
-    page.put(file, section, "./run bench-costs")
+    page.put(file, section, "./run bench --measures costs")
     text = file.read_text()
     assert "<!-- costs-tables: begin -->" in text
-    assert "\nTables: not judged." in text
     assert f"| {section.goals[0].what} | at most 1.5 times |  | not judged |" in text
 
 
 def test_when_a_killed_lane_is_back() -> None:
     # ten messages a second; killed at 5 s, seen again from 9 s on
-    load = restart.Load(rate=10, before=5, after=10)
-    sent = np.arange(150) / 10
+    load = kill.Load(rate=10, seconds=5)
+    sent = np.arange(150) / 10  # it goes on for longer
     looks = [(second / 10 + 0.1, second) for second in range(1, 51)]
     looks += [(9.0, 60), (9.5, 80), (10.0, 95), (10.2, 101), (10.25, 102), (15.1, 150)]
     sightings = Sightings(at=[at for at, _ in looks], newest=[end for _, end in looks])
     paced = Paced(sent_at=sent, expected={})
-    back = restart.back(sightings, paced, load, restarted=5.2, first_epoch=9.0)
+    back = kill.back(sightings, paced, load, restarted=5.2, back_at=9.0)
     assert back["first_epoch_seconds"] == 3.8
     assert back["caught_up_seconds"] == pytest.approx(10.0 - 5.2)
     assert back["before_p99_milliseconds"] == pytest.approx(200, abs=1)
@@ -281,32 +279,41 @@ def test_when_a_killed_lane_is_back() -> None:
     assert back["as_before_seconds"] == pytest.approx(10.25 - 5.2)
 
 
+def killed(first: float, run: int, **fields: Any) -> dict[str, Any]:
+    what = {"asked_rate": 1000, "trigger": kill.AT_ONCE, "counted_messages": 2000, "messages_an_epoch": 40.0}
+    back = {"first_epoch_seconds": first, "caught_up_seconds": 9.0, "as_before_seconds": None}
+    return cost(1.0, run=run, **(what | back | fields))
+
+
 def test_medians_of_the_kills() -> None:
-    kills = [dict(zip(restart.FIGURES, (first, 9.0, None), strict=True)) for first in (4.0, 6.0, 11.0)]
-    done = [{**kill, "correct": True, "run": number, "messages": 1} for number, kill in enumerate(kills, start=1)]
-    section = restart.section(done)
-    assert tables(section)["Restarts"].rows[-1] == ["median", "6.0", "9.0", "", "", "", "", ""]
+    done = [killed(first, number) for number, first in enumerate((4.0, 6.0, 11.0), start=1)]
+    (section,) = kill.sections(PLAN, [*done, killed(30.0, 1, trigger="10 seconds")])
+    table = tables(section)["Kills, medians"]
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["CPU ms for 1,000"], row["first new epoch, s"], row["from - to"]) == ("500", "6.0", "4.0 - 11.0")
+    assert (row["lag under 1 s, s"], row["as before, s"]) == ("9.0", "")
     assert [(goal.found, goal.verdict) for goal in section.goals] == [(6.0, "MISSED"), (9.0, "reached")]
-    section = restart.section([*done, {"correct": False, "run": 4, "error": "gone\nfor good"}])
+    (section,) = kill.sections(PLAN, [*done, killed(1.0, 4, correct=False, error="gone\nfor good")])
     assert [goal.verdict for goal in section.goals] == ["not judged", "not judged"]
-    assert [row[-1] for row in tables(section)["Restarts"].rows[-2:]] == ["failed: gone", ""]
+    assert "failed: gone" in tables(section)["Kills, medians"].rows[0]
 
 
 def test_medians_of_the_starts() -> None:
-    def started(mode: str, visible: float, **fields: Any) -> dict[str, Any]:
-        marks = {**dict.fromkeys(start.MARKS, 1.0), "visible": visible}
-        return {"measure": "start", "mode": mode, "seconds": marks, "correct": True, "run": 1, **fields}
+    def started(system: str, visible: float, **fields: Any) -> dict[str, Any]:
+        return cost(1.0, system=system, seconds={**dict.fromkeys(start.MARKS, 1.0), "visible": visible}, **fields)
 
-    done = [started("two-phase", seconds, run=run) for run, seconds in enumerate((6.0, 4.0, 4.5))]
-    done.append(started("ledger", 9.0))
-    section = start.section(done)
-    assert tables(section)["Starts"].rows[-2][:7] == ["median", "two-phase", *["1.00"] * 4, "4.50"]
-    assert [(goal.found, goal.verdict) for goal in section.goals] == [(4.5, "reached")]
-    wrong = [*done, started("ledger", 1.0, correct=False)]
-    assert [goal.verdict for goal in start.section(wrong).goals] == ["not judged"]
-    alone = start.section([started("two-phase", 5.1)])
-    assert [goal.verdict for goal in alone.goals] == ["MISSED"]
-    assert len(tables(alone)["Starts"].rows) == 1
+    def section(*done: dict[str, Any]) -> Section:
+        (found,) = start.sections(PLAN, done)
+        return found
+
+    done = [started(SURELANE, seconds, run=run) for run, seconds in enumerate((6.0, 4.0, 4.5))]
+    done.append(started(LEDGER, 9.0))
+    usual, other = tables(section(*done))["Starts, medians"].rows
+    assert usual[:7] == [SURELANE, *["1.00"] * 4, "4.50", "4.00 - 6.00"]
+    assert other[5:7] == ["9.00", ""]
+    assert [(goal.found, goal.verdict) for goal in section(*done).goals] == [(4.5, "reached")]
+    assert section(*done, started(SURELANE, 1.0, correct=False)).goals[0].verdict == "not judged"
+    assert section(started(SURELANE, 5.1)).goals[0].verdict == "MISSED"
 
 
 def test_what_fails_is_a_row() -> None:
@@ -334,23 +341,29 @@ def test_each_section_of_a_page_is_written_by_itself(tmp_path: Path) -> None:
     assert text.count("## One") == text.count("## Two") == 1
 
 
-def test_the_soaks_section_has_its_picture(tmp_path: Path) -> None:
-    samples = [sample(minute * MINUTE, jvm=400 + minute) for minute in range(61)]
-    result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": True, "prepared_left": 0}
-    page.put(tmp_path / "COSTS.md", soak.section(result, samples), "./run bench-soak")
-    text = (tmp_path / "COSTS.md").read_text()
-    assert "](soak.svg)" in text
-    assert "| growth of memory, jvm | at most 40 MB/h | 60.00 | MISSED |" in text
-    drawn = ElementTree.fromstring((tmp_path / "soak.svg").read_text())
-    assert [len((one.get("points") or "").split()) for one in drawn.findall("{*}polyline")] == [61] * 3
+def soaked(**fields: Any) -> Section:
+    result = {"system": SURELANE, "messages": 5, "rate": 1000, "every": 10.0, "correct": True, "prepared_left": 0}
+    (found,) = soak.sections(PLAN, [result | fields])
+    return found
+
+
+def test_the_soaks_section_shows_memory_over_time() -> None:
+    section = soaked(samples=[sample(minute * MINUTE, jvm=400 + minute) for minute in range(61)])
+    jvm = next(goal for goal in section.goals if goal.what == "growth of memory, jvm")
+    assert (jvm.found, jvm.verdict) == (60.0, "MISSED")
+    assert tables(section)["Memory (PSS)"].rows[2] == ["jvm", "▇" * 10 + "█" * 11, "400", "460"]
 
 
 def test_a_failed_soak_is_written_too(tmp_path: Path) -> None:
-    result = {"messages": 5, "rate": 1000, "every": 10.0, "correct": False, "error": "SystemFailed: gone"}
-    page.put(tmp_path / "COSTS.md", soak.section(result, []), "./run bench-soak")
-    text = (tmp_path / "COSTS.md").read_text()
-    assert "WRONG" in text
-    assert "SystemFailed: gone" in text
+    page.put(tmp_path / "PAGE.md", soaked(correct=False, error="SystemFailed: gone"), "./run bench --measures soak")
+    assert "failed: SystemFailed: gone" in (tmp_path / "PAGE.md").read_text()
+
+
+def test_pictures_of_figures() -> None:
+    assert [bar(value, 200.0) for value in (200.0, 100.0, 0.0, None)] == ["█" * 24, "█" * 12, "", ""]
+    assert sparkline([0.0, 35.0, 70.0]) == "▁▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert len(sparkline([1.0] * 1000)) <= 24
 
 
 def test_more_than_the_machine_has_is_no_figure() -> None:

@@ -7,22 +7,22 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from tests.fix_bench import echoing
-from tools.bench import budget, chart, compared, page, results, summary
+from tools.bench import budget, drain_page, groups, latency_page, page
 from tools.bench.drain import messages_until
+from tools.bench.groups import Group
 from tools.bench.latency import EARLY, Inserts, Sightings
-from tools.bench.page import Goal
-from tools.bench.results import Task, turned
-from tools.bench.summary import Group
+from tools.bench.page import Goal, Section
+from tools.bench.plan import Plan
+from tools.bench.results import turned
 from tools.peers import child, debezium
 from tools.peers.child import Child, SystemFailed
 from tools.peers.lane import Epoch
-from tools.peers.systems import CEILING, FLINK_TABLE, FLINK_XA, SURELANE, SYSTEMS
+from tools.peers.systems import CEILING, FLINK_TABLE, FLINK_XA, LEDGER, SURELANE, SYSTEMS
 from tools.testbed.distance import proxied
 from tools.testbed.tables import BEGIN_MICROS, TABLE
 from tools.testbed.workload import SENTINEL, Kind, Workload, key_of, value_of
@@ -35,7 +35,7 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 def drained(system: str, rate: int | None, *, cpu: float = 1.0, **fields: Any) -> dict[str, Any]:
     """One run of 1,000,000 messages."""
     used = {"postgres": 2.0, "kafka": 1.0, "bench": 99.0, "proxy": 50.0, "driver": cpu / 2, "jvm": cpu / 2}
-    result = {"measure": compared.DRAIN, "system": system, "workload": "uniform", "messages": 1_000_000, "run": 1}
+    result = {"system": system, "workload": "uniform", "messages": 1_000_000, "run": 1}
     return (
         result | {"rate": rate, "rate_from_start": 10, "cpu_seconds": used, "correct": True, "other_load": 0.0} | fields
     )
@@ -43,22 +43,29 @@ def drained(system: str, rate: int | None, *, cpu: float = 1.0, **fields: Any) -
 
 def held(system: str, p50: float, p99: float, **fields: Any) -> dict[str, Any]:
     """One run at a rate."""
-    what = {"measure": compared.LATENCY, "system": system, "asked_rate": 1000, "messages": 30_000, "run": 1}
+    what = {"system": system, "asked_rate": 1000, "messages": 30_000, "run": 1}
     found = {"p50_milliseconds": p50, "p99_milliseconds": p99, "max_milliseconds": p99 + 1, "other_load": 0.3}
     return {**what, **found, "cpu_seconds": {"jvm": 3.0}, "correct": True, **fields}
 
 
 def drains(done: list[dict[str, Any]]) -> list[Group]:
-    return summary.grouped(done, compared.DRAIN, "system", "workload", "messages", "round_trip")
+    return groups.grouped(done, "system", "workload", "messages", "round_trip")
+
+
+def sections(*done: dict[str, Any]) -> list[Section]:
+    """Of drains and latencies."""
+    plan = Plan(systems=[], workloads=[], messages=[], rates=[], seconds=30, warm_up=1, rehearsal=0)
+    rates, latencies = ([one for one in done if ("asked_rate" in one) is held] for held in (False, True))
+    return [*drain_page.sections(plan, rates), *latency_page.sections(plan, latencies)]
 
 
 def verdicts(*done: dict[str, Any]) -> dict[str, Goal]:
-    return {goal.what: goal for section in compared.sections(done, 1, 30) for goal in section.goals}
+    return {goal.what: goal for section in sections(*done) for goal in section.goals}
 
 
 def tables(*done: dict[str, Any]) -> dict[str, page.Table]:
     """By the first word of their titles."""
-    parts = [part for section in compared.sections(done, 1, 30) for part in section.body]
+    parts = [part for section in sections(*done) for part in section.body]
     found = {part.title.split()[0].strip(":"): part for part in parts if isinstance(part, page.Table)}
     assert all(len(row) == len(table.columns) for table in found.values() for row in table.rows)
     return found
@@ -67,10 +74,10 @@ def tables(*done: dict[str, Any]) -> dict[str, page.Table]:
 def test_medians_of_the_runs() -> None:
     done = [drained(OWN, rate, cpu=rate / 10, messages=2_000_000, run=rate) for rate in (10, 90, 20)]
     (found,) = drains(done)
-    assert (found.median(summary.rate), sorted(found.all_of(summary.rate))) == (20, [10, 20, 90])
+    assert (found.median(groups.rate), sorted(found.all_of(groups.rate))) == (20, [10, 20, 90])
     # for one million of two; the benchmark's own, and the proxy's, belong to no system
-    assert [found.median(summary.cpu_of(part)) for part in summary.PARTS] == [1.0, 1.0, 0.5]
-    assert found.median(summary.cpu) == 2.5
+    assert [found.median(groups.cpu_of(part)) for part in groups.PARTS] == [1.0, 1.0, 0.5]
+    assert found.median(groups.cpu) == 2.5
     assert found.is_right
 
 
@@ -79,24 +86,24 @@ def test_what_one_more_message_costs() -> None:
         "messages_at_first_look": 600_000,
         "cpu_seconds_after_first_look": {"jvm": 1.5, "kafka": 0.5, "bench": 9.0},
     }
-    assert summary.cpu_after_start(drained(OWN, 10, **later)) == 5.0
+    assert groups.cpu_after_start(drained(OWN, 10, **later)) == 5.0
 
 
 def test_wrong_runs_are_not_counted_and_make_the_system_wrong() -> None:
-    failed = {"measure": compared.DRAIN, "system": OWN, "workload": "uniform", "messages": 1_000_000, "run": 3}
+    failed = {"system": OWN, "workload": "uniform", "messages": 1_000_000, "run": 3}
     done = [drained(OWN, 10), drained(OWN, 1000, correct=False, run=2), {**failed, "correct": False, "error": "ended"}]
     (found,) = drains(done)
-    assert (found.all_of(summary.rate), found.is_right, found.state) == ([10], False, "WRONG")
+    assert (found.all_of(groups.rate), found.is_right, found.state) == ([10], False, "WRONG")
 
 
 def test_a_system_that_was_never_right_has_no_figures() -> None:
     (found,) = drains([drained(OWN, 10, correct=False)])
-    assert [found.median(one) for one in (summary.rate, summary.rate_from_start, summary.cpu)] == [None] * 3
+    assert [found.median(one) for one in (groups.rate, groups.rate_from_start, groups.cpu)] == [None] * 3
 
 
 def test_workloads_are_kept_apart() -> None:
     found = drains([drained(OWN, 10), drained(OWN, 20, workload="hot")])
-    assert {one.get("workload"): one.median(summary.rate) for one in found} == {Kind.UNIFORM: 10, Kind.HOT: 20}
+    assert {one.get("workload"): one.median(groups.rate) for one in found} == {Kind.UNIFORM: 10, Kind.HOT: 20}
 
 
 def test_latency_is_the_median_of_quantiles_and_the_worst_of_all() -> None:
@@ -143,7 +150,7 @@ def test_a_cost_is_reached_up_to_its_limit(cpu: float, verdict: str) -> None:
 
 def test_latency_is_judged_for_both_ways_of_exactly_once() -> None:
     slow = held(OWN, 41, 100, asked_rate=100)
-    found = verdicts(held(OWN, 40, 101), held(compared.LEDGER, 26, 70), slow, held(TABLE_PEER, 900, 900))
+    found = verdicts(held(OWN, 40, 101), held(LEDGER, 26, 70), slow, held(TABLE_PEER, 900, 900))
     assert {what: goal.verdict for what, goal in found.items()} == {
         "surelane, 100/s: p50": "MISSED",
         "surelane, 100/s: p99": "reached",
@@ -168,10 +175,13 @@ def test_distance_is_judged_by_the_nearest() -> None:
         "p50 of surelane at 1,000/s grows from 0.1 to 2.5 ms by": (pytest.approx(5.96, abs=0.01), "reached"),
     }
     shown = tables(*near, *far)
-    assert [row[3:5] for row in shown["Messages/s"].rows] == [["100", "84 (0.84)"], ["90", "9 (0.10)"]]
-    assert shown["Latency"].rows == [
-        [OWN, "1,000", "50 / 90", "64 / 120", "6.0", "0.3, noisy"],
-        ["`SELECT 1`, ms", "", "0.20", "2.60", "(directly 0.05)", ""],
+    assert [[row[0], *row[3:6]] for row in shown["Messages/s"].rows] == [
+        *([OWN, "0.1", "100", ""], [TABLE_PEER, "0.1", "90", ""]),
+        *([OWN, "2.5", "84", "0.84"], [TABLE_PEER, "2.5", "9", "0.10"]),
+    ]
+    assert [row[2:7] for row in shown["Latency"].rows] == [
+        ["0.1", "0.20", "50", "90", ""],
+        ["2.5", "2.60", "64", "120", "6.0"],
     ]
     assert [goal.verdict for goal in verdicts(*near, {**far[0], "correct": False}).values()] == ["not judged"]
     assert verdicts(*near) == {}
@@ -240,12 +250,12 @@ def test_ratios_are_of_the_same_runs() -> None:
         )
     )
     (first,), (second,) = (drains(done) for done in (own, others))
-    assert first.ratio(second, summary.rate) == (1.5, 1.0, 4.0)
-    assert first.ratio(second, summary.cpu) == (0.8, 0.5, 1.0)
-    assert first.ratio(second, summary.cpu_after_start) is None
+    assert first.ratio(second, groups.rate) == (1.5, 1.0, 4.0)
+    assert first.ratio(second, groups.cpu) == (0.8, 0.5, 1.0)
+    assert first.ratio(second, groups.cpu_after_start) is None
     others[2]["correct"] = False
     (wrong,) = drains(others)
-    assert first.ratio(wrong, summary.rate) == (1.5, 1.0, 1.5)
+    assert first.ratio(wrong, groups.rate) == (1.5, 1.0, 1.5)
 
     def shown(*done: dict[str, Any]) -> list[str]:
         table = tables(*done)["Rates"]
@@ -255,23 +265,6 @@ def test_ratios_are_of_the_same_runs() -> None:
     assert shown(*own, *others) == ["", ""], "a system was wrong"
     others[2]["correct"] = True
     assert shown(*own, *others) == ["", "1.50 (1.00 - 4.00)"]
-
-
-def test_what_was_disturbed_is_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The quietest counts; what is wrong counts in any case, and what failed is not tried again."""
-    monkeypatch.chdir(tmp_path)  # every measurement is written down
-    loads = [(0.5, 0.1, True), (0.0, 0.2, True), (0.0, 0.0, True)]
-
-    def measured(*attempts: tuple[float, float, bool]) -> tuple[int, float, bool]:
-        made = [{"other_load": other, "stolen_load": stolen, "correct": right} for other, stolen, right in attempts]
-        found = results.measured(Task("drain", {"run": 1}, iter(made).__next__), "1.", 3)
-        return found["attempts"], found["other_load"] + found["stolen_load"], found["correct"]
-
-    assert measured(*loads) == (2, 0.2, True)
-    assert measured((0.9, 0.0, True), (0.0, 0.4, True), (0.3, 0.0, True)) == (3, 0.3, True)
-    assert measured((0.9, 0.0, True), (0.0, 0.4, True), (0.0, 0.5, True), (0.0, 0.0, True)) == (3, 0.4, True)
-    assert measured((0.9, 0.0, True), (0.0, 0.0, False)) == (2, 0.0, False)
-    assert measured((0.9, 0.0, False), (0.0, 0.0, True)) == (1, 0.9, False)
 
 
 def test_only_what_was_measured_is_judged() -> None:
@@ -315,33 +308,15 @@ def test_tables_say_ratios_verdicts_and_what_is_wrong() -> None:
 
 
 def test_sections_say_what_was_measured_and_how_often(tmp_path: Path) -> None:
-    done = [drained(OWN, 300), drained(TABLE_PEER, 100), held(OWN, 10, 20)]
-    for section in compared.sections(done, 1, 30):
-        page.put(tmp_path / "PAGE.md", section, "./run bench-peers")
+    done = [drained(OWN, 300), drained(OWN, 320, run=2), drained(TABLE_PEER, 100), held(OWN, 10, 20)]
+    for section in sections(*done):
+        page.put(tmp_path / "PAGE.md", section, "./run bench --runs 2")
     text = (tmp_path / "PAGE.md").read_text()
-    assert "`./run bench-peers`" in text
-    assert "| uniform | 1,000,000 | flink-table | 100 |" in text
-    assert f"- `surelane`: {SYSTEMS[OWN].described}" in text
+    assert "`./run bench --runs 2`" in text
+    assert "1,000,000 messages a backlog, 2 runs." in text
+    assert f"| uniform | 1,000,000 | surelane | 310 | {'█' * 24} | 300 - 320 |" in text
+    assert f"| uniform | 1,000,000 | flink-table | 100 | {'█' * 8} |" in text
     assert "| 1,000 | surelane | 10 | 20 | 21 | 100 | right | 0.3, noisy |" in text
-    assert f"]({compared.PICTURE})" in text
-    assert "made again" not in text
-    again = compared.sections([{**done[0], "attempts": 2}, *done[1:]], 1, 30)[0].markdown("")
-    assert "Of 3 measurements 1 were" in again.replace("\n", " ")
-    picture = ElementTree.fromstring((tmp_path / compared.PICTURE).read_text())
-    # the background, and two bars for each system
-    assert len(picture.findall("{*}rect")) == 1 + 2 * 2
-
-
-def test_the_picture_shows_every_system() -> None:
-    done = [drained(OWN, None), drained(TABLE_PEER, 100, correct=False)]
-    picture = ElementTree.fromstring(chart.bars(drains(done)))
-    words = [text.text for text in picture.findall("{*}text")]
-    assert words[-4:] == ["surelane", "10", "flink-table", "no run was right"]
-
-
-def test_a_picture_of_nothing_is_a_picture() -> None:
-    assert ElementTree.fromstring(chart.bars([])).tag.endswith("svg")
-    assert ElementTree.fromstring(chart.lines("nothing", [], {"a": []})).tag.endswith("svg")
 
 
 def test_each_run_begins_with_another_system() -> None:

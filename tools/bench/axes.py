@@ -1,20 +1,21 @@
 """The axes: each varies one dimension around one base. Equal cases of several axes are measured once.
 
-Whether the cost grows faster than the size is judged along an axis. Linear: a message, or a byte, costs the same at
-every size. Where an epoch or a message has a fixed cost, the unit cost falls as sizes grow, which is no fault. So there
-are two figures: `growth`, the largest ratio of the unit cost at a size to that at a smaller one, which is judged, and
-`spread`, the highest to the lowest unit cost. Where the ceiling, with the same rows, grows faster than linear between
-two sizes, as it does where rows become so long that Postgres toasts their values, the limit is the ceiling's growth;
-not where the ceiling costs more than the lane, because then it is no ceiling.
+Whether the cost grows faster than the size is judged along an axis: by the largest ratio of the cost of a message, or
+of a byte, at one size to that at a smaller one. Where an epoch or a message has a fixed cost it falls as sizes grow,
+which is no fault. Where the ceiling, with the same rows, grows faster than linear between two sizes, as it does where
+rows become so long that Postgres toasts their values, the limit is the ceiling's growth; not where the ceiling costs
+more than the lane, because then it is no ceiling.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 from app.config.settings import EpochSettings
+from tools.bench.groups import Figure, Group, cpu, cpu_after_start, of_field
 from tools.bench.page import Goal
-from tools.bench.summary import Group, of_field
+from tools.peers.systems import CEILING
 from tools.testbed.workload import Shape, as_many_bytes, bytes_each
 
 #: messages of the base; cases with longer rows have about the same number of bytes
@@ -34,10 +35,6 @@ LIMIT = 1.5
 DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT = 400, 8, 1536
 #: peak memory is judged for rows of so many bytes
 LONG_ROWS = 100_000
-FIGURES = {"message": "cpu_microseconds_per_message", "byte": "cpu_seconds_per_gigabyte"}
-#: the same figures for the ceiling
-CEILINGS = {figure: f"ceiling_{figure}" for figure in FIGURES.values()}
-NAMES = ("messages", "tables", "columns", "whole-columns", "row-bytes", "epoch-messages")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,70 +66,66 @@ class Case:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Axis:
-    """One dimension with its cases."""
-
-    name: str
-    #: size -> case
-    cases: Mapping[int, Case]
-    #: unit whose cost should stay constant: message or byte
-    unit: str = "message"
-    #: whether the rows that the server writes differ by size, so that the ceiling is measured, too
-    has_ceiling: bool = True
-
-
-def axes(names: Sequence[str], scale: float = 1.0) -> Iterator[Axis]:
-    """The axes with these names; `scale` reduces all sizes, epochs included. Sizes that become equal by scaling are
-    merged."""
-    for name in names:
-        axis = _axis(name)
-        scaled = [(size, _scaled(case, scale)) for size, case in axis.cases.items()]
-        called = {"messages": lambda case: case.messages, "epoch-messages": lambda case: case.epoch}.get(name)
-        yield replace(axis, cases={called(case) if called else size: case for size, case in scaled})
-
-
-def base(scale: float = 1.0) -> Case:
-    """The base case, scaled."""
-    return _scaled(_BASE, scale)
-
-
-_BASE = Case(shape=Shape(most_rows=BASE_ROWS), messages=BASE_MESSAGES, epoch=BASE_EPOCH)
-
-
-def _axis(name: str) -> Axis:
-    match name:
-        case "messages":
-            sizes = {size: replace(_BASE, messages=size) for size in (1_000_000, 3_000_000, 10_000_000)}
-            return Axis(name=name, cases=sizes, has_ceiling=False)
-        case "tables":
-            return Axis(name=name, cases={size: _like(tables=size) for size in (1, 10, 100)})
-        case "columns":
-            return Axis(name=name, cases={size: _like(columns=size) for size in (5, 20, 50, 100, 200)}, unit="byte")
-        case "whole-columns":
-            sizes = {size: _like(columns=size, is_whole=True) for size in (50, 100, 200)}
-            return Axis(name=name, cases=sizes, unit="byte")
-        case "row-bytes":
-            return Axis(
-                name=name, cases={size: _like(row_bytes=size) for size in (100, 1000, 10_000, 100_000)}, unit="byte"
-            )
-        case _:
-            short = {size: replace(_BASE, epoch=size, messages=200 * size) for size in (100, 1000)}
-            # limited by messages, not by bytes
-            large = replace(_BASE, epoch=500_000, messages=3_000_000, epoch_bytes=8 * BASE_EPOCH_BYTES)
-            long = {10_000: replace(_BASE, epoch=10_000), BASE_EPOCH: _BASE, large.epoch: large}
-            return Axis(name=name, cases={**short, **long}, has_ceiling=False)
+BASE = Case(shape=Shape(most_rows=BASE_ROWS), messages=BASE_MESSAGES, epoch=BASE_EPOCH)
 
 
 def _like(**changed: int) -> Case:
     """The base with a changed shape, about as many bytes, and a table small enough for the number of messages."""
-    shape = replace(_BASE.shape, **changed)
+    shape = replace(BASE.shape, **changed)
     messages = as_many_bytes(shape, BASE_MESSAGES)
     most = min(BASE_ROWS, max(2, messages // _MESSAGES_A_ROW))
-    return replace(_BASE, shape=replace(shape, most_rows=most), messages=messages)
+    return replace(BASE, shape=replace(shape, most_rows=most), messages=messages)
 
 
-def _scaled(case: Case, scale: float) -> Case:
+def _in_epochs(epoch: int) -> Case:
+    """The base in epochs of so many messages: few of the small ones; the largest are not limited by their bytes."""
+    messages = min(max(BASE_MESSAGES, 6 * epoch), 200 * epoch)
+    return replace(BASE, epoch=epoch, messages=messages, epoch_bytes=BASE_EPOCH_BYTES * max(1, 8 * epoch // 500_000))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One dimension with its cases."""
+
+    #: field of a result that is the size
+    field: str
+    make: Callable[[int], Case]
+    sizes: Sequence[int]
+    #: unit whose cost should stay the same: message or byte
+    unit: str = "message"
+    #: whether the rows that the server writes differ by size, so that the ceiling is measured, too
+    has_ceiling: bool = True
+
+    def cases(self, scale: float = 1.0) -> list[Case]:
+        """The smallest first; `scale` reduces all sizes, epochs included. Those that become equal are merged."""
+        return list(dict.fromkeys(scaled(self.make(size), scale) for size in self.sizes))
+
+
+AXES: Mapping[str, Axis] = {
+    "messages": Axis(
+        field="messages",
+        make=lambda size: replace(BASE, messages=size),
+        sizes=(1_000_000, 3_000_000, 10_000_000),
+        has_ceiling=False,
+    ),
+    "tables": Axis(field="tables", make=lambda size: _like(tables=size), sizes=(1, 10, 100)),
+    "columns": Axis(field="columns", make=lambda size: _like(columns=size), sizes=(5, 20, 50, 100, 200), unit="byte"),
+    "whole-columns": Axis(
+        field="columns", make=lambda size: _like(columns=size, is_whole=True), sizes=(50, 100, 200), unit="byte"
+    ),
+    "row-bytes": Axis(
+        field="row_bytes",
+        make=lambda size: _like(row_bytes=size),
+        sizes=(100, 1000, 10_000, LONG_ROWS),
+        unit="byte",
+    ),
+    "epoch-messages": Axis(
+        field="epoch_messages", make=_in_epochs, sizes=(100, 1000, 10_000, BASE_EPOCH, 500_000), has_ceiling=False
+    ),
+}
+
+
+def scaled(case: Case, scale: float) -> Case:
     most = max(2, round((case.shape.most_rows or BASE_ROWS) * scale))
     return replace(
         case,
@@ -143,79 +136,46 @@ def _scaled(case: Case, scale: float) -> Case:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """Growth of the unit cost along one axis."""
+def cost(unit: str) -> Figure:
+    """CPU seconds of a million messages, or of a gigabyte, of a lane beyond its start; all of the ceiling's count."""
 
-    axis: str
-    unit: str
-    #: None: a size failed, or there are fewer than two
-    growth: float | None = None
-    spread: float | None = None
-    #: growth of the ceiling between the same two sizes; None: not measured, or it costs more than the lane
-    ceiling: float | None = None
-    #: the judged growth and its limit: `growth`, or that of another pair that exceeds its limit
-    judged: float | None = None
-    limit: float = LIMIT
+    def found(run: Mapping[str, Any]) -> float | None:
+        a_million = cpu(run) if run["system"] == CEILING else cpu_after_start(run)
+        if a_million is None or unit == "message":
+            return a_million
+        return a_million * run["messages"] / run["value_bytes"] * 1000
 
-    @property
-    def sentence(self) -> str:
-        """The result as a sentence."""
-        if self.growth is None or self.spread is None:
-            return f"{self.axis}: not judged."
-        word = "linear or better" if self.growth <= LIMIT else "dearer than linear"
-        alone = "" if self.ceiling is None else f" ({self.ceiling:.2f} times for Postgres alone, the ceiling)"
-        others = "" if self.judged == self.growth else f"; {self.judged} times where {self.limit:g} are granted"
-        return (
-            f"{self.axis}: {word}; a {self.unit} costs at most {self.growth:.2f} times what it costs at a smaller "
-            f"size{alone}, the dearest {self.spread:.2f} times the cheapest{others}."
-        )
-
-    @property
-    def goal(self) -> Goal:
-        what = f"CPU a {self.unit} at a larger size to that at a smaller one: {self.axis}"
-        return Goal(what, self.limit, self.judged, "times")
+    return found
 
 
-def growth(axis: str, unit: str, sizes: Sequence[Group]) -> Growth:
-    """Growth over the measurements of one axis, the smallest size first."""
-    figure = FIGURES[unit]
-    costs = [
-        (cost, one.median(of_field(CEILINGS[figure])))
-        for one in sizes
-        if one.is_right and (cost := one.median(of_field(figure)))
+def growth(name: str, lanes: Sequence[Group], ceilings: Sequence[Group | None]) -> Goal:
+    """The goal of an axis: the pair of sizes that is nearest to its limit, or exceeds it the most. `lanes`, `ceilings`:
+    of each size, the smallest first."""
+    unit = AXES[name].unit
+    costs = [one.judged(cost(unit), 6) for one in lanes]
+    alone = [one.judged(cost(unit), 6) if one else None for one in ceilings]
+    known = [one for one in costs if one is not None]
+    what = f"CPU a {unit} at a larger size to that at a smaller one: {name}"
+    if len(known) < max(2, len(costs)):
+        return Goal(what, LIMIT, None, "times")
+    pairs = [
+        (round(known[large] / known[small], 3), _limit(alone[small], alone[large], known[large]))
+        for small, large in combinations(range(len(known)), 2)
     ]
-    if len(costs) < max(2, len(sizes)):
-        return Growth(axis=axis, unit=unit)
-    grown = [_grown(earlier, later) for earlier, later in combinations(costs, 2)]
-    worst, alone = max(grown, key=lambda pair: pair[0])
-    judged, granted = max(grown, key=lambda pair: (pair[0] > _limit(pair[1]), pair[0]))
-    known = [cost for cost, _ in costs]
-    return Growth(
-        axis=axis,
-        unit=unit,
-        growth=worst,
-        spread=round(max(known) / min(known), 3),
-        ceiling=alone,
-        judged=judged,
-        limit=LIMIT if judged <= LIMIT else _limit(granted),
-    )
+    found, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
+    return Goal(what, limit, found, "times")
 
 
-def _grown(earlier: tuple[float, float | None], later: tuple[float, float | None]) -> tuple[float, float | None]:
-    """Ratio of the later to the earlier cost, and that of the ceiling if it costs no more than the lane."""
-    (cost_before, alone_before), (cost, alone) = earlier, later
-    granted = round(alone / alone_before, 3) if alone_before and alone and alone <= cost else None
-    return round(cost / cost_before, 3), granted
+def _limit(before: float | None, after: float | None, lane: float) -> float:
+    """LIMIT, or by how much the ceiling's cost grows, if it is below the lane's."""
+    if not before or not after or after > lane:
+        return LIMIT
+    return max(LIMIT, round(after / before, 3))
 
 
-def _limit(alone: float | None) -> float:
-    return max(LIMIT, alone or 0.0)
-
-
-def memory(sizes: Sequence[Group]) -> list[Goal]:
+def memory(lanes: Sequence[Group]) -> list[Goal]:
     """Goals for peak memory with rows of 100 KB; empty if they were not measured."""
-    long = next((one for one in sizes if one.get("row_bytes") == LONG_ROWS), None)
+    long = next((one for one in lanes if one.get("row_bytes") == LONG_ROWS), None)
     if long is None:
         return []
     limits = {"driver": DRIVER_BASE + DRIVER_TIMES * (BASE_EPOCH_BYTES >> 20), "jvm": JVM_LIMIT}

@@ -1,5 +1,5 @@
-"""The cost of a message and a byte as one dimension at a time grows: each case once a run, on a backlog that is created
-just before its first case and deleted after its last."""
+"""The cost of a message and a byte as one dimension at a time grows, on a backlog that is created just before its first
+case and deleted after its last."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,18 +8,17 @@ from functools import cache, partial
 from typing import Any
 
 from tools.bench import ceiling, drain, results
-from tools.bench.axes import BASE_EPOCH, BASE_EPOCH_BYTES, CEILINGS, FIGURES, Axis, Case, axes, growth, memory
+from tools.bench.axes import AXES, BASE_EPOCH, BASE_EPOCH_BYTES, Case, cost, growth, memory
+from tools.bench.groups import LOAD, STATE, Figure, Group, cell, find, grouped, median_of, of_field, rate
 from tools.bench.page import Column, Section, Table, number
-from tools.bench.report import Measure
+from tools.bench.plan import Plan
 from tools.bench.results import Result, Task
-from tools.bench.summary import Group, cell, median_of, of_field, rate
 from tools.devstack.sections import merged
 from tools.peers.lane import PARTS
-from tools.peers.systems import SURELANE, System, of_lane
+from tools.peers.systems import CEILING, SURELANE, System, of_lane
 from tools.testbed import backlog
 from tools.testbed.backlog import Backlog
 from tools.testbed.servers import Servers
-from tools.testbed.workload import Shape
 
 #: share of the messages that is not counted, while Spark compiles and the JVM warms up
 WARM_SHARE = 0.25
@@ -29,24 +28,6 @@ _SPARE = 4 << 30
 _USUAL_BYTES = 900
 #: creates the backlog at the first call
 Made = Callable[[], Backlog]
-_DRAIN: Sequence[Column] = (
-    ("messages", cell("messages")),
-    ("bytes a message", median_of(lambda run: run["value_bytes"] / run["messages"])),
-    *(("epochs", median_of(of_field("epochs"))), ("messages/s", median_of(rate))),
-    ("CPU µs a message", median_of(of_field(FIGURES["message"]), 1)),
-    ("CPU ms a MB", median_of(of_field(FIGURES["byte"]), 1)),
-)
-_CEILING: Sequence[Column] = (
-    ("ceiling: messages/s", median_of(of_field("ceiling_rate"))),
-    ("its CPU µs a message", median_of(of_field(CEILINGS[FIGURES["message"]]), 1)),
-    ("its CPU ms a MB", median_of(of_field(CEILINGS[FIGURES["byte"]]), 1)),
-)
-
-
-def of_costs(names: Sequence[str], scale: float) -> Measure:
-    """Of bench-costs."""
-    chosen = list(axes(names, scale))
-    return Measure("cost", partial(_tasks, chosen), lambda done: [section(axis, done) for axis in chosen])
 
 
 def system(case: Case, settings: Mapping[str, object] | None = None, **options: Any) -> System:
@@ -77,54 +58,64 @@ def filled(up: Servers, case: Case, *chunks: int) -> Iterator[Made]:
                 backlog.forget(up, made())
 
 
-def _tasks(chosen: Sequence[Axis], up: Servers, runs: int) -> Iterator[Task]:
-    ceilings = {case for axis in chosen if axis.has_ceiling for case in axis.cases.values()}
-    groups: dict[tuple[Shape, int], list[Case]] = {}
-    for case in dict.fromkeys(case for axis in chosen for case in axis.cases.values()):
-        groups.setdefault((case.shape, case.messages), []).append(case)
-    for group in groups.values():
-        chunks = {case.chunk for case in group if case in ceilings}
+def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """A round for each backlog: all cases of it, each with the ceiling where an axis has one."""
+    cases = {name: AXES[name].cases(plan.scale) for name in plan.axes}
+    ceilings = {case for name, found in cases.items() if AXES[name].has_ceiling for case in found}
+    by_backlog: dict[object, list[Case]] = {}
+    for case in dict.fromkeys(case for found in cases.values() for case in found):
+        by_backlog.setdefault((case.shape, case.messages), []).append(case)
+    for same in by_backlog.values():
+        chunks = {case.chunk for case in same if case in ceilings}
         assert len(chunks) < 2, "cases that share a backlog share its chunks"
-        with filled(up, group[0], *chunks) as made:
-            for case in group:
-                measure = partial(_measured, up, case, made, case in ceilings)
-                for run in range(1, runs + 1):
-                    yield Task("cost", {**case.fields, "run": run}, measure)
+        with filled(up, same[0], *chunks) as made:
+            lanes = [Task({"system": SURELANE, **case.fields}, partial(_drained, up, case, made)) for case in same]
+            alone = [
+                Task({"system": CEILING, **case.fields}, partial(_alone, up, made)) for case in same if case in ceilings
+            ]
+            yield [*lanes, *alone]
 
 
-def _measured(up: Servers, case: Case, made: Made, has_ceiling: bool) -> dict[str, Any]:
-    found = made()
-    drained = drain.measure(up, found, system(case), WARM_SHARE)
-    if not has_ceiling:
-        return drained
-    alone = ceiling.measure(up, found)
-    costs = drain.costs(alone, found.messages, found)
-    return {
-        **drained,
-        **{name: costs[figure] for figure, name in CEILINGS.items()},
-        "ceiling_rate": alone["rate"],
-        "correct": drained["correct"] and alone["correct"],
-    }
+def _drained(up: Servers, case: Case, made: Made) -> dict[str, Any]:
+    return drain.measure(up, made(), system(case), WARM_SHARE)
 
 
-def section(axis: Axis, done: Sequence[Result]) -> Section:
-    """Of one axis: a row for each size, and whether the cost grows."""
-    sizes = {
-        size: Group([one for one in done if case.fields.items() <= one.items()]) for size, case in axis.cases.items()
-    }
+def _alone(up: Servers, made: Made) -> dict[str, Any]:
+    return {"value_bytes": made().value_bytes, **ceiling.measure(up, made())}
+
+
+def sections(plan: Plan, done: Sequence[Result]) -> Iterator[Section]:
+    """One of each axis: a row for each size, and whether the cost grows."""
+    for name in plan.axes:
+        yield section(name, AXES[name].cases(plan.scale), done)
+
+
+def section(name: str, cases: Sequence[Case], done: Sequence[Result]) -> Section:
+    axis = AXES[name]
+    found = [grouped([one for one in done if case.fields.items() <= one.items()], "system") for case in cases]
+    lanes = [one for same in found if (one := find(same, system=SURELANE))]
+    ceilings = {id(lane): find(same, system=CEILING) for lane, same in zip(lanes, found, strict=True)}
+
+    def alone(figure: Figure, digits: int, lane: Group) -> str:
+        one = ceilings[id(lane)]
+        return median_of(figure, digits)(one) if one else ""
+
+    figures = (("messages/s", rate, 0), ("CPU µs a message", cost("message"), 1), ("CPU ms a MB", cost("byte"), 1))
     columns: Sequence[Column] = (
-        *(*_DRAIN, *(_CEILING if axis.has_ceiling else ())),
+        (name, cell(axis.field)),
+        *([("messages", cell("messages"))] if axis.field != "messages" else []),
+        ("bytes a message", median_of(lambda run: run["value_bytes"] / run["messages"])),
+        ("epochs", median_of(of_field("epochs"))),
+        *((head, median_of(figure, digits)) for head, figure, digits in figures),
+        *((f"ceiling: {head}", partial(alone, figure, digits)) for head, figure, digits in figures if axis.has_ceiling),
         *((f"{part} MB", partial(_peak, part)) for part in PARTS),
-        *(("others' load", lambda one: one.load), ("table", lambda one: one.state)),
+        *(STATE, LOAD),
     )
-    measured = Table.of("Sizes", columns, sizes.values())
-    rows = [[f"{size:,}", *row] for size, row in zip(sizes, measured.rows, strict=True)]
-    table = Table(measured.title, [axis.name, *measured.columns], rows)
-    grown = growth(axis.name, axis.unit, list(sizes.values()))
-    epochs = f"Epochs of {BASE_EPOCH:,} messages and {BASE_EPOCH_BYTES >> 20} MB at most, unless stated otherwise."
-    parts = [f"{grown.sentence[0].upper()}{grown.sentence[1:]} {epochs}", table]
-    goals = [grown.goal, *memory(list(sizes.values()))]
-    return Section(f"costs-{axis.name}", f"What a message costs, by {axis.name}", parts, goals)
+    text = f"Epochs of {BASE_EPOCH:,} messages and {BASE_EPOCH_BYTES >> 20} MB at most, unless stated otherwise."
+    goals = [growth(name, lanes, list(ceilings.values())), *memory(lanes)]
+    return Section(
+        f"costs-{name}", f"What a message costs, by {name}", [text, Table.of("Sizes", columns, lanes)], goals
+    )
 
 
 def _peak(part: str, one: Group) -> str:

@@ -11,16 +11,22 @@ and warm-up left out.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from tools.bench.results import cpu_used
+from tools.bench import ceiling
+from tools.bench.plan import Plan
+from tools.bench.results import Task, say
 from tools.bench.trial import Trial, trial
 from tools.peers.lane import END, Epoch, mean_steps
 from tools.peers.systems import System
+from tools.testbed import backlog
 from tools.testbed.backlog import Backlog
+from tools.testbed.distance import at_distance
 from tools.testbed.servers import Servers
 from tools.testbed.tables import BEGIN_MICROS, TABLE
+from tools.testbed.workload import Kind, as_many_bytes
 
 #: seconds between two polls of the table
 LOOK_SECONDS = 0.02
@@ -29,40 +35,56 @@ WARM_UP_EPOCHS = 3
 _SEEN = f"select (extract(epoch from max(updated_at)) * 1000000)::bigint from {TABLE.name}"
 
 
-def measure(servers: Servers, backlog: Backlog, system: System, warm: float | None = None) -> dict[str, Any]:
+def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """A round for each backlog: each system at each place."""
+    filled = [_prepared(plan, up, kind, count) for kind in plan.workloads for count in plan.messages]
+    for one in filled:
+        say(f"reading {one.topic} through, so that the broker is warm")
+        backlog.read_through(up, one)
+    for one in filled:
+        yield [_task(up, one, system, place) for place in plan.places for system in plan.at(place)]
+
+
+def _prepared(plan: Plan, up: Servers, kind: Kind, messages: int) -> Backlog:
+    messages = as_many_bytes(kind.shape, messages)
+    say(f"{messages:,} messages, workload {kind}: making them, unless they are there")
+    made = backlog.prepare(up, kind.shape, messages)
+    for one in plan.systems:
+        one.prepare(up, made)
+    return made
+
+
+def _task(up: Servers, filled: Backlog, system: System, place: float | None) -> Task:
+    of_backlog = {"workload": filled.shape.name, "messages": filled.messages, "value_bytes": filled.value_bytes}
+    what = {"system": system.name, **of_backlog, "round_trip": place}
+    if system.start is None:
+        return Task(what, partial(ceiling.measure, up, filled))
+    return Task(what, partial(at_distance, up, place, lambda there: measure(there, filled, system)))
+
+
+def measure(servers: Servers, filled: Backlog, system: System, warm: float | None = None) -> dict[str, Any]:
     """Measure messages a second and their CPU cost; returns the fields of a result."""
-    with trial(servers, system, backlog.topic, backlog.shape.ddl, LOOK_SECONDS) as one:
-        seen = int(one.until(_progress(one, backlog, warm), "the first rows"))
+    with trial(servers, system, filled.topic, filled.shape.ddl, LOOK_SECONDS) as one:
+        seen = int(one.until(_progress(one, filled, warm), "the first rows"))
         first, begun = time.time(), one.snapshot()
-        one.until_last(backlog.tables[0].name)
+        one.until_last(filled.tables[0].name)
         last = time.time()
         end, peaks = one.snapshot(), one.held.peaks()
-        ended = one.end(one.reaches(backlog.tables, backlog.expected))
-    begin, left, after = one.held.started_at, backlog.messages - seen, end.since(begun)
+        ended = one.end(one.reaches(filled.tables, filled.expected))
+    begin, left = one.held.started_at, filled.messages - seen
     return {
-        "value_bytes": backlog.value_bytes,
+        "value_bytes": filled.value_bytes,
         "seconds": round(last - first, 3),
         "messages_at_first_look": seen,
         "rate": round(left / (last - first)) if left > 0 else None,
-        "rate_from_start": round(backlog.messages / (last - begin)),
+        "rate_from_start": round(filled.messages / (last - begin)),
         "startup_seconds": round(first - begin, 2),
         "total_seconds": round(last - begin, 2),
         **end.since(one.start),
-        "cpu_seconds_after_first_look": after["cpu_seconds"],
-        **costs(after, left, backlog),
+        "cpu_seconds_after_first_look": end.since(begun)["cpu_seconds"],
         "peak_megabytes": dict(peaks),
         **(_of_epochs(one.lane.epochs()) if system.is_lane else {}),
         **ended,
-    }
-
-
-def costs(used: Mapping[str, Any], messages: int, backlog: Backlog) -> dict[str, float | None]:
-    """CPU of all processes for a message and a gigabyte; None if `messages` is 0."""
-    a_message = sum(cpu_used(used).values()) / messages if messages else None
-    a_byte = a_message * backlog.messages / backlog.value_bytes if a_message else None
-    return {
-        "cpu_microseconds_per_message": round(a_message * 1e6, 3) if a_message else None,
-        "cpu_seconds_per_gigabyte": round(a_byte * 1e9, 3) if a_byte else None,
     }
 
 
@@ -71,19 +93,19 @@ def messages_until(micros: int) -> int:
     return (micros - BEGIN_MICROS) // 1000 + 1
 
 
-def _progress(one: Trial, backlog: Backlog, warm: float | None) -> Callable[[], int | None]:
+def _progress(one: Trial, filled: Backlog, warm: float | None) -> Callable[[], int | None]:
     """Number of visible messages; None: too few to begin."""
-    least = max(1.0, (warm or 0.0) * backlog.messages)
+    least = max(1.0, (warm or 0.0) * filled.messages)
 
     def by_table() -> int | None:
         found = one.answer(_SEEN)
         return messages_until(int(found)) if found is not None else None
 
     def by_position() -> int | None:
-        found = int(one.answer(END, backlog.topic) or 0)
-        return min(found, backlog.messages) if found >= least else None
+        found = int(one.answer(END, filled.topic) or 0)
+        return min(found, filled.messages) if found >= least else None
 
-    return by_table if warm is None and backlog.tables == (TABLE,) else by_position
+    return by_table if warm is None and filled.tables == (TABLE,) else by_position
 
 
 def _of_epochs(epochs: Sequence[Epoch]) -> dict[str, object]:

@@ -1,10 +1,10 @@
 """What each feature costs: the lane with one thing changed, in turn with the lane as it is by default; and one drain in
 which guard, accounting and metrics are timed.
 
-Machines drift, so a ratio is of one round, in which every variant is drained once; rounds alternate their direction. In
-the timed drain their functions (`tools/bench/metered`) and the backends of their connections, found by
-application_name, are measured, and /metrics is scraped each second, fifteen times as often as usual. Their share is of
-all CPU seconds after the start: where two equal drains differ by a fifth, rounds cannot resolve a few percent.
+Machines drift, so a ratio is of one run, in which every variant is drained once. In the timed drain their functions
+(`tools/bench/metered`) and the backends of their connections, found by application_name, are measured, and /metrics is
+scraped each second, fifteen times as often as usual. Their share is of all CPU seconds after the start: where two equal
+drains differ by a fifth, ratios cannot resolve a few percent.
 """
 
 import itertools
@@ -24,19 +24,30 @@ from typing import Any
 import psycopg2
 
 from tools.bench import costs, drain
-from tools.bench.axes import Case, base
+from tools.bench.axes import BASE, Case, scaled
 from tools.bench.costs import WARM_SHARE
+from tools.bench.groups import (
+    LOAD,
+    STATE,
+    Figure,
+    Group,
+    cpu_after_start,
+    find,
+    grouped,
+    median_of,
+    of_field,
+    rate,
+)
 from tools.bench.page import Goal, Section, Table
-from tools.bench.report import Measure
+from tools.bench.plan import Plan
 from tools.bench.results import Result, Task, cpu_used
-from tools.bench.summary import Figure, Group, cell, find, grouped, median_of, of_field, rate
 from tools.peers import lane
 from tools.peers.lane import MODES
 from tools.testbed.machine import Cpu, single
 from tools.testbed.servers import Servers
 from tools.testbed.tables import TABLE
 
-DEFAULT = "as it is by default"
+DEFAULT, TIMED = "as it is by default", "timed"
 #: a few groups that each epoch changes, and some thousands
 ROLLUPS: Mapping[str, Any] = {
     "by_status": {
@@ -77,71 +88,62 @@ CONNECTIONS = "their connections"
 #: seconds between two looks at them, and looks from scrape to scrape of /metrics
 LOOK_SECONDS, LOOKS_A_SCRAPE = 0.2, 5
 _THEIRS = "select pid from pg_stat_activity where application_name ~ '^surelane .* (guard|metrics)$'"
-_RATE, _CPU = rate, of_field("cpu_microseconds_per_message")
 _SHARES = (("part", lambda one: one[0]), ("% of all CPU seconds", lambda one: f"{one[1]:.2f}"))
 
 
-def of_features(scale: float) -> Measure:
-    """Of bench-costs --features."""
-    case = base(scale)
+def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """Each variant, and the timed drain."""
+    case = scaled(BASE, plan.scale)
     case = replace(case, shape=replace(case.shape, in_transactions=True))
-    text = f"{case.messages:,} messages a drain, epochs of {case.epoch:,}"
-    return Measure("features", partial(_tasks, case), lambda done: [section(done, text)])
+    with costs.filled(up, case) as made:
+        variants = [
+            Task({**case.fields, "variant": name}, partial(_measured, up, case, made, name)) for name in VARIANTS
+        ]
+        yield [*variants, Task({**case.fields, "variant": TIMED}, partial(_timed, up, case, made))]
 
 
-def section(done: Sequence[Result], text: str) -> Section:
+def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:
     """One row for each variant, and the timed drain."""
-    found = grouped(done, "feature", "variant")
-    usual = find(found, variant=DEFAULT)
+    found = grouped(done, "variant")
+    usual, timed, rollups = (find(found, variant=name) for name in (DEFAULT, TIMED, WITH_ROLLUPS))
 
     def ratio(figure: Figure, one: Group) -> str:
         return "" if one is usual else str(one.ratio(usual, figure) or "")
 
     columns = (
-        ("lane", cell("variant")),
-        *(("CPU µs a message", median_of(_CPU, 2)), ("to the default", partial(ratio, _CPU))),
-        *(("messages/s", median_of(_RATE)), ("to the default", partial(ratio, _RATE))),
-        *(("others' load", lambda one: one.load), ("table", lambda one: one.state)),
+        ("lane", lambda one: one.get("variant")),
+        *(("CPU µs a message", median_of(cpu_after_start, 2)), ("to the default", partial(ratio, cpu_after_start))),
+        *(("messages/s", median_of(rate)), ("to the default", partial(ratio, rate))),
+        *(STATE, LOAD),
     )
-    rounds = max((len(one.runs) for one in found), default=0)
+    text = f"{done[0]['messages']:,} messages a drain, epochs of {done[0]['epoch_messages']:,}; medians."
     parts = [
-        f"{text}; {rounds} rounds.",
-        Table.of("With one thing changed", columns, found),
-        Table.of("Timed", _SHARES, shares(done).items()),
+        text,
+        Table.of("With one thing changed", columns, [one for one in found if one is not timed]),
+        Table.of("Timed", _SHARES, shares(timed).items()),
     ]
-    return Section("features", "What each feature costs", parts, _goals(done, found))
-
-
-def shares(done: Sequence[Result]) -> dict[str, float]:
-    """Percent of all CPU seconds after the start, by timed part; empty if the timed drain failed."""
-    metered = next((one for one in done if one["measure"] == "feature-timed" and one["correct"]), None)
-    if metered is None:
-        return {}
-    whole = sum(cpu_used(metered, "cpu_seconds_after_first_look").values())
-    return {part: 100 * seconds / whole for part, seconds in metered["metered_cpu_seconds"].items()}
-
-
-def _goals(done: Sequence[Result], found: Sequence[Group]) -> list[Goal]:
-    """Not judged unless every drain is right."""
     right = all(one["correct"] for one in done)
-    timed, rollups = shares(done), find(found, variant=WITH_ROLLUPS)
-    lost = rollups.ratio(find(found, variant=DEFAULT), _RATE) if right and rollups else None
-    used = round(sum(timed.values()), 2) if right and timed else None
+    lost = rollups.right_ratio(usual, rate) if right and rollups else None
     share = None if lost is None else round(100 * (1 - lost.middle), 1)
-    return [
+    used = round(sum(shares(timed).values()), 2) if right and timed else None
+    goals = [
         Goal("CPU of guard, accounting and metrics together, timed", LIMIT_PERCENT, used, "%"),
         Goal("drain rate that two rollups cost, median of rounds", ROLLUPS_PERCENT, share, "%"),
     ]
+    yield Section("features", "What each feature costs", parts, goals)
 
 
-def _tasks(case: Case, up: Servers, runs: int) -> Iterator[Task]:
-    names = list(VARIANTS)
-    with costs.filled(up, case) as made:
-        for number in range(1, runs + 1):
-            for name in names if number % 2 else names[::-1]:
-                what = {**case.fields, "variant": name, "run": number}
-                yield Task("feature", what, partial(_measured, up, case, made, name))
-        yield Task("feature-timed", case.fields, partial(_timed, up, case, made))
+def shares(timed: Group | None) -> dict[str, float]:
+    """Percent of all CPU seconds after the start, by timed part, medians; empty if no timed drain was right."""
+    if timed is None or not timed.by_run:
+        return {}
+    parts = next(iter(timed.by_run.values()))["metered_cpu_seconds"]
+    return {part: found for part in parts if (found := timed.median(partial(_share, part))) is not None}
+
+
+def _share(part: str, run: Result) -> float | None:
+    used = of_field("metered_cpu_seconds", part)(run)
+    return None if used is None else 100 * used / sum(cpu_used(run, "cpu_seconds_after_first_look").values())
 
 
 def _measured(up: Servers, case: Case, made: costs.Made, name: str) -> dict[str, Any]:

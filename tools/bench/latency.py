@@ -5,18 +5,22 @@ every insert (35 % of the changes). An early message shows when the system is ru
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tools.bench.budget import Budget, can_trace
+from tools.bench.plan import Plan
+from tools.bench.results import Task, rehearse
 from tools.bench.trial import Trial, trial
 from tools.peers import replication
 from tools.peers.lane import END
 from tools.peers.systems import System
+from tools.testbed.distance import at_distance
 from tools.testbed.pacer import SHAPE, paced
 from tools.testbed.servers import Servers
 from tools.testbed.tables import BEGIN_MICROS, TABLE, Expected, iso
@@ -34,8 +38,25 @@ SYNC_SECONDS = 5
 #: row of the early message, which precedes all others; no workload has this id
 EARLY = ("-2", "early", "0.00", "new", "early", iso(str(BEGIN_MICROS)))
 _EARLY_CHANGE = Change("c", TABLE, int(EARLY[0]), None, EARLY)
+#: messages a second of the rehearsal
+_REHEARSAL_RATE = 1000
 _ROW = f"select 1 from {TABLE.name} where id = "
 FloatArray = NDArray[np.float64]
+
+
+def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """A round for each rate: each system at each place."""
+    for system in plan.systems if plan.rehearsal else ():
+        what = f"{system.name}, {plan.rehearsal} s at {_REHEARSAL_RATE:,} messages/s"
+        rehearse(what, partial(measure, up, system, _REHEARSAL_RATE, plan.rehearsal, warm_up=1))
+    for rate in plan.rates:
+        yield [_task(plan, up, system, rate, place) for place in plan.places for system in plan.at(place)]
+
+
+def _task(plan: Plan, up: Servers, system: System, rate: int, place: float | None) -> Task:
+    what = {"system": system.name, "asked_rate": rate, "messages": rate * plan.seconds, "round_trip": place}
+    at_rate = lambda there: measure(there, system, rate, plan.seconds, plan.warm_up)  # noqa: E731
+    return Task(what, partial(at_distance, up, place, at_rate))
 
 
 @dataclass

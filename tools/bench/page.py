@@ -16,6 +16,8 @@ import psutil
 _GIGABYTE = 1 << 30
 #: characters of a line
 _WIDTH = 160
+#: characters of a bar, and of a sparkline at most; heights of its blocks
+_BAR, _BLOCKS = 24, "▁▂▃▄▅▆▇█"
 #: the head of a column, and its cell for what a row is about
 Column = tuple[str, Callable[[Any], str]]
 
@@ -25,6 +27,18 @@ def number(value: float | str | None, digits: int = 0) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return f"{value:,.{digits}f}"
+
+
+def bar(value: float | None, most: float) -> str:
+    """The value as a bar, as part of the largest one's."""
+    return "█" * round(_BAR * (value or 0.0) / most)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """The values over time, as many as a cell has room for; the lowest block is 0."""
+    step = len(values) // _BAR + 1
+    most = max(values) or 1.0
+    return "".join(_BLOCKS[round((len(_BLOCKS) - 1) * value / most)] for value in values[::step])
 
 
 @dataclass(frozen=True)
@@ -45,18 +59,6 @@ class Table:
         """The title and the table."""
         lines = [_row(self.columns), _row(["---"] * len(self.columns)), *map(_row, self.rows)]
         return "\n".join([f"### {self.title}", "", *lines])
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An SVG file beside the page."""
-
-    file: str
-    alt: str
-    svg: str
-
-    def markdown(self) -> str:
-        return f"![{self.alt}]({self.file})"
 
 
 @dataclass(frozen=True)
@@ -96,12 +98,12 @@ class Section:
     #: name in the markers of the section
     key: str
     title: str
-    #: paragraphs in Markdown, tables and pictures
-    parts: Sequence[str | Table | Picture]
+    #: paragraphs in Markdown, and tables
+    parts: Sequence[str | Table]
     goals: Sequence[Goal] = ()
 
     @property
-    def body(self) -> list[str | Table | Picture]:
+    def body(self) -> list[str | Table]:
         """The parts but for empty tables, and the goals."""
         parts = [*self.parts, _judged(self.goals)]
         return [part for part in parts if not isinstance(part, Table) or part.rows]
@@ -115,16 +117,13 @@ class Section:
 
 
 def put(file: Path, section: Section, command: str) -> None:
-    """Replace the section on the page; append it, with its title, if it is new. Its pictures go beside the page."""
+    """Replace the section on the page; append it, with its title, if it is new."""
     text = file.read_text() if file.exists() else f"# {file.stem.capitalize()}"
     found = re.compile(".*?".join(map(re.escape, _marks(section.key))), re.DOTALL)
     made = section.markdown(command)
     new = f"{text.rstrip()}\n\n## {section.title}\n\n{made}\n"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(found.sub(lambda _: made, text) if found.search(text) else new)
-    for part in section.parts:
-        if isinstance(part, Picture):
-            (file.parent / part.file).write_text(part.svg)
 
 
 def _judged(goals: Sequence[Goal]) -> Table:

@@ -23,14 +23,12 @@ FILE = Path("var/bench/results.jsonl")
 console = Console(stderr=True, width=None if sys.stderr.isatty() else 150)
 #: processors that other programs may keep busy, or the host may steal, before a result is marked noisy
 QUIET_LOAD = 0.1
-#: a measurement is repeated if other programs keep more processors busy, or the host steals them
-DISTURBED_LOAD = 0.25
 #: failures that end one measurement, but not those after it: of the system, a server, or a connection
 FAILURES = (SystemFailed, SurelaneError, RuntimeError, OSError, psycopg2.Error, KafkaException)
 #: processes that belong to no measured system
 _OURS = ("bench", "proxy")
 
-Result = dict[str, Any]
+Result = Mapping[str, Any]
 T = TypeVar("T")
 
 
@@ -38,8 +36,6 @@ T = TypeVar("T")
 class Task:
     """One measurement."""
 
-    #: measure, as in the result's first field
-    name: str
     #: fields of its result that are known before
     what: Result
     measure: Callable[[], Result]
@@ -56,19 +52,10 @@ def say(text: str) -> None:
     console.print(f"[dim]bench:[/] {text}", highlight=False)
 
 
-def measured(task: Task, progress: str, attempts: int = 1) -> Result:
-    """Measure up to `attempts` times, and return the least disturbed attempt; a failed one is not repeated."""
-    tried = [_attempted(task, progress, 1)]
-    while len(tried) < attempts and tried[-1]["correct"] and disturbance(tried[-1]) > DISTURBED_LOAD:
-        say(f"  others, or the host, took {disturbance(tried[-1])} processors: once more")
-        tried.append(_attempted(task, progress, len(tried) + 1))
-    counted = min(tried, key=lambda one: (one["correct"], disturbance(one)))
-    return {**counted, "attempts": len(tried)}
-
-
-def _attempted(task: Task, progress: str, attempt: int) -> Result:
-    say(f"{progress} {task.name}: " + ", ".join(f"{name} {value}" for name, value in task.what.items()))
-    return emit(task.name, {**tried(task.what, task.measure), "attempt": attempt})
+def measured(measure: str, task: Task) -> Result:
+    """Measure once, and emit the result."""
+    say(f"{measure}: " + ", ".join(f"{name} {value}" for name, value in task.what.items() if value is not None))
+    return emit(measure, tried(task.what, task.measure))
 
 
 def tried(what: Result, measure: Callable[[], Result]) -> Result:

@@ -8,21 +8,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tools.bench import chart, results
-from tools.bench.page import Column, Picture, Section, Table, number
-from tools.bench.report import Measure
+from tools.bench import results
+from tools.bench.groups import cell
+from tools.bench.page import Column, Section, Table, number, sparkline
+from tools.bench.plan import Plan
 from tools.bench.results import Result, Task
 from tools.bench.samples import Sample, growth_goals, second_half, take
-from tools.bench.summary import cell
 from tools.bench.trial import Trial, trial
 from tools.peers import lane
-from tools.peers.lane import END, PARTS, RUNNING, TWO_PHASE
-from tools.peers.systems import LANES, System, of_lane
+from tools.peers.lane import END, PARTS, RUNNING
+from tools.peers.systems import System, of_lane
 from tools.testbed.pacer import Paced, paced
 from tools.testbed.servers import Servers
 from tools.testbed.workload import Shape
@@ -30,7 +31,7 @@ from tools.testbed.workload import Shape
 TOPIC = "bench.soak"
 #: the table does not grow, so that growth is the lane's fault
 SHAPE = Shape(called="soak", most_rows=100_000)
-QUERY, _COUNTS = "counts", "soak_counts"
+QUERY, _COUNTS = "query", "soak_counts"
 _SOURCE, _ID = SHAPE.made[0].name, "coalesce(after.id, before.id)"
 #: what its state has at a time stays the same: the watermark drops windows as new ones begin
 _QUERY: Mapping[str, Any] = {
@@ -60,50 +61,61 @@ _COLUMNS: Sequence[Column] = (
 )
 
 
+#: most seconds between two samples; in a short soak there are as many samples
+EVERY_SECONDS, SAMPLES = 10.0, 10
+
+
 @dataclass(frozen=True, kw_only=True)
 class Load:
     """What is held, and for how long."""
 
-    minutes: float
+    system: System
     #: messages a second
     rate: int
-    #: seconds between two samples
-    every: float
-    #: a query instead of a lane
-    query: bool = False
+    seconds: int
 
     @property
     def messages(self) -> int:
-        return round(self.rate * self.minutes * 60)
+        return self.rate * self.seconds
 
     @property
-    def system(self) -> System:
-        if not self.query:
-            return LANES[TWO_PHASE]
-        return of_lane(QUERY, settings={"queries": {QUERY: _QUERY}, **_HEAP}, arguments=("--query", QUERY))
+    def every(self) -> float:
+        """Seconds between two samples."""
+        return min(EVERY_SECONDS, self.seconds / SAMPLES)
+
+    @property
+    def is_query(self) -> bool:
+        return self.system.name == QUERY
 
     @property
     def checkpoint(self) -> Path:
         """Of what is measured."""
         path = lane.checkpoint()
-        return path.with_name(f"{path.name}.{QUERY}") if self.query else path
+        return path.with_name(f"{path.name}.{QUERY}") if self.is_query else path
 
 
-def of_soak(load: Load) -> Measure:
-    """Of bench-soak."""
-    samples: list[Sample] = []
-    what = {name: getattr(load, name) for name in ("messages", "rate", "every", "query")}
-
-    def tasks(up: Servers, _: int) -> Sequence[Task]:
-        return [Task("soak", what, lambda: measure(up, load, samples))]
-
-    return Measure("soak", tasks, lambda done: [section(done[0], samples)])
+def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """Each lane at each rate."""
+    for rate in plan.rates:
+        yield [_task(up, Load(system=one, rate=rate, seconds=plan.seconds)) for one in plan.systems]
 
 
-def measure(servers: Servers, load: Load, samples: list[Sample]) -> dict[str, Any]:
-    """Run the load; returns the fields of a result. Each sample is added and emitted at once."""
+def rounds_of_query(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """A query that counts the lane's changes by window and key, at each rate."""
+    query = of_lane(QUERY, settings={"queries": {QUERY: _QUERY}, **_HEAP}, arguments=("--query", QUERY))
+    for rate in plan.rates:
+        yield [_task(up, Load(system=query, rate=rate, seconds=plan.seconds))]
+
+
+def _task(up: Servers, load: Load) -> Task:
+    what = {"system": load.system.name, "messages": load.messages, "rate": load.rate, "every": load.every}
+    return Task(what, partial(measure, up, load))
+
+
+def measure(servers: Servers, load: Load) -> dict[str, Any]:
+    """Run the load; returns the fields of a result, with all samples. Each is also emitted at once."""
     servers.empty_topic(TOPIC, RETENTION)
-    ddl = [*SHAPE.ddl, *([_MAKE] if load.query else [])]
+    ddl, samples = [*SHAPE.ddl, *([_MAKE] if load.is_query else [])], list[Sample]()
     with trial(servers, load.system, TOPIC, ddl) as one, _high(servers) as high:
         one.until(RUNNING, "the lane")
         with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
@@ -112,39 +124,46 @@ def measure(servers: Servers, load: Load, samples: list[Sample]) -> dict[str, An
             used = one.snapshot().since(start)
             expected = pacing.result().expected
         one.until(lambda: _visible(one) >= load.messages, "the last message")
-        if not load.query:
+        if not load.is_query:
             ended = one.end(one.reaches(SHAPE.made, expected))
         else:  # it writes what it has when it ends
             ended = one.end(right=True)
             ended["correct"] &= one.answer(f"select sum(n) from {_COUNTS}") == load.messages
-    return {**used, "most_lag_messages": most_lag, "epochs": len(one.lane.epochs()), **ended}
+    return {**used, "most_lag_messages": most_lag, "epochs": len(one.lane.epochs()), "samples": samples, **ended}
 
 
-def section(result: Result, samples: Sequence[Sample]) -> Section:
-    """What was held, and the goals."""
-    query = bool(result.get("query"))
-    key, title, table = (
-        ("soak-query", "A query under load for long", "counts by ten seconds and 10,000 keys")
-        if query
-        else ("soak", "Under load for long", "of 100,000 rows at most")
-    )
-    text = (
-        f"{result['messages']:,} messages at {result['rate']:,} messages/s, mode two-phase; a look every "
-        f"{result['every']:g} s, the lag every half second. The table, {table}: "
-        f"{'right' if result['correct'] else 'WRONG'}; prepared transactions left: "
-        f"{result.get('prepared_left', 'not known')}. {result.get('error', '')}".rstrip()
-    )
-    drawn: list[Table | Picture] = []
-    if samples:
-        held = {"first": samples[0], "middle": second_half(samples)[0], "last": samples[-1]}
-        minutes = [one["seconds"] / 60 for one in samples]
-        lines = chart.lines(
-            "MB by process (PSS)", minutes, {part: [one["pss"][part] for one in samples] for part in PARTS}
+def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:
+    """Of each system what it held, and the goals; a later soak of the same replaces the section."""
+    for result in done:
+        is_query = result["system"] == QUERY
+        key = f"soak-{result['system']}"
+        title, table = (
+            ("A query under load for long", "counts by ten seconds and 10,000 keys")
+            if is_query
+            else (f"{result['system']} under load for long", "of 100,000 rows at most")
         )
-        drawn.append(Table.of("What it held", _COLUMNS, [{"name": name, **one} for name, one in held.items()]))
-        drawn.append(Picture(f"{key}.svg", "memory by process", lines))
-    goals = growth_goals(samples, result["rate"], has_state=query)
-    return Section(key, title, [text, *drawn], goals)
+        text = (
+            f"{result['messages']:,} messages at {result['rate']:,} messages/s; a look every {result['every']:g} s, "
+            f"the lag every half second. The table, {table}: {results.state(result)}; prepared transactions left: "
+            f"{result.get('prepared_left', 'not known')}."
+        )
+        samples = result.get("samples", [])
+        goals = growth_goals(samples, result["rate"], has_state=is_query)
+        yield Section(key, title, [text, *(_tables(samples) if samples else [])], goals)
+
+
+def _tables(samples: Sequence[Sample]) -> list[Table]:
+    held = {"first": samples[0], "middle": second_half(samples)[0], "last": samples[-1]}
+    memory = [(part, [one["pss"][part] for one in samples]) for part in PARTS]
+    columns: Sequence[Column] = (
+        ("process", lambda one: one[0]),
+        ("over time, from 0", lambda one: sparkline(one[1])),
+        *((head, lambda one, of=of: number(of(one[1]))) for head, of in (("least MB", min), ("most MB", max))),
+    )
+    return [
+        Table.of("What it held", _COLUMNS, [{"name": name, **one} for name, one in held.items()]),
+        Table.of("Memory (PSS)", columns, memory),
+    ]
 
 
 def _visible(one: Trial) -> int:
@@ -153,7 +172,7 @@ def _visible(one: Trial) -> int:
 
 def _watched(one: Trial, load: Load, pacing: Future[Paced], high: Callable[[], int], samples: list[Sample]) -> int:
     """Sample until all messages are sent; returns the largest lag, in messages."""
-    table = _COUNTS if load.query else _SOURCE
+    table = _COUNTS if load.is_query else _SOURCE
     begin = time.time()
     lag, most, due = 0, 0, begin + load.every
     while not pacing.done():

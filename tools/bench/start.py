@@ -8,21 +8,21 @@ process' start. Servers are warm, the lane has its tables and no checkpoint.
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tools.bench.groups import LOAD, STATE, SYSTEM, Figure, find, grouped, median_of, of_field, spread_of
 from tools.bench.page import Goal, Section, Table
-from tools.bench.report import Measure, in_rounds
-from tools.bench.results import Result, Task, rehearse, state
-from tools.bench.summary import Figure, cell, find, grouped, of_field
+from tools.bench.plan import Plan
+from tools.bench.results import Result, Task, rehearse
 from tools.bench.trial import trial
 from tools.peers import lane
-from tools.peers.lane import PARTS, TWO_PHASE, Lane, seconds_of
-from tools.peers.systems import LANES
+from tools.peers.lane import PARTS, Lane, seconds_of
+from tools.peers.systems import SURELANE, System
 from tools.testbed import backlog
 from tools.testbed.backlog import Backlog
 from tools.testbed.servers import Servers
@@ -45,27 +45,25 @@ _VISIBLE: Figure = of_field("seconds", "visible")
 #: processes whose CPU seconds until the rows are visible are shown
 _CPU = (*PARTS, "tasks", "postgres", "kafka")
 _COLUMNS = (
-    *(("run", cell("run")), ("mode", cell("mode"))),
-    *((column, cell("seconds", mark, digits=2)) for mark, column in MARKS.items()),
-    *(("CPU s: " * (part == _CPU[0]) + part, cell("cpu_seconds", part, digits=2)) for part in _CPU),
-    ("state", state),
+    SYSTEM,
+    *((column, median_of(of_field("seconds", mark), 2)) for mark, column in MARKS.items()),
+    ("from - to", spread_of(_VISIBLE, 2)),
+    *(("CPU s: " * (part == _CPU[0]) + part, median_of(of_field("cpu_seconds", part), 2)) for part in _CPU),
+    *(STATE, LOAD),
 )
 
 
-def of_starts(modes: Sequence[str]) -> Measure:
-    """Of bench-start."""
-    return Measure("start", in_rounds(partial(_cases, modes)), lambda done: [section(done)])
-
-
-def _cases(modes: Sequence[str], up: Servers) -> Sequence[Task]:
+def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """Each of the lanes."""
     filled = backlog.prepare(up, Kind.UNIFORM.shape, MESSAGES)
-    rehearse("a start", partial(measure, up, filled, modes[0]))
-    return [Task("start", {"mode": mode, "messages": MESSAGES}, partial(measure, up, filled, mode)) for mode in modes]
+    if plan.rehearsal:
+        rehearse("a start", partial(measure, up, filled, plan.systems[0]))
+    yield [Task({"system": one.name, "messages": MESSAGES}, partial(measure, up, filled, one)) for one in plan.systems]
 
 
-def measure(servers: Servers, filled: Backlog, mode: str) -> dict[str, Any]:
+def measure(servers: Servers, filled: Backlog, system: System) -> dict[str, Any]:
     """Measure one start; returns the fields of a result."""
-    with trial(servers, LANES[mode], filled.topic, filled.shape.ddl) as one:
+    with trial(servers, system, filled.topic, filled.shape.ddl) as one:
         one.until(f"select 1 from {TABLE.name} limit 1", "the first rows")
         end, visible = one.snapshot(), time.time()
         one.until_last()
@@ -95,20 +93,10 @@ def _marks(held: Lane, visible: float) -> dict[str, float]:
     return {name: round(seconds - held.started_at, 2) for name, seconds in at.items()}
 
 
-def section(done: Sequence[Result]) -> Section:
-    """The starts, their medians by mode, and the goal of the default mode."""
-    groups = grouped(done, "start", "mode")
-    middle = [
-        {
-            "run": "median",
-            "mode": one.get("mode"),
-            "seconds": {mark: one.median(of_field("seconds", mark)) for mark in MARKS},
-        }
-        for one in groups
-        if one.by_run and len(done) > len(groups)
-    ]
-    usual = find(groups, mode=TWO_PHASE)
-    visible = usual.median(_VISIBLE) if usual and all(one["correct"] for one in done) else None
+def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:
+    """Medians by lane, and the goal of the default mode."""
+    groups = grouped(done, "system")
+    usual = find(groups, system=SURELANE)
+    visible = usual.judged(_VISIBLE) if usual else None
     goal = Goal("process start to the first visible rows, median", LIMIT, visible, "s")
-    table = Table.of("Starts", _COLUMNS, [*done, *middle])
-    return Section("start", "A start", [table], [goal])
+    yield Section("start", "A start", [Table.of("Starts, medians", _COLUMNS, groups)], [goal])

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from tools.bench.page import Goal, Section, Table, number
-from tools.bench.report import Measure, in_rounds
-from tools.bench.results import Result, Task, cpu_used, say, state
-from tools.bench.summary import Group, cell, grouped
+from tools.bench.groups import LOAD, STATE, SYSTEM, Group, cell, grouped, median_of, of_field, spread_of
+from tools.bench.page import Goal, Section, Table
+from tools.bench.plan import Plan
+from tools.bench.results import Result, Task, cpu_used, say
 from tools.bench.trial import trial
 from tools.peers.systems import System, of_flink, of_lane
 from tools.testbed.servers import Servers
@@ -42,12 +42,12 @@ _SQL = """
     select cast(window.start as timestamp_ntz) as minute, key, count(*) as n from events
     group by window(at, '1 minute'), key
 """
+_SECONDS = of_field("seconds")
 _COLUMNS = (
-    *(("system", cell("system")), ("run", cell("run")), ("rows", cell("rows"))),
-    ("seconds", cell("seconds", digits=1)),
-    ("CPU s", lambda one: number(sum(cpu_used(one).values()) if one["correct"] else None, 1)),
-    ("of Postgres", cell("cpu_seconds", "postgres", digits=1)),
-    ("table", state),
+    *(("messages", cell("messages")), SYSTEM, ("rows", cell("rows"))),
+    *(("seconds", median_of(_SECONDS, 1)), ("from - to", spread_of(_SECONDS, 1))),
+    ("CPU s", median_of(lambda one: sum(cpu_used(one).values()), 1)),
+    *(("of Postgres", median_of(of_field("cpu_seconds", "postgres"), 1)), STATE, LOAD),
 )
 
 
@@ -87,23 +87,16 @@ class Events(NamedTuple):
     sha256: str
 
 
-def of_windows(messages: int) -> Measure:
-    """Of bench-windows."""
-    return Measure("windows", in_rounds(partial(_cases, messages)), lambda done: [section(done)])
-
-
-def _cases(messages: int, up: Servers) -> Sequence[Task]:
-    topic = f"bench.windows.{messages}"
-    say("fetching and compiling Flink's job, unless it is there")
-    for system in systems(topic):
-        system.fetch()
-    say(f"{messages:,} messages over {KEYS:,} keys: making them")
-    made = prepared(up, topic, messages)
-    what = {"messages": messages, "rows": made.rows}
-    return [
-        Task("windows", {"system": system.name, **what}, partial(measure, up, made, system))
-        for system in systems(topic)
-    ]
+def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
+    """Each of them with each number of messages."""
+    for messages in plan.messages:
+        topic = f"bench.windows.{messages}"
+        for system in systems(topic):
+            system.fetch()
+        say(f"{messages:,} messages over {KEYS:,} keys: making them")
+        made = prepared(up, topic, messages)
+        what = {"messages": messages, "rows": made.rows}
+        yield [Task({"system": one.name, **what}, partial(measure, up, made, one)) for one in systems(topic)]
 
 
 def prepared(servers: Servers, topic: str, messages: int) -> Events:
@@ -158,12 +151,14 @@ def measure(servers: Servers, events: Events, system: System) -> dict[str, Any]:
     }
 
 
-def section(done: Sequence[Result]) -> Section:
+def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:
     """At least as fast as the better of Flink's settings in the same run; not judged unless every run is correct."""
-    ratios = [_ratio(run) for run in grouped(done, "windows", "run")] if all(one["correct"] for one in done) else []
+    right = all(one["correct"] for one in done)
+    ratios = [_ratio(run) for run in grouped(done, "messages", "run")] if right else []
     what = "windowed count: seconds from process start, to those of Flink in the same run, median"
     goal = Goal(what, 1.0, round(statistics.median(ratios), 2) if ratios else None, "times Flink's")
-    return Section("windows", "A windowed count", [Table.of("Windows", _COLUMNS, done)], [goal])
+    table = Table.of("Windows, medians", _COLUMNS, grouped(done, "messages", "system"))
+    yield Section("windows", "A windowed count", [table], [goal])
 
 
 def _ratio(run: Group) -> float:

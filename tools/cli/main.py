@@ -1,37 +1,16 @@
 """Entry point of `./run`: loads a verb's module on use, as `app.cli.main` does for the service."""
 
-from typing import Any
-
 import typer
 
 from app.cli.main import LazyVerbs
 
+
 #: in the order of the help text
-VERBS = (
-    *("stack", "demo"),
-    *(
-        "bench",
-        "bench-peers",
-        "bench-costs",
-        "bench-start",
-        "bench-restart",
-        "bench-recovery",
-        "bench-burst",
-        "bench-soak",
-        "bench-windows",
-    ),
-)
+VERBS = ("stack", "demo", "bench")
 
 
 class ToolVerbs(LazyVerbs):
-    """As those of the service, but that all benchmarks are commands of one module."""
-
     package, verbs = "tools.cli", VERBS
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The verb's command; None for an unknown verb."""
-        command = super().get_command(ctx, "bench" if cmd_name.startswith("bench-") else cmd_name)
-        return command.commands.get(cmd_name) if cmd_name.startswith("bench") else command
 
 
 app = typer.Typer(

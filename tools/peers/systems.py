@@ -26,14 +26,19 @@ class System:
     described: str = ""
     #: starts it at the beginning of a topic, with an empty folder; None: it is no process
     start: Callable[[Servers, str, Path], AbstractContextManager[Running]] | None
-    #: a lane of Surelane: it has a ledger, and must leave nothing prepared
-    is_lane: bool = False
+    #: of `lane.MODES`; None: it is no lane of Surelane
+    mode: str | None = None
     #: fetches and compiles what it needs, unless that is cached, so that no measurement includes it
     fetch: Callable[[], object] = lambda: None
     #: makes its source of a backlog, unless it reads the topic
     prepare: Callable[[Servers, Backlog], object] = lambda *_: None
     #: has a source of its own that the pacer writes, instead of the topic
     has_source: bool = False
+
+    @property
+    def is_lane(self) -> bool:
+        """A lane has a ledger, and must leave nothing prepared."""
+        return self.mode is not None
 
     @property
     def can_be_away(self) -> bool:
@@ -51,13 +56,14 @@ class System:
             yield started
 
 
-def of_lane(name: str, described: str = "", mode: str = lane.TWO_PHASE, **options: Any) -> System:
-    """A lane; `options` as `lane.running` has them."""
+def of_lane(name: str, described: str = "", mode: str | None = None, **options: Any) -> System:
+    """A lane, in two phases by default; `options` as `lane.running` has them."""
+    mode = mode or lane.TWO_PHASE
 
     def start(servers: Servers, topic: str, _: Path) -> AbstractContextManager[Running]:
         return lane.running(servers, topic, mode, **options)
 
-    return System(name=name, described=described, start=start, is_lane=True, fetch=lane.compile_modules)
+    return System(name=name, described=described, start=start, mode=mode, fetch=lane.compile_modules)
 
 
 def of_flink(name: str, described: str = "", **options: Any) -> System:
@@ -66,7 +72,7 @@ def of_flink(name: str, described: str = "", **options: Any) -> System:
     return System(name=name, described=described, start=partial(flink.running, **options), fetch=fetch)
 
 
-SURELANE, CEILING, REPLICATION = "surelane", "ceiling", "replication"
+SURELANE, LEDGER, CEILING, REPLICATION = "surelane", "surelane-ledger", "ceiling", "replication"
 FLINK_TABLE, FLINK_XA, SEATUNNEL, DEBEZIUM_JDBC = "flink-table", "flink-xa", "seatunnel-xa", "debezium-jdbc"
 #: lanes by mode
 LANES = {

@@ -4,10 +4,11 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 
@@ -19,23 +20,23 @@ PROXY = Path(__file__).with_name("proxy.py")
 _TRIPS = 200
 
 
-@contextmanager
-def at_distance(servers: Servers, milliseconds: float | None) -> Iterator[tuple[Servers, dict[str, float]]]:
-    """The servers, the target so far away for the measured system; probes keep their short way. None: no proxy. With
-    them fields of a result: what `SELECT 1` takes there, and directly.
+def at_distance(
+    servers: Servers, milliseconds: float | None, measure: Callable[[Servers], dict[str, Any]]
+) -> dict[str, Any]:
+    """What is measured with the target so far away from the system; probes keep their short way. None: no proxy. With a
+    proxy, also what `SELECT 1` takes there, and directly.
 
     What a proxy without delay adds is a part of `milliseconds`: so 0.1 is a proxy that does not delay, or hardly.
     """
     if milliseconds is None:
-        yield servers, {}
-        return
+        return measure(servers)
     port = servers.target_port
     direct = _round_trip(servers, port)
     with proxied(port, 0.0) as plain:
         added = _round_trip(servers, plain.port) - direct
     with proxied(port, max(0.0, milliseconds - added)) as delayed:
-        fields = {"select_milliseconds": _round_trip(servers, delayed.port), "direct_milliseconds": direct}
-        yield replace(servers, distance=delayed), fields
+        taken = {"select_milliseconds": _round_trip(servers, delayed.port), "direct_milliseconds": direct}
+        return {**taken, **measure(replace(servers, distance=delayed))}
 
 
 @contextmanager
