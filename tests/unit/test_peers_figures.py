@@ -313,7 +313,7 @@ def test_sections_say_what_was_measured_and_how_often(tmp_path: Path) -> None:
         page.put(tmp_path / "PAGE.md", section, "./run bench --runs 2")
     text = (tmp_path / "PAGE.md").read_text()
     assert "`./run bench --runs 2`" in text
-    assert "1,000,000 messages a backlog, 2 runs." in text
+    assert "1,000,000 messages a backlog; runs: 2." in text
     assert f"| uniform | 1,000,000 | surelane | 310 | {'█' * 24} | 300 - 320 |" in text
     assert f"| uniform | 1,000,000 | flink-table | 100 | {'█' * 8} |" in text
     assert "| 1,000 | surelane | 10 | 20 | 21 | 100 | right | 0.3, noisy |" in text

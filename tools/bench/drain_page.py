@@ -72,7 +72,7 @@ def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:
     if near:
         counts = " and ".join(f"{count:,}" for count in dict.fromkeys(one.get("messages") for one in near))
         text = (
-            f"{counts} messages a backlog, {max(len(one.runs) for one in near)} runs. Absolute figures belong to this "
+            f"{counts} messages a backlog; runs: {max(len(one.runs) for one in near)}. Absolute figures belong to this "
             f"machine and hour; ratios are of the same runs."
         )
         parts = [text, _rate_table(near), _cost_table(near), _steps(near)]

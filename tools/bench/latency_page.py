@@ -35,7 +35,7 @@ def sections(plan: Plan, done: Sequence[Result]) -> Iterator[Section]:
     held = grouped(done, "system", "asked_rate", "round_trip")
     near, far = ([one for one in held if (one.get("round_trip") is None) is here] for here in (True, False))
     if near:
-        text = f"{plan.seconds} s at each rate, {max(len(one.runs) for one in near)} runs, medians."
+        text = f"{plan.seconds} s at each rate, medians; runs: {max(len(one.runs) for one in near)}."
         parts = [text, Table.of("Latency", _COLUMNS, near), _budget(near), _syncs(near)]
         yield Section("latency", "From the source's commit to visible", parts, list(_goals(near)))
     if far:
