@@ -4,7 +4,6 @@ import typer
 
 from app.cli.main import LazyVerbs
 
-
 #: in the order of the help text
 VERBS = ("stack", "demo", "bench")
 
