@@ -50,7 +50,6 @@ NAVIGATION = {
             "docs/GLOSSARY",
             "docs/COMPARISON",
             "docs/BENCHMARKS",
-            "docs/COSTS",
         ],
         "Develop": ["docs/DEVELOPMENT", "tests/README", "docs/PROFILING", "CHANGELOG"],
     },
