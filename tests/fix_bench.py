@@ -13,9 +13,25 @@ from typing import Any
 
 import pytest
 
+from tools.bench.plan import Plan
 from tools.devstack import Stack
 
 TOP = Path(__file__).resolve().parents[1]
+#: of sections whose measure takes nothing from it
+PLAN = Plan(
+    systems=[],
+    workloads=[],
+    messages=[],
+    rates=[],
+    seconds=30,
+    warm_up=1,
+    rehearsal=0,
+    round_trips=[],
+    triggers=[],
+    axes=[],
+    scale=1.0,
+    runs=3,
+)
 
 
 @pytest.fixture

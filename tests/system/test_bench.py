@@ -88,9 +88,13 @@ UNKNOWN = {
     ("--workloads=uniform,broad",): "uniform, hot, wide, many-tables",
     ("--systems=surelane,flink-xa", "--workloads=wide"): "uniform, hot",
     ("--axes=messages,length",): "messages, tables, columns, whole-columns, row-bytes, epoch-messages",
+    ("--measures=",): "drain, latency, start",
     ("--messages=1000,many",): "1000,many",
+    ("--messages=",): "1000000, or 1000000,2000000",
     ("--rates=0",): "1000, or 100,1000",
     ("--round-trips=0.1,far",): "0.1,far",
+    ("--round-trips=inf",): "0.1,1,2.5,10",
+    ("--triggers=soon",): "0 seconds,10 seconds",
     ("--measures=start", "--systems=ceiling"): "one of surelane, surelane-ledger, surelane-at-least-once",
 }
 

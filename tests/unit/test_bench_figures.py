@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.fix_bench import PLAN
 from tools.bench import costs, features, kill, page, soak, start, windows
 from tools.bench.axes import AXES, BASE, BASE_EPOCH, JVM_LIMIT, LONG_ROWS, growth, memory, scaled
 from tools.bench.groups import Group
 from tools.bench.latency import Sightings
 from tools.bench.page import Goal, Section, Table, bar, sparkline
-from tools.bench.plan import Plan
 from tools.bench.results import rehearse, tried
 from tools.bench.samples import CHECKPOINT_FILES_LIMIT, GROWTH_LIMITS, Sample, growth_goals, hourly, second_half, slope
 from tools.devstack.sections import merged
@@ -23,7 +23,6 @@ from tools.testbed.machine import Snapshot
 from tools.testbed.pacer import Paced
 
 MINUTE = 60.0
-PLAN = Plan(systems=[], workloads=[], messages=[], rates=[], seconds=30, warm_up=1, rehearsal=0)
 
 
 def sample(seconds: float, *, driver: float = 150.0, jvm: float = 400.0, lag: int = 10, files: int = 100) -> Sample:
@@ -56,10 +55,10 @@ def sizes(*costs: dict[str, Any]) -> list[Group]:
     return [Group([one]) for one in costs]
 
 
-def grown(axis: str, *costs: float | None, alone: Sequence[float | None] = ()) -> Goal:
-    """The goal, by the costs of a lane and of the ceiling at each size."""
-    ceilings = [sizes(cost(one, system=CEILING))[0] if one else None for one in (*alone, *[None] * len(costs))]
-    return growth(axis, sizes(*map(cost, costs)), ceilings[: len(costs)])
+def grown(axis: str, *costs: float | None, alone: Sequence[float | None] | None = None) -> Goal:
+    """The goal, by the costs of a lane and of the ceiling at each size; None: it failed."""
+    ceilings = sizes(*(cost(one, system=CEILING, correct=one is not None) for one in alone or []))
+    return growth(axis, list(zip(sizes(*map(cost, costs)), ceilings or [None] * len(costs), strict=True)))
 
 
 def found(asked: Sequence[Goal]) -> dict[str, str]:
@@ -130,13 +129,13 @@ def test_where_the_ceiling_grows_as_much_is_granted() -> None:
     assert judged(10, 16, 27, alone=(5, 10, 10)) == (2.7, 2.0, "MISSED"), "more than that"
     assert judged(10, 16, 30, alone=(5, 5, 20)) == (1.6, 1.5, "MISSED"), "3.0 are granted 4.0"
     assert judged(10, 18, alone=(5, 19)) == (1.8, 1.5, "MISSED"), "no ceiling"
-    assert judged(10, 16, alone=(5, None)) == (1.6, 1.5, "MISSED")
+    assert judged(10, 12, alone=(5, None)) == (None, 1.5, "not judged"), "the ceiling failed"
 
 
 def test_a_row_that_failed_judges_nothing() -> None:
     failed = [[cost(10), cost(10, correct=False)], [cost(10), cost(None)], [cost(10)], []]
     for rows in failed:
-        goal = growth("tables", sizes(*rows), [None] * len(rows))
+        goal = growth("tables", [(one, None) for one in sizes(*rows)])
         assert (goal.found, goal.verdict) == (None, "not judged")
 
 
@@ -166,10 +165,9 @@ def test_each_axis_varies_one_thing() -> None:
 
 
 def test_scaled_down_it_is_the_same_in_small() -> None:
-    assert [(case.epoch, case.messages) for case in AXES["epoch-messages"].cases(0.01)] == [
-        *((20, 200), (20, 2000), (100, 10_000)),
-        *((1000, 10_000), (5000, 30_000)),
-    ]
+    cases = AXES["epoch-messages"].cases(0.01)
+    small = [(20, 2000), (100, 10_000), (1000, 10_000), (5000, 30_000)]
+    assert [(case.epoch, case.messages) for case in cases] == small
     assert scaled(BASE, 0.01).shape.most_rows == 2000
 
 
@@ -253,9 +251,10 @@ def test_the_sections_of_costs(tmp_path: Path) -> None:
     section = costs.section("tables", cases, done)
     table = tables(section)["Sizes"]
     assert table.rows[0][:7] == ["1", "10,000", "792", "20", "70,000", "12.5", "15.8"]
-    assert table.rows[0][7:10] == ["90,000", "5.0", "6.3"], "of the ceiling"
-    assert table.rows[0][-4:] == ["600", "", "right", "0.3, noisy"]
-    assert table.rows[2][-2] == "failed: SystemFailed: it ended"
+    assert table.rows[0][7:] == ["", "600", "", "0.3, noisy", "90,000", "5.0", "6.3", "right"]
+    assert table.rows[2][-1] == "failed: SystemFailed: it ended"
+    wrong = [*done[:-1], {**done[-1], "correct": False}]
+    assert tables(costs.section("tables", cases, wrong))["Sizes"].rows[0][-1] == "WRONG", "the ceiling was"
     file = tmp_path / "COSTS.md"
     page.put(file, section, "./run bench --measures costs")
     text = file.read_text()
@@ -341,22 +340,26 @@ def test_each_section_of_a_page_is_written_by_itself(tmp_path: Path) -> None:
     assert text.count("## One") == text.count("## Two") == 1
 
 
-def soaked(**fields: Any) -> Section:
+def soaked(*runs: dict[str, Any]) -> Section:
     result = {"system": SURELANE, "messages": 5, "rate": 1000, "every": 10.0, "correct": True, "prepared_left": 0}
-    (found,) = soak.sections(PLAN, [result | fields])
+    (found,) = soak.sections(PLAN, [result | run for run in runs])
     return found
 
 
 def test_the_soaks_section_shows_memory_over_time() -> None:
-    section = soaked(samples=[sample(minute * MINUTE, jvm=400 + minute) for minute in range(61)])
+    section = soaked({"samples": [sample(minute * MINUTE, jvm=400 + minute) for minute in range(61)]})
     jvm = next(goal for goal in section.goals if goal.what == "growth of memory, jvm")
     assert (jvm.found, jvm.verdict) == (60.0, "MISSED")
     assert tables(section)["Memory (PSS)"].rows[2] == ["jvm", "▇" * 10 + "█" * 11, "400", "460"]
 
 
 def test_a_failed_soak_is_written_too(tmp_path: Path) -> None:
-    page.put(tmp_path / "PAGE.md", soaked(correct=False, error="SystemFailed: gone"), "./run bench --measures soak")
-    assert "failed: SystemFailed: gone" in (tmp_path / "PAGE.md").read_text()
+    failed = {"correct": False, "error": "SystemFailed: gone", "samples": [sample(9.0), sample(10.0, files=7777)]}
+    page.put(tmp_path / "PAGE.md", soaked(failed, {}), "./run bench --measures soak --runs 2")
+    text = (tmp_path / "PAGE.md").read_text()
+    assert "failed: SystemFailed: gone" in text
+    assert "| files of the checkpoint | at most 1000 files | 7,777.00 | MISSED |" in text, "until then"
+    assert "100,000 rows at most: right;" in text, "the second run"
 
 
 def test_pictures_of_figures() -> None:

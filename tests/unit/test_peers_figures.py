@@ -5,24 +5,26 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.fix_bench import echoing
+from app.errors import ConfigInvalid
+from tests.fix_bench import PLAN, echoing
 from tools.bench import budget, drain_page, groups, latency_page, page
 from tools.bench.drain import messages_until
 from tools.bench.groups import Group
 from tools.bench.latency import EARLY, Inserts, Sightings
+from tools.bench.measures import of_measure
 from tools.bench.page import Goal, Section
-from tools.bench.plan import Plan
-from tools.bench.results import turned
 from tools.peers import child, debezium
 from tools.peers.child import Child, SystemFailed
 from tools.peers.lane import Epoch
-from tools.peers.systems import CEILING, FLINK_TABLE, FLINK_XA, LEDGER, SURELANE, SYSTEMS
+from tools.peers.systems import CEILING, FLINK_TABLE, FLINK_XA, LEDGER, REPLICATION, SURELANE, SYSTEMS
 from tools.testbed.distance import proxied
 from tools.testbed.tables import BEGIN_MICROS, TABLE
 from tools.testbed.workload import SENTINEL, Kind, Workload, key_of, value_of
@@ -54,9 +56,8 @@ def drains(done: list[dict[str, Any]]) -> list[Group]:
 
 def sections(*done: dict[str, Any]) -> list[Section]:
     """Of drains and latencies."""
-    plan = Plan(systems=[], workloads=[], messages=[], rates=[], seconds=30, warm_up=1, rehearsal=0)
     rates, latencies = ([one for one in done if ("asked_rate" in one) is held] for held in (False, True))
-    return [*drain_page.sections(plan, rates), *latency_page.sections(plan, latencies)]
+    return [*drain_page.sections(PLAN, rates), *latency_page.sections(PLAN, latencies)]
 
 
 def verdicts(*done: dict[str, Any]) -> dict[str, Goal]:
@@ -319,10 +320,41 @@ def test_sections_say_what_was_measured_and_how_often(tmp_path: Path) -> None:
     assert "| 1,000 | surelane | 10 | 20 | 21 | 100 | right | 0.3, noisy |" in text
 
 
-def test_each_run_begins_with_another_system() -> None:
+def test_each_run_has_everything_and_begins_with_another_system() -> None:
     systems = [SYSTEMS[name] for name in (OWN, TABLE_PEER, CEILING)]
-    assert [turned(systems, number)[0] for number in (1, 2, 3, 4)] == [*systems, systems[0]]
-    assert turned(systems, 2) == [*systems[1:], systems[0]]
+    passes = [
+        (run, place, item, system.name)
+        for run, place, item, system in replace(PLAN, systems=systems, runs=4, round_trips=[0.1, 10.0]).passes("ab")
+    ]
+    orders = [(OWN, TABLE_PEER, CEILING), (TABLE_PEER, CEILING, OWN), (CEILING, OWN, TABLE_PEER)]
+    assert passes == [
+        (run, place, item, name)
+        for run, order in enumerate([*orders, orders[0]], start=1)
+        for place in (0.1, 10.0)
+        for item in "ab"
+        for name in order
+    ]
+
+
+def test_each_measure_has_the_systems_that_it_can_measure() -> None:
+    def names(measure: str, *chosen: str, round_trips: Sequence[float] = ()) -> list[str]:
+        plan = replace(PLAN, systems=[SYSTEMS[name] for name in chosen], round_trips=round_trips)
+        return [one.name for one in of_measure(plan, measure).systems]
+
+    assert names("drain", OWN, CEILING) == [OWN, CEILING]
+    assert names("drain", OWN, CEILING, REPLICATION, round_trips=[1.0]) == [OWN]
+    assert names("latency", OWN, CEILING, REPLICATION) == [OWN, REPLICATION]
+    assert names("kill", LEDGER, TABLE_PEER, round_trips=[1.0]) == [LEDGER]
+    assert names("costs", TABLE_PEER) == []
+    for measure, chosen in (("start", CEILING), ("drain", CEILING), ("latency", REPLICATION)):
+        with pytest.raises(ConfigInvalid, match=f"{measure} has nothing to measure"):
+            names(measure, chosen, round_trips=[1.0])
+
+
+def test_the_last_epoch_is_judged_by_the_worst_run() -> None:
+    runs = [held(OWN, 10, 20, last_hidden_milliseconds=hidden, run=run) for run, hidden in enumerate((9.0, 301.0, 8.0))]
+    goal = verdicts(*runs)["the last epoch visible after its checkpoint entry, worst"]
+    assert (goal.found, goal.verdict) == (301.0, "MISSED")
 
 
 def test_rows_say_how_many_messages_there_were() -> None:

@@ -98,7 +98,8 @@ class Axis:
 
     def cases(self, scale: float = 1.0) -> list[Case]:
         """The smallest first; `scale` reduces all sizes, epochs included. Those that become equal are merged."""
-        return list(dict.fromkeys(scaled(self.make(size), scale) for size in self.sizes))
+        found = [scaled(self.make(size), scale) for size in self.sizes]
+        return list({case.fields[self.field]: case for case in found}.values())
 
 
 AXES: Mapping[str, Axis] = {
@@ -148,26 +149,26 @@ def cost(unit: str) -> Figure:
     return found
 
 
-def growth(name: str, lanes: Sequence[Group], ceilings: Sequence[Group | None]) -> Goal:
-    """The goal of an axis: the pair of sizes that is nearest to its limit, or exceeds it the most. `lanes`, `ceilings`:
-    of each size, the smallest first."""
+def growth(name: str, sizes: Sequence[tuple[Group, Group | None]]) -> Goal:
+    """The goal of an axis: the pair of sizes that is nearest to its limit, or exceeds it the most; not judged unless
+    all runs are right. `sizes`: lane and ceiling of each, the smallest first; no ceiling: not measured."""
     unit = AXES[name].unit
-    costs = [one.judged(cost(unit), 6) for one in lanes]
-    alone = [one.judged(cost(unit), 6) if one else None for one in ceilings]
-    known = [one for one in costs if one is not None]
+    figure = cost(unit)
     what = f"CPU a {unit} at a larger size to that at a smaller one: {name}"
+    costs = [(lane.judged(figure, 6), ceiling.judged(figure, 6) if ceiling else 0.0) for lane, ceiling in sizes]
+    known = [(lane, alone) for lane, alone in costs if lane is not None and alone is not None]
     if len(known) < max(2, len(costs)):
         return Goal(what, LIMIT, None, "times")
     pairs = [
-        (round(known[large] / known[small], 3), _limit(alone[small], alone[large], known[large]))
-        for small, large in combinations(range(len(known)), 2)
+        (round(after / before, 3), _limit(alone_before, alone_after, after))
+        for (before, alone_before), (after, alone_after) in combinations(known, 2)
     ]
     found, limit = max(pairs, key=lambda pair: pair[0] / pair[1])
     return Goal(what, limit, found, "times")
 
 
-def _limit(before: float | None, after: float | None, lane: float) -> float:
-    """LIMIT, or by how much the ceiling's cost grows, if it is below the lane's."""
+def _limit(before: float, after: float, lane: float) -> float:
+    """LIMIT, or by how much the ceiling's cost grows, if it is below the lane's. 0: there is no ceiling."""
     if not before or not after or after > lane:
         return LIMIT
     return max(LIMIT, round(after / before, 3))

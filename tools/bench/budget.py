@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tools.bench.trial import Trial
 from tools.peers import lane
-from tools.peers.lane import Epoch
+from tools.peers.lane import TWO_PHASE, Epoch
 
 GATHERED, PLAN, ENTRY, COMMIT, FINISH = "gathered", "plan", "entry", "commit", "finish"
 #: precedes the names of a stage process' activities
@@ -67,6 +67,14 @@ class Budget:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _EVERY_SECONDS
             self._read()
+
+    def since_entry(self, seen: float) -> float | None:
+        """Milliseconds from the newest entry `commits/N` to `seen`, when the last message became visible, of a lane
+        with two phases: no epoch follows, whose begin would commit it."""
+        if self._one.system.mode != TWO_PHASE:
+            return None
+        self._read()
+        return round((seen - max(self._files["commits"].values())) * 1000, 1)
 
     @contextmanager
     def traced(self) -> Iterator[None]:

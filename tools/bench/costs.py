@@ -9,7 +9,7 @@ from typing import Any
 
 from tools.bench import ceiling, drain, results
 from tools.bench.axes import AXES, BASE_EPOCH, BASE_EPOCH_BYTES, Case, cost, growth, memory
-from tools.bench.groups import LOAD, STATE, Figure, Group, cell, find, grouped, median_of, of_field, rate
+from tools.bench.groups import LOAD, Group, cell, find, grouped, median_of, of_field, rate
 from tools.bench.page import Column, Section, Table, number
 from tools.bench.plan import Plan
 from tools.bench.results import Result, Task
@@ -58,8 +58,8 @@ def filled(up: Servers, case: Case, *chunks: int) -> Iterator[Made]:
                 backlog.forget(up, made())
 
 
-def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """A round for each backlog: all cases of it, each with the ceiling where an axis has one."""
+def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
+    """Of each backlog all cases, each with the ceiling where an axis has one."""
     cases = {name: AXES[name].cases(plan.scale) for name in plan.axes}
     ceilings = {case for name, found in cases.items() if AXES[name].has_ceiling for case in found}
     by_backlog: dict[object, list[Case]] = {}
@@ -69,11 +69,12 @@ def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
         chunks = {case.chunk for case in same if case in ceilings}
         assert len(chunks) < 2, "cases that share a backlog share its chunks"
         with filled(up, same[0], *chunks) as made:
-            lanes = [Task({"system": SURELANE, **case.fields}, partial(_drained, up, case, made)) for case in same]
-            alone = [
-                Task({"system": CEILING, **case.fields}, partial(_alone, up, made)) for case in same if case in ceilings
-            ]
-            yield [*lanes, *alone]
+            for run in plan.numbers:
+                for case in same:
+                    what = {**case.fields, "run": run}
+                    yield Task({"system": SURELANE, **what}, partial(_drained, up, case, made))
+                    if case in ceilings:
+                        yield Task({"system": CEILING, **what}, partial(_alone, up, made))
 
 
 def _drained(up: Servers, case: Case, made: Made) -> dict[str, Any]:
@@ -93,29 +94,30 @@ def sections(plan: Plan, done: Sequence[Result]) -> Iterator[Section]:
 def section(name: str, cases: Sequence[Case], done: Sequence[Result]) -> Section:
     axis = AXES[name]
     found = [grouped([one for one in done if case.fields.items() <= one.items()], "system") for case in cases]
-    lanes = [one for same in found if (one := find(same, system=SURELANE))]
-    ceilings = {id(lane): find(same, system=CEILING) for lane, same in zip(lanes, found, strict=True)}
-
-    def alone(figure: Figure, digits: int, lane: Group) -> str:
-        one = ceilings[id(lane)]
-        return median_of(figure, digits)(one) if one else ""
-
+    sizes = [(lane, find(same, system=CEILING)) for same in found if (lane := find(same, system=SURELANE))]
     figures = (("messages/s", rate, 0), ("CPU µs a message", cost("message"), 1), ("CPU ms a MB", cost("byte"), 1))
-    columns: Sequence[Column] = (
+    measured: Sequence[Column] = [(head, median_of(figure, digits)) for head, figure, digits in figures]
+    of_lane: Sequence[Column] = (
         (name, cell(axis.field)),
         *([("messages", cell("messages"))] if axis.field != "messages" else []),
         ("bytes a message", median_of(lambda run: run["value_bytes"] / run["messages"])),
-        ("epochs", median_of(of_field("epochs"))),
-        *((head, median_of(figure, digits)) for head, figure, digits in figures),
-        *((f"ceiling: {head}", partial(alone, figure, digits)) for head, figure, digits in figures if axis.has_ceiling),
+        *(("epochs", median_of(of_field("epochs"))), *measured),
         *((f"{part} MB", partial(_peak, part)) for part in PARTS),
-        *(STATE, LOAD),
+        LOAD,
+    )
+    columns: Sequence[Column] = (
+        *((head, lambda size, shown=shown: shown(size[0])) for head, shown in of_lane),
+        *(
+            (f"ceiling: {head}", lambda size, shown=shown: shown(size[1]) if size[1] else "")
+            for head, shown in measured
+            if axis.has_ceiling
+        ),
+        ("table", lambda size: next((one.state for one in size if one and not one.is_right), "right")),
     )
     text = f"Epochs of {BASE_EPOCH:,} messages and {BASE_EPOCH_BYTES >> 20} MB at most, unless stated otherwise."
-    goals = [growth(name, lanes, list(ceilings.values())), *memory(lanes)]
-    return Section(
-        f"costs-{name}", f"What a message costs, by {name}", [text, Table.of("Sizes", columns, lanes)], goals
-    )
+    goals = [growth(name, sizes), *memory([lane for lane, _ in sizes])]
+    parts = [text, Table.of("Sizes", columns, sizes)]
+    return Section(f"costs-{name}", f"What a message costs, by {name}", parts, goals)
 
 
 def _peak(part: str, one: Group) -> str:

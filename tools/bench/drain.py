@@ -35,14 +35,13 @@ WARM_UP_EPOCHS = 3
 _SEEN = f"select (extract(epoch from max(updated_at)) * 1000000)::bigint from {TABLE.name}"
 
 
-def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """A round for each backlog: each system at each place."""
+def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
     filled = [_prepared(plan, up, kind, count) for kind in plan.workloads for count in plan.messages]
     for one in filled:
         say(f"reading {one.topic} through, so that the broker is warm")
         backlog.read_through(up, one)
-    for one in filled:
-        yield [_task(up, one, system, place) for place in plan.places for system in plan.at(place)]
+    for run, round_trip, one, system in plan.passes(filled):
+        yield _task(up, one, system, round_trip, run)
 
 
 def _prepared(plan: Plan, up: Servers, kind: Kind, messages: int) -> Backlog:
@@ -54,12 +53,12 @@ def _prepared(plan: Plan, up: Servers, kind: Kind, messages: int) -> Backlog:
     return made
 
 
-def _task(up: Servers, filled: Backlog, system: System, place: float | None) -> Task:
+def _task(up: Servers, filled: Backlog, system: System, round_trip: float | None, run: int) -> Task:
     of_backlog = {"workload": filled.shape.name, "messages": filled.messages, "value_bytes": filled.value_bytes}
-    what = {"system": system.name, **of_backlog, "round_trip": place}
+    what = {"system": system.name, **of_backlog, "round_trip": round_trip, "run": run}
     if system.start is None:
         return Task(what, partial(ceiling.measure, up, filled))
-    return Task(what, partial(at_distance, up, place, lambda there: measure(there, filled, system)))
+    return Task(what, partial(at_distance, up, round_trip, lambda there: measure(there, filled, system)))
 
 
 def measure(servers: Servers, filled: Backlog, system: System, warm: float | None = None) -> dict[str, Any]:

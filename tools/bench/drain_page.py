@@ -20,6 +20,7 @@ from tools.bench.groups import (
     find,
     grouped,
     median_of,
+    near_and_far,
     nearest,
     rate,
     rate_from_start,
@@ -68,7 +69,7 @@ _RULES = (
 
 def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:
     drains = grouped(done, "system", "workload", "messages", "round_trip")
-    near, far = ([one for one in drains if (one.get("round_trip") is None) is here] for here in (True, False))
+    near, far = near_and_far(drains)
     if near:
         counts = " and ".join(f"{count:,}" for count in dict.fromkeys(one.get("messages") for one in near))
         text = (

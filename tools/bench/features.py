@@ -1,10 +1,10 @@
 """What each feature costs: the lane with one thing changed, in turn with the lane as it is by default; and one drain in
 which guard, accounting and metrics are timed.
 
-Machines drift, so a ratio is of one run, in which every variant is drained once. In the timed drain their functions
-(`tools/bench/metered`) and the backends of their connections, found by application_name, are measured, and /metrics is
-scraped each second, fifteen times as often as usual. Their share is of all CPU seconds after the start: where two equal
-drains differ by a fifth, ratios cannot resolve a few percent.
+Machines drift, so a ratio is of one run, in which every variant is drained once; runs alternate their direction. In the
+timed drain their functions (`tools/bench/metered`) and the backends of their connections, found by application_name,
+are measured, and /metrics is scraped each second, fifteen times as often as usual. Their share is of all CPU seconds
+after the start: where two equal drains differ by a fifth, ratios cannot resolve a few percent.
 """
 
 import itertools
@@ -91,15 +91,16 @@ _THEIRS = "select pid from pg_stat_activity where application_name ~ '^surelane 
 _SHARES = (("part", lambda one: one[0]), ("% of all CPU seconds", lambda one: f"{one[1]:.2f}"))
 
 
-def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """Each variant, and the timed drain."""
+def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
+    """In each run each variant, in the opposite order of the run before, and the timed drain."""
     case = scaled(BASE, plan.scale)
     case = replace(case, shape=replace(case.shape, in_transactions=True))
+    names = list(VARIANTS)
     with costs.filled(up, case) as made:
-        variants = [
-            Task({**case.fields, "variant": name}, partial(_measured, up, case, made, name)) for name in VARIANTS
-        ]
-        yield [*variants, Task({**case.fields, "variant": TIMED}, partial(_timed, up, case, made))]
+        for run in plan.numbers:
+            for name in names if run % 2 else names[::-1]:
+                yield Task({**case.fields, "variant": name, "run": run}, partial(_measured, up, case, made, name))
+            yield Task({**case.fields, "variant": TIMED, "run": run}, partial(_timed, up, case, made))
 
 
 def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:

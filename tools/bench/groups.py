@@ -95,6 +95,12 @@ def find(groups: Sequence[Group], **fields: object) -> Group | None:
     return next((one for one in groups if all(one.get(name) == value for name, value in fields.items())), None)
 
 
+def near_and_far(groups: Sequence[Group]) -> tuple[list[Group], list[Group]]:
+    """Those without a distance to Postgres, and those with one."""
+    far = [one for one in groups if one.get("round_trip") is not None]
+    return [one for one in groups if one not in far], far
+
+
 def nearest(groups: Sequence[Group], one: Group, *fields: str) -> Group:
     """The group with the shortest round trip of those that have the same values of these fields as `one`."""
     same = [other for other in groups if all(other.get(name) == one.get(name) for name in fields)]

@@ -67,23 +67,13 @@ class Load:
         return round(self.seen * WARM_UP_SHARE)
 
 
-def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """Each lane with each rate and trigger."""
-    loads = [
-        Load(rate=rate, seconds=plan.seconds, trigger=trigger)
-        for rate in plan.rates
-        for trigger in plan.triggers or [AT_ONCE]
-    ]
+def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
+    loads = [Load(rate=rate, seconds=plan.seconds, trigger=trigger) for rate in plan.rates for trigger in plan.triggers]
     if plan.rehearsal:
         rehearse("a kill", partial(measure, up, plan.systems[0], loads[0]))
-    yield [
-        Task(
-            {"system": one.name, "messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger},
-            partial(measure, up, one, load),
-        )
-        for load in loads
-        for one in plan.systems
-    ]
+    for run, _, load, system in plan.passes(loads):
+        what = {"messages": load.messages, "asked_rate": load.rate, "trigger": load.trigger, "run": run}
+        yield Task({"system": system.name, **what}, partial(measure, up, system, load))
 
 
 def measure(servers: Servers, system: System, load: Load) -> dict[str, Any]:

@@ -5,7 +5,7 @@ every insert (35 % of the changes). An early message shows when the system is ru
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -44,19 +44,17 @@ _ROW = f"select 1 from {TABLE.name} where id = "
 FloatArray = NDArray[np.float64]
 
 
-def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """A round for each rate: each system at each place."""
+def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
     for system in plan.systems if plan.rehearsal else ():
         what = f"{system.name}, {plan.rehearsal} s at {_REHEARSAL_RATE:,} messages/s"
         rehearse(what, partial(measure, up, system, _REHEARSAL_RATE, plan.rehearsal, warm_up=1))
-    for rate in plan.rates:
-        yield [_task(plan, up, system, rate, place) for place in plan.places for system in plan.at(place)]
+    for run, round_trip, rate, system in plan.passes(plan.rates):
+        what = {"system": system.name, "asked_rate": rate, "messages": rate * plan.seconds, "round_trip": round_trip}
+        yield Task({**what, "run": run}, partial(_measured, plan, up, round_trip, rate, system))
 
 
-def _task(plan: Plan, up: Servers, system: System, rate: int, place: float | None) -> Task:
-    what = {"system": system.name, "asked_rate": rate, "messages": rate * plan.seconds, "round_trip": place}
-    at_rate = lambda there: measure(there, system, rate, plan.seconds, plan.warm_up)  # noqa: E731
-    return Task(what, partial(at_distance, up, place, at_rate))
+def _measured(plan: Plan, up: Servers, round_trip: float | None, rate: int, system: System) -> dict[str, Any]:
+    return at_distance(up, round_trip, lambda there: measure(there, system, rate, plan.seconds, plan.warm_up))
 
 
 @dataclass
@@ -147,6 +145,7 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
             return one.answer(f"{_ROW}{SENTINEL}")
 
         one.until(last, "the last message", seconds=PATIENCE_SECONDS)
+        hidden = budget.since_entry(time.time())
         sightings.look(one)
         peaks = one.held.peaks()
         ended = one.end(one.reaches([TABLE], inserts.expected))
@@ -157,6 +156,7 @@ def measure(servers: Servers, system: System, rate: int, seconds: int, warm_up: 
         **quantiles(latencies),
         **used,
         "peak_megabytes": dict(peaks),
+        "last_hidden_milliseconds": hidden,
         **budget.fields(sent_at),
         **ended,
     }

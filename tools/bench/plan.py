@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tools.bench.page import Section
 from tools.bench.results import Result, Task
@@ -11,6 +12,7 @@ from tools.testbed.workload import Kind
 
 #: milliseconds; of a goal, what is measured so far away is compared with the nearest
 FAR = 2.5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,33 +29,44 @@ class Plan:
     seconds: int
     #: seconds at a rate before anything counts
     warm_up: int
-    #: seconds of each system before any latency, and whether something is measured once in advance, without counting
+    #: seconds of each system before any latency; 0: nothing is measured in advance, without counting
     rehearsal: int
     #: milliseconds between each system and Postgres; empty: none are added
-    round_trips: Sequence[float] = ()
+    round_trips: Sequence[float]
     #: values of `epoch.trigger`
-    triggers: Sequence[str] = ()
+    triggers: Sequence[str]
     #: of `axes.AXES`
-    axes: Sequence[str] = ()
+    axes: Sequence[str]
     #: factor for all sizes of the costs
-    scale: float = 1.0
+    scale: float
+    runs: int
 
     @property
-    def places(self) -> Sequence[float | None]:
-        """The round trips; None: without a proxy."""
-        return self.round_trips or [None]
+    def numbers(self) -> range:
+        """Of the runs."""
+        return range(1, self.runs + 1)
 
-    def at(self, place: float | None) -> list[System]:
-        """The systems for which such a distance means something."""
-        return [one for one in self.systems if place is None or one.can_be_away]
+    def passes(self, items: Sequence[T]) -> Iterator[tuple[int, float | None, T, System]]:
+        """Run, round trip, item, system. All systems have an item one after the other, and each run begins with another
+        system, so that none is always first or last; each run has everything, so that its figures are of one time."""
+        for run in self.numbers:
+            for round_trip in self.round_trips or [None]:
+                for item in items:
+                    first = (run - 1) % len(self.systems)
+                    for system in [*self.systems[first:], *self.systems[:first]]:
+                        yield run, round_trip, item, system
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measure:
     """What can be measured."""
 
-    #: what is measured together, once in each run
-    rounds: Callable[[Plan, Servers], Iterator[Sequence[Task]]]
+    #: everything that is measured, in order
+    tasks: Callable[[Plan, Servers], Iterator[Task]]
     sections: Callable[[Plan, Sequence[Result]], Iterable[Section]]
-    #: which systems it can measure
-    takes: Callable[[System], bool] = lambda _: True
+    #: which of the user's systems it measures; None: it has its own
+    takes: Callable[[System], bool] | None = None
+    #: whether there may be a distance to Postgres
+    far: bool = False
+    #: fetches and compiles what its own systems need
+    fetch: Callable[[], object] = lambda: None

@@ -5,10 +5,10 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg2
 from confluent_kafka import KafkaException
@@ -29,7 +29,6 @@ FAILURES = (SystemFailed, SurelaneError, RuntimeError, OSError, psycopg2.Error, 
 _OURS = ("bench", "proxy")
 
 Result = Mapping[str, Any]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,6 @@ class Task:
     #: fields of its result that are known before
     what: Result
     measure: Callable[[], Result]
-
-
-def turned(items: Sequence[T], number: int) -> Sequence[T]:
-    """In the order of run `number`, so that each run begins with another one; the first run is 1."""
-    first = (number - 1) % len(items)
-    return [*items[first:], *items[:first]]
 
 
 def say(text: str) -> None:

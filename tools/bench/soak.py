@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from tools.bench import results
-from tools.bench.groups import cell
-from tools.bench.page import Column, Section, Table, number, sparkline
+from tools.bench.groups import cell, grouped
+from tools.bench.page import Column, Goal, Section, Table, number, sparkline
 from tools.bench.plan import Plan
 from tools.bench.results import Result, Task
 from tools.bench.samples import Sample, growth_goals, second_half, take
@@ -61,6 +61,8 @@ _COLUMNS: Sequence[Column] = (
 )
 
 
+#: takes a sample
+Add = Callable[[Sample], None]
 #: most seconds between two samples; in a short soak there are as many samples
 EVERY_SECONDS, SAMPLES = 10.0, 10
 
@@ -94,33 +96,40 @@ class Load:
         return path.with_name(f"{path.name}.{QUERY}") if self.is_query else path
 
 
-def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """Each lane at each rate."""
-    for rate in plan.rates:
-        yield [_task(up, Load(system=one, rate=rate, seconds=plan.seconds)) for one in plan.systems]
+def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
+    for run, _, rate, system in plan.passes(plan.rates):
+        load = Load(system=system, rate=rate, seconds=plan.seconds)
+        what = {"system": system.name, "messages": load.messages, "rate": rate, "every": load.every, "run": run}
+        yield Task(what, partial(measure, up, load, run))
 
 
-def rounds_of_query(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """A query that counts the lane's changes by window and key, at each rate."""
+def tasks_of_query(plan: Plan, up: Servers) -> Iterator[Task]:
+    """Of a query that counts the lane's changes by window and key."""
     query = of_lane(QUERY, settings={"queries": {QUERY: _QUERY}, **_HEAP}, arguments=("--query", QUERY))
-    for rate in plan.rates:
-        yield [_task(up, Load(system=query, rate=rate, seconds=plan.seconds))]
+    return tasks(replace(plan, systems=[query]), up)
 
 
-def _task(up: Servers, load: Load) -> Task:
-    what = {"system": load.system.name, "messages": load.messages, "rate": load.rate, "every": load.every}
-    return Task(what, partial(measure, up, load))
+def measure(servers: Servers, load: Load, run: int) -> dict[str, Any]:
+    """Run the load; returns the fields of a result, with all samples, also of one that failed. Each sample is also
+    emitted at once."""
+    samples: list[Sample] = []
+
+    def add(sample: Sample) -> None:
+        what = {"system": load.system.name, "rate": load.rate, "run": run}
+        results.emit("soak-sample", {**what, **sample})
+        samples.append(sample)
+
+    return dict(results.tried({"samples": samples}, partial(_held, servers, load, add)))
 
 
-def measure(servers: Servers, load: Load) -> dict[str, Any]:
-    """Run the load; returns the fields of a result, with all samples. Each is also emitted at once."""
+def _held(servers: Servers, load: Load, add: Add) -> dict[str, Any]:
     servers.empty_topic(TOPIC, RETENTION)
-    ddl, samples = [*SHAPE.ddl, *([_MAKE] if load.is_query else [])], list[Sample]()
+    ddl = [*SHAPE.ddl, *([_MAKE] if load.is_query else [])]
     with trial(servers, load.system, TOPIC, ddl) as one, _high(servers) as high:
         one.until(RUNNING, "the lane")
         with paced(servers.bootstrap, TOPIC, load.rate, load.messages, shape=SHAPE) as pacing:
             start = one.snapshot()
-            most_lag = _watched(one, load, pacing, high, samples)
+            most_lag = _watched(one, load, pacing, high, add)
             used = one.snapshot().since(start)
             expected = pacing.result().expected
         one.until(lambda: _visible(one) >= load.messages, "the last message")
@@ -129,27 +138,29 @@ def measure(servers: Servers, load: Load) -> dict[str, Any]:
         else:  # it writes what it has when it ends
             ended = one.end(right=True)
             ended["correct"] &= one.answer(f"select sum(n) from {_COUNTS}") == load.messages
-    return {**used, "most_lag_messages": most_lag, "epochs": len(one.lane.epochs()), "samples": samples, **ended}
+    return {**used, "most_lag_messages": most_lag, "epochs": len(one.lane.epochs()), **ended}
 
 
 def sections(_: Plan, done: Sequence[Result]) -> Iterator[Section]:
-    """Of each system what it held, and the goals; a later soak of the same replaces the section."""
-    for result in done:
-        is_query = result["system"] == QUERY
-        key = f"soak-{result['system']}"
-        title, table = (
-            ("A query under load for long", "counts by ten seconds and 10,000 keys")
-            if is_query
-            else (f"{result['system']} under load for long", "of 100,000 rows at most")
-        )
-        text = (
-            f"{result['messages']:,} messages at {result['rate']:,} messages/s; a look every {result['every']:g} s, "
-            f"the lag every half second. The table, {table}: {results.state(result)}; prepared transactions left: "
-            f"{result.get('prepared_left', 'not known')}."
-        )
-        samples = result.get("samples", [])
-        goals = growth_goals(samples, result["rate"], has_state=is_query)
-        yield Section(key, title, [text, *(_tables(samples) if samples else [])], goals)
+    """Of each system what it held, and the goals, of each of its soaks."""
+    for soaks in grouped(done, "system"):
+        parts: list[str | Table] = []
+        goals: list[Goal] = []
+        for one in soaks.runs:
+            samples = one.get("samples", [])
+            parts += [_sentence(one), *(_tables(samples) if samples else [])]
+            goals += growth_goals(samples, one["rate"], has_state=one["system"] == QUERY)
+        title = f"{soaks.get('system')} under load for long"
+        yield Section(f"soak-{soaks.get('system')}", title, parts, goals)
+
+
+def _sentence(one: Result) -> str:
+    table = "counts by ten seconds and 10,000 keys" if one["system"] == QUERY else "of 100,000 rows at most"
+    return (
+        f"{one['messages']:,} messages at {one['rate']:,} messages/s; a look every {one['every']:g} s, the lag every "
+        f"half second. The table, {table}: {results.state(one)}; prepared transactions left: "
+        f"{one.get('prepared_left', 'not known')}."
+    )
 
 
 def _tables(samples: Sequence[Sample]) -> list[Table]:
@@ -170,7 +181,7 @@ def _visible(one: Trial) -> int:
     return int(one.answer(END, TOPIC) or 0)
 
 
-def _watched(one: Trial, load: Load, pacing: Future[Paced], high: Callable[[], int], samples: list[Sample]) -> int:
+def _watched(one: Trial, load: Load, pacing: Future[Paced], high: Callable[[], int], add: Add) -> int:
     """Sample until all messages are sent; returns the largest lag, in messages."""
     table = _COUNTS if load.is_query else _SOURCE
     begin = time.time()
@@ -179,9 +190,7 @@ def _watched(one: Trial, load: Load, pacing: Future[Paced], high: Callable[[], i
         lag = max(lag, high() - _visible(one))
         one.held.must_live()
         if time.time() >= due:
-            sample = take(one, table, load.checkpoint, begin, lag)
-            results.emit("soak-sample", sample)
-            samples.append(sample)
+            add(take(one, table, load.checkpoint, begin, lag))
             most, lag, due = max(most, lag), 0, due + load.every
         time.sleep(LOOK_SECONDS)
     return max(most, lag)

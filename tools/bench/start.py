@@ -53,12 +53,12 @@ _COLUMNS = (
 )
 
 
-def rounds(plan: Plan, up: Servers) -> Iterator[Sequence[Task]]:
-    """Each of the lanes."""
+def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
     filled = backlog.prepare(up, Kind.UNIFORM.shape, MESSAGES)
     if plan.rehearsal:
         rehearse("a start", partial(measure, up, filled, plan.systems[0]))
-    yield [Task({"system": one.name, "messages": MESSAGES}, partial(measure, up, filled, one)) for one in plan.systems]
+    for run, _, messages, system in plan.passes([MESSAGES]):
+        yield Task({"system": system.name, "messages": messages, "run": run}, partial(measure, up, filled, system))
 
 
 def measure(servers: Servers, filled: Backlog, system: System) -> dict[str, Any]:

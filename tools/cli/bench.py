@@ -1,5 +1,6 @@
 """`./run bench`: measures Surelane on this machine, also beside other systems."""
 
+import math
 import shlex
 import sys
 from collections.abc import Callable, Collection
@@ -14,31 +15,43 @@ from app.errors import ConfigInvalid
 app = typer.Typer(add_completion=False)
 #: workloads that every system has the table of
 _FOR_ALL = ("uniform", "hot")
+T = TypeVar("T")
 N = TypeVar("N", int, float)
 
 
 def words(option: str, text: str, known: Collection[str]) -> list[str]:
     """Those between commas; raises ConfigInvalid for one that is not in `known`."""
-    found = _split(text)
+    found = listed(option, text, str, f"known: {', '.join(known)}")
     if strangers := [word for word in found if word not in known]:
         raise ConfigInvalid(f"{option}: {', '.join(strangers)} is unknown", hint=f"known: {', '.join(known)}")
     return found
 
 
-def numbers(option: str, text: str, kind: Callable[[str], N], example: str) -> list[N]:
-    """Positive numbers between commas; raises ConfigInvalid."""
+def listed(option: str, text: str, kind: Callable[[str], T], hint: str) -> list[T]:
+    """What is between commas, each once; raises ConfigInvalid if there is nothing, or `kind` raises ValueError."""
     try:
-        found = [kind(word) for word in _split(text)]
+        found = list(dict.fromkeys(kind(word.strip()) for word in text.split(",") if word.strip()))
     except ValueError:
         found = []
-    if not all(one > 0 for one in found) or len(found) < len(_split(text)):
-        raise ConfigInvalid(f"{option}: {text!r} are no such numbers", hint=example)
+    if not found:
+        raise ConfigInvalid(f"{option}: {text!r} is no such list", hint=hint)
     return found
 
 
-def _split(text: str) -> list[str]:
-    """Blank entries are dropped."""
-    return [word.strip() for word in text.split(",") if word.strip()]
+def positive(text: str) -> int:
+    """A number above 0; raises ValueError."""
+    return _above(int(text))
+
+
+def milliseconds(text: str) -> float:
+    """A finite number above 0; raises ValueError."""
+    return _above(float(text))
+
+
+def _above(number: N) -> N:
+    if not 0 < number < math.inf:
+        raise ValueError(number)
+    return number
 
 
 @app.command(
@@ -60,8 +73,8 @@ def bench(
     systems: Annotated[
         str,
         Option(
-            help="surelane, surelane-ledger, surelane-at-least-once, flink-table, flink-xa, seatunnel-xa, "
-            "debezium-jdbc, replication, ceiling (Postgres alone)."
+            help="Of drain, latency, start, kill, soak: surelane, surelane-ledger, surelane-at-least-once, "
+            "flink-table, flink-xa, seatunnel-xa, debezium-jdbc, replication, ceiling (Postgres alone)."
         ),
     ] = "surelane,ceiling",
     workloads: Annotated[
@@ -70,22 +83,24 @@ def bench(
             help="uniform; hot: few rows changed again and again; of lanes also wide: 100 columns, many-tables: 100."
         ),
     ] = "uniform",
-    messages: Annotated[str, Option(help="Messages of each backlog; fewer where they are longer.")] = "1000000",
-    rates: Annotated[str, Option(help="Messages a second of latency, kill, soak.")] = "1000",
-    seconds: Annotated[int, Option(min=1, help="How long a rate is held: what counts, before and after a kill.")] = 30,
-    triggers: Annotated[str, Option(help="Values of epoch.trigger of lanes that are killed.")] = "0 seconds",
+    messages: Annotated[
+        str, Option(help="Of drain, windows: messages of a backlog; fewer where they are longer.")
+    ] = "1000000",
+    rates: Annotated[str, Option(help="Of latency, kill, soak: messages a second.")] = "1000",
+    seconds: Annotated[int, Option(min=1, help="How long a rate is held; before a kill, and after it.")] = 30,
+    triggers: Annotated[str, Option(help="Of kill: values of epoch.trigger.")] = "0 seconds",
     axes: Annotated[
         str, Option(help="Of costs: messages, tables, columns, whole-columns, row-bytes, epoch-messages.")
     ] = "messages,tables,columns,whole-columns,row-bytes,epoch-messages",
     scale: Annotated[float, Option(min=0.0001, max=1.0, help="Of costs, features: all sizes, epochs too.")] = 1.0,
-    round_trips: Annotated[
-        str, Option(help="Milliseconds between each system and Postgres, by a proxy: drain, latency.")
-    ] = "",
+    round_trips: Annotated[str, Option(help="Of drain, latency: milliseconds to Postgres, by a proxy.")] = "",
     warm_up: Annotated[int, Option(min=1, help="Seconds at a rate before any latency counts.")] = 10,
     rehearsal: Annotated[
-        int, Option(min=0, help="Seconds of each system before any latency; 0: nothing is rehearsed.")
+        int, Option(min=0, help="Seconds of each system before any latency; one start, one kill. 0: none.")
     ] = 30,
-    runs: Annotated[int, Option(min=1, help="How often all of it is measured; medians count.")] = 1,
+    runs: Annotated[
+        int, Option(min=1, help="How often all of it is measured; medians count, and ratios of the same run.")
+    ] = 1,
     report: Annotated[Path | None, Option(help="Write the result into its own sections of this Markdown file.")] = None,
     stack: Annotated[str, Option(help="Name of its own stack of local servers.")] = "bench",
 ) -> None:
@@ -96,6 +111,7 @@ def bench(
     is compared with what it is to be: status 1 when one is wrong, or a system failed. What other systems need is
     fetched once (about 230 MB), pinned by hash; Java is all that they ask for.
     """
+    from app.config import values
     from tools.bench.axes import AXES
     from tools.bench.measures import MEASURES, run
     from tools.bench.plan import Plan
@@ -107,16 +123,17 @@ def bench(
     plan = Plan(
         systems=chosen,
         workloads=[Kind(kind) for kind in words("--workloads", workloads, list(Kind) if for_all else _FOR_ALL)],
-        messages=numbers("--messages", messages, int, "1000000, or 1000000,2000000"),
-        rates=numbers("--rates", rates, int, "1000, or 100,1000"),
+        messages=listed("--messages", messages, positive, "1000000, or 1000000,2000000"),
+        rates=listed("--rates", rates, positive, "1000, or 100,1000"),
         seconds=seconds,
         warm_up=warm_up,
         rehearsal=rehearsal,
-        round_trips=numbers("--round-trips", round_trips, float, "0.1,1,2.5,10"),
-        triggers=_split(triggers),
+        round_trips=listed("--round-trips", round_trips, milliseconds, "0.1,1,2.5,10") if round_trips else [],
+        triggers=listed("--triggers", triggers, values.interval, "0 seconds,10 seconds"),
         axes=words("--axes", axes, AXES),
         scale=scale,
+        runs=runs,
     )
     named = words("--measures", measures, MEASURES)
     command = shlex.join(["./run", *sys.argv[1:]])
-    raise typer.Exit(0 if run(plan, named, stack, runs, report, command) else 1)
+    raise typer.Exit(0 if run(plan, named, stack, report, command) else 1)

@@ -233,7 +233,7 @@ def as_many_bytes(shape: Shape, messages: int) -> int:
     """The number of messages with about as many bytes as `messages` of uniform; at most `messages`."""
     if shape.columns is None and shape.row_bytes is None:
         return messages
-    return min(messages, round(messages * bytes_each(Kind.UNIFORM.shape) / bytes_each(shape)))
+    return min(messages, max(1, round(messages * bytes_each(Kind.UNIFORM.shape) / bytes_each(shape))))
 
 
 def bytes_each(shape: Shape) -> float:
