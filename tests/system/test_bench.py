@@ -1,5 +1,6 @@
 """The benchmark itself, tiny: it measures, says so in JSON lines, and looks whether the table is right."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,17 @@ def test_measures_and_checks(tmp_path: Path, stack_name: str) -> None:
     assert latency["wal_syncs_an_epoch"] >= 2, "PREPARE and COMMIT PREPARED"
     kept = (tmp_path / "var/bench/results.jsonl").read_text().splitlines()
     assert kept == done.stdout.splitlines()
+
+
+def test_a_system_that_fails_is_a_row_and_the_status(tmp_path: Path, stack_name: str) -> None:
+    """A lane whose configuration is invalid; what is measured after it is measured."""
+    page = tmp_path / "PAGE.md"
+    options = ("--measures=start,drain", "--rehearsal=0", "--messages=1000", f"--stack={stack_name}")
+    done = measured(tmp_path, *options, f"--report={page}", most=-1)
+    started, drain, ceiling = (line for line in map(json.loads, done.stdout.splitlines()) if "system" in line)
+    assert (done.returncode, started["correct"], drain["correct"], ceiling["correct"]) == (1, False, False, True)
+    assert "SystemFailed: the process ended with status 3" in drain["error"]
+    assert "failed: SystemFailed: the process ended with status 3" in page.read_text()
 
 
 UNKNOWN = {
