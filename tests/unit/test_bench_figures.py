@@ -45,7 +45,7 @@ def cost(cpu: float | None, *, correct: bool = True, system: str = SURELANE, **f
     """CPU seconds of a million messages, which are a gigabyte."""
     used = {} if cpu is None else {"jvm": cpu, "bench": 99.0}
     figures = {"cpu_seconds": used, "cpu_seconds_after_first_look": used, "messages": 1_000_000, "value_bytes": 10**9}
-    peaks = {"supervisor": 40, "driver": 500, "jvm": 900}
+    peaks = {"supervisor": 40, "driver": 500, "jvm": 900, "tasks": 700}
     what = {"system": system, "run": 1, "row_bytes": None, "correct": correct, "other_load": 0.0}
     return {**what, **figures, "peak_megabytes": peaks, **fields}
 
@@ -141,9 +141,9 @@ def test_a_row_that_failed_judges_nothing() -> None:
 
 def test_memory_is_judged_by_the_longest_rows() -> None:
     assert memory(sizes(cost(1))) == []
-    long = cost(1, row_bytes=LONG_ROWS, peak_megabytes={"driver": 900, "jvm": JVM_LIMIT + 1})
-    driver, jvm = memory(sizes(cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long))
-    assert (driver.found, driver.verdict, jvm.verdict) == (900, "reached", "MISSED")
+    long = cost(1, row_bytes=LONG_ROWS, peak_megabytes={"driver": 900, "jvm": JVM_LIMIT + 1, "tasks": 9})
+    driver, tasks, jvm = memory(sizes(cost(1, peak_megabytes={"driver": 9000, "jvm": 9}), long))
+    assert (driver.found, driver.verdict, tasks.found, jvm.verdict) == (900, "reached", 9, "MISSED")
     assert {goal.verdict for goal in memory(sizes({**long, "correct": False}))} == {"not judged"}
 
 
@@ -251,7 +251,7 @@ def test_the_sections_of_costs(tmp_path: Path) -> None:
     section = costs.section("tables", cases, done)
     table = tables(section)["Sizes"]
     assert table.rows[0][:7] == ["1", "10,000", "792", "20", "70,000", "12.5", "15.8"]
-    assert table.rows[0][7:] == ["", "600", "", "0.3, noisy", "90,000", "5.0", "6.3", "right"]
+    assert table.rows[0][7:] == ["", "600", "", "", "0.3, noisy", "90,000", "5.0", "6.3", "right"]
     assert table.rows[2][-1] == "failed: SystemFailed: it ended"
     wrong = [*done[:-1], {**done[-1], "correct": False}]
     assert tables(costs.section("tables", cases, wrong))["Sizes"].rows[0][-1] == "WRONG", "the ceiling was"

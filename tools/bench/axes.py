@@ -30,9 +30,9 @@ _MESSAGES_A_ROW = 5
 LEAST_MESSAGES, LEAST_EPOCH = 200, 20
 #: a cost is called linear up to this growth: the noise of a shared machine is a fifth
 LIMIT = 1.5
-#: megabytes. The driver: its base, and for each epoch in memory (the one applied, the one staged ahead) messages, rows
-#: and COPY lines. The JVM: Spark's heap of 1 GB, and its memory outside of the heap
-DRIVER_BASE, DRIVER_TIMES, JVM_LIMIT = 400, 8, 1536
+#: megabytes. Driver and stage process: a base, and for each epoch in memory (the one applied, the one staged ahead)
+#: messages, rows and COPY lines. The JVM: Spark's heap of 1 GB, and its memory outside of the heap
+EPOCHS_LIMIT, JVM_LIMIT = 400 + 8 * (BASE_EPOCH_BYTES >> 20), 1536
 #: peak memory is judged for rows of so many bytes
 LONG_ROWS = 100_000
 
@@ -179,7 +179,7 @@ def memory(lanes: Sequence[Group]) -> list[Goal]:
     long = next((one for one in lanes if one.get("row_bytes") == LONG_ROWS), None)
     if long is None:
         return []
-    limits = {"driver": DRIVER_BASE + DRIVER_TIMES * (BASE_EPOCH_BYTES >> 20), "jvm": JVM_LIMIT}
+    limits = {"driver": EPOCHS_LIMIT, "tasks": EPOCHS_LIMIT, "jvm": JVM_LIMIT}
     peaks = {part: max(long.all_of(of_field("peak_megabytes", part)), default=None) for part in limits}
     return [
         Goal(f"peak memory with rows of 100 KB: {part}", limit, peaks[part], "MB") for part, limit in limits.items()

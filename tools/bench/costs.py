@@ -102,7 +102,7 @@ def section(name: str, cases: Sequence[Case], done: Sequence[Result]) -> Section
         *([("messages", cell("messages"))] if axis.field != "messages" else []),
         ("bytes a message", median_of(lambda run: run["value_bytes"] / run["messages"])),
         *(("epochs", median_of(of_field("epochs"))), *measured),
-        *((f"{part} MB", partial(_peak, part)) for part in PARTS),
+        *((f"{part} MB", partial(_peak, part)) for part in (*PARTS, "tasks")),
         LOAD,
     )
     columns: Sequence[Column] = (

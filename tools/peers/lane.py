@@ -103,7 +103,11 @@ class Lane(Child):
         return {**own, "tasks": max(0.0, tasks)}
 
     def peaks(self) -> Mapping[str, int]:
-        return {part: round(peak_megabytes(self.pids().get(part, 0))) for part in PARTS}
+        """Of each part, and of the largest process of Spark's tasks: the stage process has an epoch's rows."""
+        pids = self.pids()
+        below_driver = {child.pid for child in psutil.Process(pids["driver"]).children(recursive=True)}
+        tasks = max(map(peak_megabytes, below_driver - {pids["jvm"]}), default=0.0)
+        return {**{part: round(peak_megabytes(pids[part])) for part in PARTS}, "tasks": round(tasks)}
 
     def kill(self) -> None:
         """Send SIGKILL to the process group, as a power failure would end all processes at once."""
