@@ -234,8 +234,9 @@ with Broker(SourceSettings(bootstrap_servers=sys.argv[1], topics=("kept",))) as 
         try:
             for answer in [broker.ask_identity(["kept"]) for _ in range(32)]:
                 assert answer()[0] == broker.cluster_id()
-        except (EnvironmentMissing, Unreachable) as error:
-            print(error, flush=True)
+            print("answered", flush=True)
+        except (EnvironmentMissing, Unreachable):
+            print("not answered", flush=True)
 """
 
 
@@ -253,7 +254,8 @@ def test_a_broker_that_restarts_does_not_end_the_process(forgetful: Kafka) -> No
         asking.kill()
         words, errors = asking.communicate()
     assert is_alive, errors.decode()
-    assert b"does not answer" in words, "it has asked all the while"
+    # a restart that is shorter than a request's patience is no failure of the request
+    assert words.count(b"answered") > RESTARTS, "it has asked all the while"
 
 
 def test_retention(kafka: Kafka, connect: Open) -> None:
