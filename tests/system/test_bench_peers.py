@@ -71,7 +71,7 @@ def test_measures_at_a_distance_and_beside_replication(tmp_path: Path, stack_nam
     # at the least COMMIT PREPARED, and before it PREPARE and what the merge is
     assert far_held["p50_milliseconds"] > near_held["p50_milliseconds"] + 2 * 20
     page = (tmp_path / "docs/PAGE.md").read_text()
-    assert all(f"<!-- {key}: begin -->" in page for key in ("drain", "drain-distance", "latency-distance"))
+    assert all(f"<!-- {key}: begin -->" in page for key in ("systems", "drain", "drain-distance", "latency-distance"))
 
 
 @pytest.mark.full

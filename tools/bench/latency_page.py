@@ -94,7 +94,7 @@ def _syncs(held: _Groups) -> Table:
 
 
 def _first_runs(held: _Groups) -> list[Result]:
-    return [dict(next(iter(one.by_run.values()))) for one in held if one.by_run]
+    return [next(iter(one.by_run.values())) for one in held if one.by_run]
 
 
 def _goals(held: _Groups) -> Iterator[Goal]:

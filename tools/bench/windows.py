@@ -98,7 +98,7 @@ def tasks(plan: Plan, up: Servers) -> Iterator[Task]:
         topic = f"bench.windows.{messages}"
         say(f"{messages:,} messages over {KEYS:,} keys: making them")
         made = prepared(up, topic, messages)
-        for run, _, _, system in replace(plan, systems=systems(topic), round_trips=[]).passes([made]):
+        for run, _, _, system in replace(plan, systems=systems(topic)).passes([made]):
             what = {"system": system.name, "messages": messages, "rows": made.rows, "run": run}
             yield Task(what, partial(measure, up, made, system))
 
